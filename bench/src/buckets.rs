@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use e2e::cluster::{AuditEntry, AuditLog, apply, install_bucket_crds};
-use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -20,6 +18,8 @@ use kube_provisioner::bucket::BucketCapabilities;
 use kube_provisioner::rbac::{Account, bucket_rules, manifests};
 use objectbucket_api::{API_VERSION, ClaimPhase, ObjectBucket, ObjectBucketClaim};
 use serde_json::json;
+use testbed::cluster::{AuditEntry, AuditLog, apply, install_bucket_crds};
+use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
 
 use crate::burst::mb;
 use crate::process::Provisioner;

@@ -24,7 +24,7 @@ pub(crate) async fn run(count: usize, program: Option<PathBuf>) -> anyhow::Resul
     let start = Instant::now();
     cluster.create_claims(count).await?;
     let created = start.elapsed();
-    let claims = cluster.wait_claims(count, "bound", e2e::cluster::is_bound).await?;
+    let claims = cluster.wait_claims(count, "bound", testbed::cluster::is_bound).await?;
     let bound = start.elapsed();
     let uids: Vec<_> = claims.iter().filter_map(|claim| claim.metadata.uid.clone()).collect();
     let told = wait_told(&cluster, &uids, Duration::from_secs(120)).await?;

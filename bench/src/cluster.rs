@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use e2e::cluster::apply;
-use e2e::control_plane::{State, client_from, kubeconfig_for_service_account};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim};
@@ -16,6 +14,8 @@ use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Capabilities, Options};
 use serde_json::json;
+use testbed::cluster::apply;
+use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
 
 pub(crate) const NAMESPACE: &str = "bench";
 pub(crate) const CLASS: &str = "bench";
@@ -92,7 +92,9 @@ impl Cluster {
         let create = |at: usize| {
             let api = api.clone();
             async move {
-                api.create(&PostParams::default(), &e2e::cluster::claim(&format!("claim-{at}"), CLASS)).await.map(drop)
+                api.create(&PostParams::default(), &testbed::cluster::claim(&format!("claim-{at}"), CLASS))
+                    .await
+                    .map(drop)
             }
         };
         Ok(stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await?)
@@ -105,7 +107,7 @@ impl Cluster {
         let create = |at: usize| {
             let api = api.clone();
             async move {
-                let mut claim = e2e::cluster::claim(&format!("waiting-{at}"), LATER);
+                let mut claim = testbed::cluster::claim(&format!("waiting-{at}"), LATER);
                 claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), PROVISIONER.to_owned());
                 api.create(&PostParams::default(), &claim).await.map(drop)
             }
@@ -118,7 +120,7 @@ impl Cluster {
 
     /// The class of those that wait.
     pub(crate) async fn open_class(&self) -> anyhow::Result<()> {
-        let class = e2e::cluster::class(LATER, PROVISIONER);
+        let class = testbed::cluster::class(LATER, PROVISIONER);
         self.classes().create(&PostParams::default(), &class).await?;
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use e2e::control_plane::Signal;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
+use testbed::control_plane::Signal;
 
 use crate::cluster::Cluster;
 use crate::process::{Provisioner, WITH_METRICS};

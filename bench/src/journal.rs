@@ -174,7 +174,7 @@ async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::R
             return Err(error);
         }
     };
-    cluster.wait_claims(count, "bound", e2e::cluster::is_bound).await?;
+    cluster.wait_claims(count, "bound", testbed::cluster::is_bound).await?;
     let log = etcd_log(cluster).await? - log;
     Ok((span.rate(), log / count as f64))
 }

@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use e2e::control_plane::Signal;
-use e2e::go_provisioner::go_provisioner;
-use e2e::process::ProcessId;
-use e2e::progress;
 use kube::Client;
+use testbed::control_plane::Signal;
+use testbed::go_provisioner::go_provisioner;
+use testbed::process::ProcessId;
+use testbed::progress;
 
 use crate::cluster::{Cluster, PROVISIONER};
 use crate::metrics::{self, Page};

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use e2e::cluster::{is_bound, provisioner_program};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
+use testbed::cluster::{is_bound, provisioner_program};
 
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster};
@@ -88,7 +88,7 @@ fn is_gone(root: &Path, volume: &Path) -> bool {
 async fn bind(cluster: &Cluster, name: &str) -> anyhow::Result<(String, Duration)> {
     let start = Instant::now();
     let claims = cluster.claims();
-    claims.create(&PostParams::default(), &e2e::cluster::claim(name, CLASS)).await?;
+    claims.create(&PostParams::default(), &testbed::cluster::claim(name, CLASS)).await?;
     loop {
         let claim = claims.get(name).await?;
         if is_bound(&claim) {

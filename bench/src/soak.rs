@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use e2e::cluster::{apply, provisioner_program};
-use e2e::progress;
 use fastrand::Rng;
 use serde_json::json;
+use testbed::cluster::{apply, provisioner_program};
+use testbed::progress;
 use tokio::sync::watch;
 
 use self::disk::Disk;

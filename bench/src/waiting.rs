@@ -190,7 +190,7 @@ async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connec
     let saved = Saved::watch(cluster, claims.len()).await?;
     let start = Instant::now();
     // The same account and, as for a process that starts, no connection yet.
-    let client = e2e::control_plane::client_from(&cluster.kubeconfig().await?).await?;
+    let client = testbed::control_plane::client_from(&cluster.kubeconfig().await?).await?;
     let api: Api<PersistentVolume> = Api::all(client);
     let bodies: Vec<PersistentVolume> = claims.iter().map(volume_for).collect::<Result<_, _>>()?;
     let post = |volume: PersistentVolume| {

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context, ensure};
-use e2e::control_plane::{ControlPlane, STATE_VARIABLE, Settings};
-use e2e::guard::{Guard, Running};
-use e2e::progress::{self, SharedProgress};
+use testbed::control_plane::{ControlPlane, STATE_VARIABLE, Settings};
+use testbed::guard::{Guard, Running};
+use testbed::progress::{self, SharedProgress};
 
 use crate::build::{self, Profile};
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
-use e2e::control_plane::cache_dir;
-use e2e::guard::{Guard, Running};
-use e2e::progress;
+use testbed::control_plane::cache_dir;
+use testbed::guard::{Guard, Running};
+use testbed::progress;
 
 use crate::build;
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use e2e::guard::{Guard, Lifetime, Running};
-use e2e::progress::{self, SharedProgress};
 use serde_json::Value;
+use testbed::guard::{Guard, Lifetime, Running};
+use testbed::progress::{self, SharedProgress};
 
 /// Everything that `cargo xtask test` runs.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl TestProgram {
     /// Whether it has tests on a control plane that hold for every version of Kubernetes that is supported. Recordings are
     /// of one version, and so is what the simulator says.
     pub(crate) fn meets_any_version(&self) -> bool {
-        const ONE_VERSION: [&str; 3] = ["e2e (library)", "e2e kubectl", "e2e scenarios"];
+        const ONE_VERSION: [&str; 2] = ["e2e kubectl", "e2e scenarios"];
         let on_control_plane = self.suite.starts_with("e2e ") || self.suite == "xtask context";
         on_control_plane && !ONE_VERSION.contains(&self.suite.as_str())
     }

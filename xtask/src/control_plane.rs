@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::bail;
 use clap::Subcommand;
-use e2e::control_plane::{self, ComponentStatus, NODE, Settings, State, Status, Up};
-use e2e::guard::Guard;
-use e2e::progress::{self, seconds};
+use testbed::control_plane::{self, ComponentStatus, NODE, Settings, State, Status, Up};
+use testbed::guard::Guard;
+use testbed::progress::{self, seconds};
 
 use crate::install::Install;
 

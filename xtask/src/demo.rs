@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
-use e2e::cluster::{self, eventually};
-use e2e::control_plane::NODE;
-use e2e::guard::Guard;
-use e2e::nfs as nfs_server;
-use e2e::process::ProcessId;
-use e2e::progress::{self, SharedProgress};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use kube_provisioner::{Capabilities, Options, rbac};
 use serde_json::json;
+use testbed::cluster::{self, eventually};
+use testbed::control_plane::NODE;
+use testbed::guard::Guard;
+use testbed::nfs as nfs_server;
+use testbed::process::ProcessId;
+use testbed::progress::{self, SharedProgress};
 
 use crate::build::{self, Profile};
 use crate::image::HOSTPATH;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use e2e::guard::Guard;
-use e2e::oci::{Image, Written};
-use e2e::progress::{self, SharedProgress};
+use testbed::guard::Guard;
+use testbed::oci::{Image, Written};
+use testbed::progress::{self, SharedProgress};
 
 use crate::build;
 
@@ -155,7 +155,7 @@ impl Kind {
                 image = image.copy(CERTIFICATES.trim_start_matches('/'), 0o644, CERTIFICATES);
             }
             Beside::NfsServer => {
-                let (packages, without) = e2e::nfs::IMAGE_PACKAGES;
+                let (packages, without) = testbed::nfs::IMAGE_PACKAGES;
                 image = image.debian(packages, without)?;
             }
         }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn each_chart_has_its_image() {
-        for provisioner in &e2e::manifests::PROVISIONERS {
+        for provisioner in &testbed::manifests::PROVISIONERS {
             let kind = KINDS.iter().find(|kind| kind.name == provisioner.name);
             assert_eq!(kind.map(|kind| kind.package), Some(provisioner.package), "{}", provisioner.name);
         }
@@ -222,7 +222,7 @@ mod tests {
         let page = fs::read_to_string(build::workspace_root().join("docs/book/pages/use/nfs.md"))?;
         let (_, named) = page.split_once("Debian's packages ").context("the page names no packages")?;
         let named = named.split(" in its image").next().unwrap_or_default().split('`').skip(1).step_by(2);
-        assert_eq!(named.collect::<Vec<_>>(), e2e::nfs::IMAGE_PACKAGES.0);
+        assert_eq!(named.collect::<Vec<_>>(), testbed::nfs::IMAGE_PACKAGES.0);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! `--install-packages`
 
 use clap::Args;
-use e2e::dependency::Dependency;
-use e2e::progress::SharedProgress;
+use testbed::dependency::Dependency;
+use testbed::progress::SharedProgress;
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Install {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use e2e::guard::{self, Guard, Lifetime};
+use testbed::guard::{self, Guard, Lifetime};
 
 mod bench;
 mod book;
@@ -145,9 +145,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Bench { arguments } => bench::run(&arguments, &guard).await,
             Command::ControlPlane(command) => control_plane::run(command, &guard).await,
-            Command::Ceph(command) => server::run("ceph", &e2e::ceph::CEPH, command, &guard).await,
-            Command::S3(command) => server::run("s3", &e2e::s3::S3_SERVER, command, &guard).await,
-            Command::Nfs(command) => server::run("nfs", &e2e::nfs::GANESHA, command, &guard).await,
+            Command::Ceph(command) => server::run("ceph", &testbed::ceph::CEPH, command, &guard).await,
+            Command::S3(command) => server::run("s3", &testbed::s3::S3_SERVER, command, &guard).await,
+            Command::Nfs(command) => server::run("nfs", &testbed::nfs::GANESHA, command, &guard).await,
             Command::Test { install, selection } => test::run(install, &selection, &guard).await,
             Command::Sim { arguments } => sim::run(&arguments, &guard).await,
             Command::New(arguments) => new::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, ensure};
-use e2e::guard::Guard;
-use e2e::helm;
-use e2e::manifests::{PROVISIONERS, Provisioner, compare, project, render, rules, write};
-use e2e::progress::{self, SharedProgress};
 use serde_json::Value;
+use testbed::guard::Guard;
+use testbed::helm;
+use testbed::manifests::{PROVISIONERS, Provisioner, compare, project, render, rules, write};
+use testbed::progress::{self, SharedProgress};
 
 use crate::build;
 
@@ -79,7 +79,7 @@ fn check_shards(helm: &Path, chart: &str, program: &Path, mode: &[&str]) -> anyh
 }
 
 fn parse(document: &str) -> anyhow::Result<Value> {
-    Ok(e2e::manifests::parse(document)?.into_iter().next().unwrap_or_default())
+    Ok(testbed::manifests::parse(document)?.into_iter().next().unwrap_or_default())
 }
 
 fn set<'a>(values: &[&'a str]) -> Vec<&'a str> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
-use e2e::guard::{Guard, Running};
 use serde_json::Value;
+use testbed::guard::{Guard, Running};
 
 use crate::build;
 

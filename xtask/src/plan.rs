@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use e2e::dependency::{ALL, Dependency, INSTALL, Obstacle, Test};
-use e2e::guard::Guard;
+use testbed::dependency::{ALL, Dependency, INSTALL, Obstacle, Test};
+use testbed::guard::Guard;
 
 use crate::build::{self, Built, TestProgram};
 
@@ -106,9 +106,9 @@ fn tests(program: &TestProgram, filter: &[String], guard: &Guard) -> anyhow::Res
 
 #[cfg(test)]
 mod tests {
-    use e2e::ceph::CEPH;
-    use e2e::s3::S3_SERVER;
-    use e2e::s3::clients::CLIENTS;
+    use testbed::ceph::CEPH;
+    use testbed::s3::S3_SERVER;
+    use testbed::s3::clients::CLIENTS;
 
     use super::*;
 

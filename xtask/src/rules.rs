@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use e2e::cluster::eventually;
-use e2e::guard::Guard;
-use e2e::manifests::{parse, project};
-use e2e::progress::{self, SharedProgress};
-use e2e::prometheus::{self, Prometheus};
+use testbed::cluster::eventually;
+use testbed::guard::Guard;
+use testbed::manifests::{parse, project};
+use testbed::progress::{self, SharedProgress};
+use testbed::prometheus::{self, Prometheus};
 
 use crate::manifests::run_tool;
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Subcommand;
-use e2e::dependency::Dependency;
-use e2e::guard::Guard;
-use e2e::progress::{self, seconds};
+use testbed::dependency::Dependency;
+use testbed::guard::Guard;
+use testbed::progress::{self, seconds};
 
 use crate::install::Install;
 

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use e2e::guard::{Guard, Running};
-use e2e::progress;
+use testbed::guard::{Guard, Running};
+use testbed::progress;
 
 use crate::build::{self, Profile};
 

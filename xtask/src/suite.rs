@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use e2e::guard::Running;
-use e2e::progress::{self, SharedProgress, seconds};
+use testbed::guard::Running;
+use testbed::progress::{self, SharedProgress, seconds};
 
 /// What one test program did.
 pub(crate) struct Suite {

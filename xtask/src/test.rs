@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use anyhow::bail;
 use clap::Args;
-use e2e::ceph::{self, Ceph};
-use e2e::control_plane::{ControlPlane, NODE, STATE_VARIABLE, Settings};
-use e2e::dependency;
-use e2e::go_provisioner::go_provisioner;
-use e2e::guard::Guard;
-use e2e::progress::{self, SharedProgress, seconds};
+use testbed::ceph::{self, Ceph};
+use testbed::control_plane::{ControlPlane, NODE, STATE_VARIABLE, Settings};
+use testbed::dependency;
+use testbed::go_provisioner::go_provisioner;
+use testbed::guard::Guard;
+use testbed::progress::{self, SharedProgress, seconds};
 
 use crate::build::{self, Built, DOC_TESTS, TestProgram};
 use crate::install::Install;

@@ -4,9 +4,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use e2e::cluster::{Cluster, Program, class};
-use e2e::control_plane::{Signal, Simulated, State, client_from};
-use e2e::guard::Guard;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::config::Kubeconfig;
@@ -14,6 +11,9 @@ use kube::discovery::verbs::LIST;
 use kube::{Api, Client, Discovery, ResourceExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::cluster::{Cluster, Program, class};
+use testbed::control_plane::{Signal, Simulated, State, client_from};
+use testbed::guard::Guard;
 
 /// The context that is meant; the current one leads nowhere.
 const CONTEXT: &str = "mine";

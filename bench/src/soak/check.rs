@@ -5,10 +5,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use anyhow::Context;
-use e2e::progress::{SharedProgress, seconds};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
+use testbed::progress::{SharedProgress, seconds};
 use tokio::time::{Instant, sleep};
 
 use super::faults::Inflicted;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
-use e2e::control_plane::Signal;
-use e2e::process::ProcessId;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use testbed::control_plane::Signal;
+use testbed::process::ProcessId;
 use tokio::sync::oneshot;
 
 use super::log::Log;

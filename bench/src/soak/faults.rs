@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::control_plane::{self, Signal};
-use e2e::progress::SharedProgress;
 use fastrand::Rng;
 use futures::future::join_all;
+use testbed::control_plane::{self, Signal};
+use testbed::progress::SharedProgress;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};

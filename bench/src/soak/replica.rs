@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use e2e::control_plane::Signal;
-use e2e::guard::{Guard, Lifetime, Running};
-use e2e::process::ProcessId;
+use testbed::control_plane::Signal;
+use testbed::guard::{Guard, Lifetime, Running};
+use testbed::process::ProcessId;
 use tokio::sync::Mutex;
 
 use super::faults::name_of;

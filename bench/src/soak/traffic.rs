@@ -163,7 +163,7 @@ async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
 /// Creates a claim, and finds the one that an earlier attempt without an answer made.
 async fn create(soak: &Soak, name: &str, class: &str, attempt: u64) -> anyhow::Result<String> {
     let api = soak.cluster.claims();
-    let mut claim = e2e::cluster::claim(name, class);
+    let mut claim = testbed::cluster::claim(name, class);
     claim.annotations_mut().insert(ATTEMPT.to_owned(), attempt.to_string());
     let is_ours = |claim: &PersistentVolumeClaim| claim.annotations().get(ATTEMPT) == Some(&attempt.to_string());
     let deadline = Instant::now() + PATIENCE;

@@ -50,7 +50,7 @@ impl View {
 }
 
 fn seen_claim(claim: PersistentVolumeClaim) -> (String, SeenClaim) {
-    let bound = e2e::cluster::is_bound(&claim);
+    let bound = testbed::cluster::is_bound(&claim);
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|_| bound);
     (claim.uid().unwrap_or_default(), SeenClaim { name: claim.name_any(), volume })
 }

@@ -42,7 +42,7 @@ fn every_file_that_the_architecture_names_exists() {
             "ARCHITECTURE.md names {name}, which does not exist"
         );
     }
-    let folders = ["crates/", "provisioners/", "tests/", "docs/", "xtask/"];
+    let folders = ["crates/", "provisioners/", "e2e/", "testbed/", "docs/", "xtask/"];
     for name in quoted.iter().filter(|name| folders.iter().any(|folder| name.starts_with(folder))) {
         assert!(root().join(name).exists(), "ARCHITECTURE.md names {name}, which does not exist");
     }
@@ -57,7 +57,7 @@ fn every_file_that_the_architecture_names_exists() {
 #[test]
 fn every_source_file_states_its_purpose() {
     let mut unstated = Vec::new();
-    for folder in ["crates", "provisioners", "simulation", "tests/src", "xtask/src", "bench"] {
+    for folder in ["crates", "provisioners", "simulation", "testbed/src", "xtask/src", "bench"] {
         purposes_below(&root().join(folder), &mut unstated);
     }
     assert!(unstated.is_empty(), "these files do not begin with `//!`: {unstated:?}");

@@ -1,12 +1,12 @@
 //! The object stores that buckets are shown on.
 
 use anyhow::ensure;
-use e2e::ceph::{self, Ceph};
-use e2e::dependency::Dependency;
-use e2e::guard::Guard;
-use e2e::progress::SharedProgress;
-use e2e::s3::{self, S3};
 use serde_json::{Value, json};
+use testbed::ceph::{self, Ceph};
+use testbed::dependency::Dependency;
+use testbed::guard::Guard;
+use testbed::progress::SharedProgress;
+use testbed::s3::{self, S3};
 
 /// Which one.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -6,10 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::cluster::{self, eventually};
-use e2e::control_plane;
-use e2e::guard::Guard;
-use e2e::progress;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -19,6 +15,10 @@ use kube_provisioner::bucket::objectbucket_api::{ObjectBucket, ObjectBucketClaim
 use kube_provisioner::{Options, rbac};
 use s3_client::Credentials;
 use serde_json::{Value, json};
+use testbed::cluster::{self, eventually};
+use testbed::control_plane;
+use testbed::guard::Guard;
+use testbed::progress;
 
 use super::backend::{Backend, Store};
 use super::report::Report;

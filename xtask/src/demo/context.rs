@@ -4,13 +4,13 @@ use std::io::{BufRead, IsTerminal, stdin};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use e2e::cluster::{self, eventually};
-use e2e::control_plane::Existing;
-use e2e::guard::Guard;
-use e2e::progress::{self, SharedProgress};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
+use testbed::cluster::{self, eventually};
+use testbed::control_plane::Existing;
+use testbed::guard::Guard;
+use testbed::progress::{self, SharedProgress};
 
 use super::report::Report;
 use super::stage::Stage;

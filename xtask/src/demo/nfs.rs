@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::cluster::{self, eventually, is_bound};
-use e2e::control_plane;
-use e2e::guard::Guard;
-use e2e::nfs::{self, Client};
-use e2e::progress;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::DeleteParams;
 use kube_provisioner::{Capabilities, Options, rbac};
 use serde_json::{Value, json};
+use testbed::cluster::{self, eventually, is_bound};
+use testbed::control_plane;
+use testbed::guard::Guard;
+use testbed::nfs::{self, Client};
+use testbed::progress;
 
 use super::report::Report;
 use super::stage::{On, Stage};

@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::cluster::{self, eventually};
-use e2e::control_plane::{self, BUSYBOX, State};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
+use testbed::cluster::{self, eventually};
+use testbed::control_plane::{self, BUSYBOX, State};
 
 use super::report::Report;
 use super::stage::Stage;

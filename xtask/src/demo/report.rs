@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::control_plane::{Binaries, State, Versions};
-use e2e::progress::{self, SharedProgress};
 use kube::{Client, Resource};
+use testbed::control_plane::{Binaries, State, Versions};
+use testbed::progress::{self, SharedProgress};
 
 use super::kubectl::{self, Events};
 use super::{CLASS, NAMESPACE};
@@ -87,7 +87,7 @@ impl Report {
 
     pub(super) fn kept(&self, state: &State, log: Option<&Path>) -> anyhow::Result<()> {
         let file = state.dir.join("claim.json");
-        let mut claim = e2e::cluster::claim("mine", CLASS);
+        let mut claim = testbed::cluster::claim("mine", CLASS);
         claim.metadata.namespace = Some(NAMESPACE.to_owned());
         fs::write(&file, serde_json::to_vec_pretty(&claim)?)?;
         let kubectl = state.kubectl.as_ref().map_or("kubectl".to_owned(), |path| path.display().to_string());

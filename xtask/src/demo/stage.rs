@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use e2e::cluster::Program;
-use e2e::control_plane::{self, Binaries, ControlPlane, Existing, Settings, Simulated, State, Up};
-use e2e::guard::Guard;
-use e2e::process::ProcessId;
-use e2e::progress::SharedProgress;
 use kube::Client;
+use testbed::cluster::Program;
+use testbed::control_plane::{self, Binaries, ControlPlane, Existing, Settings, Simulated, State, Up};
+use testbed::guard::Guard;
+use testbed::process::ProcessId;
+use testbed::progress::SharedProgress;
 
 use super::LIMIT;
 use super::report::Report;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use e2e::prometheus::{Prometheus, Sample};
 use serde::Deserialize;
 use serde_json::Value;
+use testbed::prometheus::{Prometheus, Sample};
 
 /// What it asks Prometheus.
 #[derive(Deserialize)]

@@ -6,12 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use e2e::cluster::{self, Program, eventually, is_bound, is_bucket_bound};
-use e2e::control_plane::{self, Simulated, State, last_lines};
-use e2e::guard::Guard;
-use e2e::nfs::free_port;
-use e2e::progress::SharedProgress;
-use e2e::prometheus::Target;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
@@ -19,6 +13,12 @@ use kube_provisioner::bucket::BucketCapabilities;
 use kube_provisioner::bucket::objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use kube_provisioner::{Capabilities, Options, rbac};
 use serde_json::{Value, json};
+use testbed::cluster::{self, Program, eventually, is_bound, is_bucket_bound};
+use testbed::control_plane::{self, Simulated, State, last_lines};
+use testbed::guard::Guard;
+use testbed::nfs::free_port;
+use testbed::progress::SharedProgress;
+use testbed::prometheus::Target;
 
 use crate::build::{self, Profile};
 

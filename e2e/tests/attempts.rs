@@ -1,0 +1,180 @@
+//! Attempts that fail, hang, crash or are cut off, on a real control plane.
+//!
+//! The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
+
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube_provisioner::{ProvisionError, Volume};
+use serde_json::json;
+use testbed::cluster::{TestSpace, is_bound, until};
+use testbed::faults::{Fault, faulty};
+use testbed::toy::{Answer, Call, Toy, options};
+
+#[tokio::test]
+async fn c10_c18_c21_a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
+    let space = TestSpace::new("c10").await?;
+    let toy = Toy::new().on_provision(|_, call| match call {
+        1..=3 => Answer::Failed(ProvisionError::retry("the pool is full")),
+        _ => Answer::Done,
+    });
+    let _controller = toy.run(&space);
+    space.create_class_and_claim("claim").await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "claim", "ProvisioningFailed").await?;
+    assert_eq!((event.message.as_deref(), event.type_.as_deref()), (Some("the pool is full"), Some("Warning")));
+    space.wait_bound("claim").await?;
+    assert_eq!(toy.provisions("claim"), 4);
+    space.done().await
+}
+
+#[tokio::test]
+async fn c12_c25_c26_a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<()> {
+    let space = TestSpace::new("c12").await?;
+    let toy = Toy::new();
+    let refused = std::sync::atomic::AtomicUsize::new(0);
+    let client = faulty(&space.client(), move |method, path| {
+        let creates = *method == Method::POST && path == "/api/v1/persistentvolumes";
+        let first = || refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 4;
+        (creates && first()).then_some(Fault::Refuse(500))
+    });
+    let _controller = toy.run_with(options(&space), client);
+    space.create_class_and_claim("claim").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "made but not saved").await?;
+    space.wait_bound("claim").await?;
+    assert_eq!((toy.provisions("claim"), toy.assets().len()), (1, 1), "saving again is not provisioning again");
+    assert!(toy.calls().iter().all(|call| !matches!(call, Call::Delete { .. })));
+    space.done().await
+}
+
+#[tokio::test]
+async fn c26_an_answer_that_is_lost_is_not_a_second_volume() -> anyhow::Result<()> {
+    let space = TestSpace::new("c26").await?;
+    let toy = Toy::new();
+    let lost = std::sync::atomic::AtomicBool::new(false);
+    let client = faulty(&space.client(), move |method, path| {
+        let creates = *method == Method::POST && path == "/api/v1/persistentvolumes";
+        (creates && !lost.swap(true, std::sync::atomic::Ordering::Relaxed)).then_some(Fault::Lose(504))
+    });
+    let _controller = toy.run_with(options(&space), client);
+    space.create_class_and_claim("claim").await?;
+    space.wait_bound("claim").await?;
+    assert_eq!((toy.provisions("claim"), space.volumes().await?.len()), (1, 1));
+    space.done().await
+}
+
+#[tokio::test]
+async fn c19_c22_work_in_progress_is_asked_for_again() -> anyhow::Result<()> {
+    let space = TestSpace::new("c19").await?;
+    let toy = Toy::new().on_provision(|_, call| match call {
+        1..=3 => Answer::Failed(ProvisionError::in_progress("still formatting").after(Duration::from_millis(50))),
+        _ => Answer::Done,
+    });
+    let _controller = toy.run(&space);
+    space.create_class_and_claim("claim").await?;
+    space.wait_bound("claim").await?;
+    assert_eq!(toy.provisions("claim"), 4);
+    let events = space.events_about("PersistentVolumeClaim", "claim").await?;
+    let failures: Vec<_> =
+        events.iter().filter(|event| event.reason.as_deref() == Some("ProvisioningFailed")).collect();
+    assert!(failures.is_empty(), "progress is no failure: {failures:?}");
+    space.done().await
+}
+
+#[tokio::test]
+async fn c24_a_claim_deleted_meanwhile_leaves_nothing_behind() -> anyhow::Result<()> {
+    let space = TestSpace::new("c24").await?;
+    let go = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let gate = go.clone();
+    let toy = Toy::new().on_provision(move |_, _| match gate.load(std::sync::atomic::Ordering::Relaxed) {
+        false => Answer::Failed(ProvisionError::in_progress("still formatting").after(Duration::from_millis(50))),
+        true => Answer::Done,
+    });
+    let _controller = toy.run(&space);
+    space.create_class_and_claim("claim").await?;
+    until("the work began", || toy.provisions("claim") > 0).await?;
+    let claim = space.api::<PersistentVolumeClaim>().get("claim").await?;
+    let volume = format!("pvc-{}", claim.uid().unwrap_or_default());
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.delete("claim", &DeleteParams::default()).await?;
+    space.wait_gone(&claims, "claim").await?;
+    go.store(true, std::sync::atomic::Ordering::Relaxed);
+    until("the asset is deleted again", || toy.deletes(&volume) > 0).await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume).await?;
+    assert!(toy.assets().is_empty());
+    assert_eq!(toy.deletes(&volume), 1);
+    space.done().await
+}
+
+#[tokio::test]
+async fn g18_a_panic_costs_one_attempt() -> anyhow::Result<()> {
+    let space = TestSpace::new("g18").await?;
+    let toy = Toy::new().on_provision(|_, call| if call == 1 { Answer::Panics } else { Answer::Done });
+    let _controller = toy.run(&space);
+    space.create_class_and_claim("claim").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "the toy is broken").await?;
+    space.wait_bound("claim").await?;
+    assert_eq!(toy.provisions("claim"), 2);
+    space.done().await
+}
+
+#[tokio::test]
+async fn g19_a_call_that_hangs_is_cut_off_and_others_go_on() -> anyhow::Result<()> {
+    let space = TestSpace::new("g19").await?;
+    let toy = Toy::new().on_provision(|claim, call| match (claim, call) {
+        ("slow", 1) => Answer::After(Duration::from_secs(3600)),
+        _ => Answer::Done,
+    });
+    let mut options = options(&space);
+    options.provision_timeout = Duration::from_secs(1);
+    let _controller = toy.run_with(options, space.client());
+    let class = space.create_class_and_claim("slow").await?;
+    until("the slow call began", || toy.provisions("slow") == 1).await?;
+    space.create_claim(space.claim("quick", &class)).await?;
+    space.wait_bound("quick").await?;
+    space.wait_bound("slow").await?;
+    assert_eq!(toy.provisions("slow"), 2);
+    space.done().await
+}
+
+#[tokio::test]
+async fn g20_a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result<()> {
+    let space = TestSpace::new("g20").await?;
+    let toy = Toy::new().on_provision(|_, call| match call {
+        1 => Answer::Made(Box::new(Volume::nfs("server", "/small").capacity(1))),
+        _ => Answer::Done,
+    });
+    let _controller = toy.run(&space);
+    space.create_class_and_claim("claim").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "1 bytes").await?;
+    space.wait_bound("claim").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn g3_an_unrelated_update_does_not_cut_a_pause_short() -> anyhow::Result<()> {
+    let space = TestSpace::new("g3").await?;
+    let toy = Toy::new().on_provision(|_, _| Answer::Failed(ProvisionError::retry("no")));
+    let mut options = options(&space);
+    options.retry_interval_start = Duration::from_secs(600);
+    options.retry_interval_max = Duration::from_secs(600);
+    let _controller = toy.run_with(options, space.client());
+    let class = space.create_class_and_claim("claim").await?;
+    until("the first attempt", || toy.provisions("claim") == 1).await?;
+    let claims = space.api::<PersistentVolumeClaim>();
+    for round in 0..5 {
+        let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
+        claims.patch("claim", &PatchParams::default(), &Patch::Merge(label)).await?;
+    }
+    // The order of the watch: this claim is seen after all those updates.
+    space.create_claim(space.claim("after", &class)).await?;
+    until("the later claim was seen", || toy.provisions("after") == 1).await?;
+    assert_eq!(toy.provisions("claim"), 1);
+    let node = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}});
+    claims.patch("claim", &PatchParams::default(), &Patch::Merge(node)).await?;
+    until("a change that matters", || toy.provisions("claim") == 2).await?;
+    assert!(!is_bound(&claims.get("claim").await?));
+    space.done().await
+}

@@ -1,0 +1,217 @@
+//! Real clients of S3 with what a pod has of its claim: the entries of Secret and ConfigMap as its environment.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use gcs_sim::Server;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::json;
+use tempfile::TempDir;
+use testbed::ceph::State;
+use testbed::cluster::{BucketSpace, Program};
+use testbed::control_plane;
+use testbed::s3::S3;
+use testbed::s3::clients::Pod;
+
+/// What keeps a client from adding checksums of its own.
+const CHECKSUMS: [&str; 2] = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"];
+
+/// Of three parts, for clients that take 8 MiB, and 5 MiB, for one.
+const LARGE: usize = 17 << 20;
+
+const BOTO3: &str = r#"
+import boto3, os
+from boto3.s3.transfer import TransferConfig
+s3, bucket = boto3.client("s3"), os.environ["BUCKET_NAME"]
+s3.put_object(Bucket=bucket, Key="boto3/small ü+", Body=b"hello")
+assert s3.get_object(Bucket=bucket, Key="boto3/small ü+")["Body"].read() == b"hello"
+s3.upload_file("large", bucket, "boto3/large")
+s3.download_file(bucket, "boto3/large", "large-of-boto3")
+upload = s3.create_multipart_upload(Bucket=bucket, Key="boto3/unfinished")["UploadId"]
+of_upload = {"Bucket": bucket, "Key": "boto3/unfinished", "UploadId": upload}
+s3.upload_part(PartNumber=1, Body=b"part", **of_upload)
+assert [part["Size"] for part in s3.list_parts(**of_upload)["Parts"]] == [4]
+s3.abort_multipart_upload(**of_upload)
+pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="boto3/", PaginationConfig={"PageSize": 1})
+keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+assert keys == ["boto3/large", "boto3/small ü+"], keys
+for key in keys:
+    s3.delete_object(Bucket=bucket, Key=key)
+assert s3.list_objects(Bucket=bucket).get("Contents") is None
+"#;
+
+const AWS: &str = r#"
+echo hello > small
+aws s3 cp --no-progress small "s3://$BUCKET_NAME/aws/small"
+test "$(aws s3 cp "s3://$BUCKET_NAME/aws/small" -)" = hello
+aws s3 cp --no-progress large "s3://$BUCKET_NAME/aws/large"
+aws s3 cp --no-progress "s3://$BUCKET_NAME/aws/large" large-of-aws
+test "$(aws s3 ls "s3://$BUCKET_NAME/aws/" | wc -l)" = 2
+aws s3 rm "s3://$BUCKET_NAME/aws/small"
+aws s3 rm "s3://$BUCKET_NAME/aws/large"
+test "$(aws s3api list-objects-v2 --bucket "$BUCKET_NAME" --query 'length(Contents || `[]`)')" = 0
+"#;
+
+/// The remote is as docs/book/pages/use/ceph-rgw.md and docs/book/pages/use/gcs.md have it. Without `no_check_bucket` rclone makes the bucket before it writes.
+const RCLONE: &str = r#"
+REMOTE=":s3,provider=Other,env_auth,no_check_bucket,endpoint='$AWS_ENDPOINT_URL_S3',region=$AWS_REGION:$BUCKET_NAME"
+echo hello > small
+rclone copyto small "$REMOTE/rclone/small"
+test "$(rclone cat "$REMOTE/rclone/small")" = hello
+rclone copyto --s3-upload-cutoff 5M --s3-chunk-size 5M large "$REMOTE/rclone/large"
+rclone copyto "$REMOTE/rclone/large" large-of-rclone
+test "$(rclone lsf "$REMOTE/rclone")" = "large
+small"
+rclone deletefile "$REMOTE/rclone/small"
+rclone delete "$REMOTE/rclone"
+test -z "$(rclone lsf "$REMOTE")"
+"#;
+
+/// A claim that is bound, for pods.
+struct Bound {
+    buckets: BucketSpace,
+    _program: Program,
+    _files: TempDir,
+}
+
+impl Bound {
+    /// One that this program has served with these options more, and the files that they name.
+    async fn new(
+        buckets: BucketSpace,
+        package: &str,
+        variables: &[&str],
+        options: &[&str],
+        files: TempDir,
+    ) -> anyhow::Result<Self> {
+        buckets.class("class", &[]).await?;
+        let program = buckets.spawn(package, variables, options)?;
+        buckets.claim("photos", "class", json!({})).await?;
+        buckets.bound("photos").await?;
+        Ok(Self { buckets, _program: program, _files: files })
+    }
+
+    /// A pod that takes the claim's Secret and ConfigMap by `envFrom`, and `more` of its own.
+    async fn pod(&self, more: &[(&str, &str)]) -> anyhow::Result<Pod> {
+        let secret = self.buckets.space.api::<Secret>().get("photos").await?.data.unwrap_or_default();
+        let map = self.buckets.space.api::<ConfigMap>().get("photos").await?.data.unwrap_or_default();
+        let secret = secret.into_iter().map(|(name, value)| Ok((name, String::from_utf8(value.0)?)));
+        let mut entries = secret.collect::<anyhow::Result<BTreeMap<_, _>>>()?;
+        entries.extend(map);
+        entries.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        Pod::new(entries)
+    }
+
+    async fn done(self) -> anyhow::Result<()> {
+        self.buckets.delete("photos").await?;
+        self.buckets.space.done().await
+    }
+}
+
+/// Writes, reads, lists and deletes with each client; what is large goes in parts and comes back whole.
+async fn works(pod: &Pod, clients: &[(&str, &str)]) -> anyhow::Result<()> {
+    let large: Vec<u8> = (0..LARGE).map(|at| (at / 7 + at / 1000) as u8).collect();
+    pod.write("large", &large)?;
+    for (client, script) in clients {
+        pod.run(script).await?;
+        ensure!(pod.read(&format!("large-of-{client}"))? == large, "{client} reads something else than it has written");
+    }
+    Ok(())
+}
+
+fn boto3() -> (&'static str, String) {
+    ("boto3", format!("cat > use.py <<'END'\n{BOTO3}\nEND\npython3 use.py"))
+}
+
+/// Both clients of AWS's kind fail to write without the entries about checksums.
+async fn needs_the_entries(pod: &Pod, refusal: &str) -> anyhow::Result<()> {
+    for name in CHECKSUMS {
+        ensure!(pod.entry(name) == Some("when_required"), "the ConfigMap's {name} is {:?}", pod.entry(name));
+    }
+    let without = pod.without(&CHECKSUMS)?;
+    let put = r#"python3 -c 'import boto3, os; boto3.client("s3").put_object(Bucket=os.environ["BUCKET_NAME"], Key="x", Body=b"x")'"#;
+    let error = without.run(put).await.err().context("boto3 writes without the entries about checksums")?;
+    ensure!(error.to_string().contains(refusal), "{error}");
+    let put = r#"echo x | aws s3 cp - "s3://$BUCKET_NAME/x""#;
+    without.run(put).await.err().context("the AWS CLI writes without the entries about checksums")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn ceph_clients_use_a_bucket() -> anyhow::Result<()> {
+    let (ceph, files) = (State::for_tests()?, tempfile::tempdir()?);
+    let file = |name: &str| files.path().join(name).display().to_string();
+    let (access, secret, ca) = (file("access"), file("secret"), file("ca.crt"));
+    for (file, content) in [(&access, &ceph.access_key), (&secret, &ceph.secret_key), (&ca, &ceph.ca_pem)] {
+        std::fs::write(file, content)?;
+    }
+    let keys = ["--admin-access-key-file", &access, "--admin-secret-key-file", &secret];
+    let files = tempfile::tempdir()?;
+    let plain = Bound::new(
+        BucketSpace::new("clients-rgw").await?,
+        "ceph-rgw-provisioner",
+        &[],
+        &[&keys[..], &["--endpoint", &ceph.endpoint]].concat(),
+        files,
+    )
+    .await?;
+    let (boto3, script) = boto3();
+    works(&plain.pod(&[]).await?, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    plain.done().await?;
+
+    // Over TLS, clients send checksums behind the body. The authority of the test's gateway is nobody's but the test's.
+    let secured = Bound::new(
+        BucketSpace::new("clients-rgw-tls").await?,
+        "ceph-rgw-provisioner",
+        &[],
+        &[&keys[..], &["--endpoint", &ceph.https_endpoint, "--ca-bundle", &ca]].concat(),
+        tempfile::tempdir()?,
+    )
+    .await?;
+    works(&secured.pod(&[("RCLONE_CA_CERT", &ca)]).await?, &[("rclone", RCLONE)]).await?;
+    let pod = secured.pod(&[("AWS_CA_BUNDLE", &ca)]).await?;
+    works(&pod, &[(boto3, &script), ("aws", AWS)]).await?;
+    needs_the_entries(&pod, "MissingContentLength").await?;
+    secured.done().await
+}
+
+#[tokio::test]
+async fn aws_clients_use_a_bucket() -> anyhow::Result<()> {
+    let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
+    let server = aws.server();
+    let key = [("AWS_ACCESS_KEY_ID", &server.access_key), ("AWS_SECRET_ACCESS_KEY", &server.secret_key)];
+    let key = key.map(|(name, value)| format!("{name}={value}"));
+    let bound = Bound::new(
+        BucketSpace::new("clients-s3").await?,
+        "aws-s3-provisioner",
+        &[&key[0], &key[1]],
+        &["--endpoint", &server.endpoint, "--iam-endpoint", &server.endpoint, "--region", "eu-central-1"],
+        tempfile::tempdir()?,
+    )
+    .await?;
+    let (boto3, script) = boto3();
+    let pod = bound.pod(&[]).await?;
+    works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    // What is not AWS itself may refuse what clients add.
+    ensure!(CHECKSUMS.iter().all(|name| pod.entry(name).is_some()), "clients add checksums to what is not AWS");
+    bound.done().await
+}
+
+#[tokio::test]
+async fn gcs_clients_use_a_bucket() -> anyhow::Result<()> {
+    let (google, files) = (Server::start().await?, tempfile::tempdir()?);
+    let key = files.path().join("key.json").display().to_string();
+    std::fs::write(&key, google.admin_key())?;
+    let bound = Bound::new(
+        BucketSpace::new("clients-gcs").await?,
+        "gcs-provisioner",
+        &[],
+        &["--endpoint", &google.endpoint, "--iam-endpoint", &google.endpoint, "--credentials-file", &key],
+        files,
+    )
+    .await?;
+    let (boto3, script) = boto3();
+    let pod = bound.pod(&[]).await?;
+    works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    needs_the_entries(&pod, "SignatureDoesNotMatch").await?;
+    bound.done().await
+}

@@ -1,0 +1,300 @@
+//! From a claim to objects in its bucket, and to its end.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, ListParams};
+use objectbucket_api::{BucketPhase, ObjectBucket};
+use serde_json::{Value, json};
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::cluster::eventually;
+
+use super::fixture::{Fixture, SOON};
+
+#[tokio::test]
+async fn ceph_w1_w2_z16_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-use").await?;
+    let program = fixture.start().await?;
+    let claim = fixture.claim("photos", "class", json!({})).await?;
+    fixture.claim("videos", "class", json!({})).await?;
+    let bound = fixture.bound("photos").await?;
+    fixture.bound("videos").await?;
+    let uid = claim.metadata.uid.clone().unwrap_or_default();
+    assert_eq!(bound.spec.bucket_name.as_deref(), Some(&*format!("e2e-{uid}")));
+    let object = bound.spec.object_bucket_name.clone().unwrap_or_default();
+    let buckets = fixture.space.cluster_api::<ObjectBucket>();
+    let object = buckets.get(&object).await?;
+    assert_eq!(object.status.and_then(|status| status.phase), Some(BucketPhase::Bound));
+
+    let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
+    photos.put("cat", "miaow").await?;
+    assert_eq!(photos.get("cat").await?.as_deref(), Some("miaow"));
+    let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
+    assert_eq!(error.code(), "AccessDenied");
+    // One bucket for each claim.
+    assert!(photos.client.create_bucket("another-one-of-mine", None).await.is_err());
+    photos.client.delete_object(&photos.bucket, "cat").await?;
+
+    photos.put("left", "behind").await?;
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    for gone in ["photos", "videos"] {
+        fixture.space.wait_gone(&fixture.space.api::<Secret>(), gone).await?;
+        fixture.space.wait_gone(&fixture.space.api::<ConfigMap>(), gone).await?;
+    }
+    fixture.is_discreet(&program, &[&fixture.ceph.secret_key, &photos.secret, &videos.secret]).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_w5_w6_y10_quotas_hold_and_change() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-quota").await?;
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    user.put("a", "x").await?;
+    assert_eq!(user.put("b", "x").await.unwrap_err().code(), "QuotaExceeded");
+    // Raised, the quota lets more in.
+    fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketMaxObjects": "2"}}})).await?;
+    let raised = eventually(SOON, async || Ok(user.put("b", "x").await.ok()));
+    ensure!(raised.await?.is_some(), "the quota is not raised");
+    // By size. The gateway counts in multiples of 4Ki, and keeps its count for minutes.
+    fixture.claim("small", "class", json!({"additionalConfig": {"bucketMaxSize": "4Ki"}})).await?;
+    fixture.bound("small").await?;
+    let small = fixture.user("small").await?;
+    assert_eq!(
+        small.client.put_object(&small.bucket, "large", "x".repeat(5000)).await.unwrap_err().code(),
+        "QuotaExceeded"
+    );
+    small.put("small", "x").await?;
+    fixture.delete("small").await?;
+    for (limit, part) in [("-1", "negative"), ("0", "leave it out"), ("1e30", "more than any store holds")] {
+        fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketMaxSize": limit}}})).await?;
+        let told = eventually(SOON, async || {
+            let message = fixture.message("photos", "InvalidConfig").await?;
+            Ok(message.contains(part).then_some(()))
+        });
+        ensure!(told.await?.is_some(), "{limit} is not refused");
+    }
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-policy").await?;
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    let policy = |action: &str| {
+        json!({"Version": "2012-10-17", "Statement": [{
+            "Sid": "mine", "Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/rgw-admin-ops-user"]},
+            "Action": [action], "Resource": [format!("arn:aws:s3:::{}/*", user.bucket)],
+        }]})
+    };
+    let has = async |action: Option<&str>| {
+        let found = eventually(SOON, async || {
+            let policy = user.client.bucket_policy(&user.bucket).await?;
+            let policy = policy.map_err(|error| anyhow::anyhow!("{error}"))?;
+            let statement = policy.statement("mine").map(Value::to_string);
+            let as_wanted = match action {
+                None => statement.is_none(),
+                Some(action) => statement.is_some_and(|text| text.contains(action)),
+            };
+            Ok(as_wanted.then_some(()))
+        });
+        ensure!(found.await?.is_some(), "the policy is not {action:?}");
+        anyhow::Ok(())
+    };
+    let lifecycle = r#"{"Rules":[{"ID":"a","Status":"Enabled","Filter":{"Prefix":"tmp/"},"Expiration":{"Days":1}}]}"#;
+    let set = |key: &str, value: Value| json!({"spec": {"additionalConfig": {key: value}}});
+    fixture.patch("photos", set("bucketPolicy", policy("s3:GetObject").to_string().into())).await?;
+    has(Some("s3:GetObject")).await?;
+    fixture.patch("photos", set("bucketPolicy", policy("s3:PutObject").to_string().into())).await?;
+    has(Some("s3:PutObject")).await?;
+    fixture.patch("photos", set("bucketLifecycle", lifecycle.into())).await?;
+    let live =
+        eventually(SOON, async || Ok((!user.client.bucket_lifecycle(&user.bucket).await?.is_empty()).then_some(())));
+    ensure!(live.await?.is_some(), "there is no lifecycle");
+    fixture.patch("photos", set("bucketPolicy", "no JSON".into())).await?;
+    fixture.message("photos", "InvalidConfig").await?;
+    fixture.patch("photos", json!({"spec": {"additionalConfig": null}})).await?;
+    has(None).await?;
+    let gone =
+        eventually(SOON, async || Ok(user.client.bucket_lifecycle(&user.bucket).await?.is_empty().then_some(())));
+    ensure!(gone.await?.is_some(), "the lifecycle stays");
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-rotate").await?;
+    fixture.class("short", &[("credentialsOverlap", "8s")]).await?;
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "short", json!({})).await?;
+    fixture.bound("photos").await?;
+    let before = fixture.user("photos").await?;
+    let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "now"}}});
+    fixture.patch("photos", rotation).await?;
+    let rotated = eventually(SOON, async || {
+        let user = fixture.user("photos").await?;
+        Ok((user.id != before.id).then_some(user))
+    });
+    let after = rotated.await?.ok_or_else(|| anyhow::anyhow!("there is no new key"))?;
+    after.put("a", "x").await?;
+    assert_eq!(before.get("a").await?.as_deref(), Some("x"), "the old key works during the overlap");
+    let retired = eventually(SOON, async || Ok(before.get("a").await.is_err().then_some(())));
+    ensure!(retired.await?.is_some(), "the old key works for ever");
+    assert_eq!(after.get("a").await?.as_deref(), Some("x"));
+    // A lost Secret comes back with the key that works.
+    fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
+    fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
+    assert_eq!(fixture.user("photos").await?.id, after.id);
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_w9_w11_w12_w13_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-owner").await?;
+    let _program = fixture.start().await?;
+    let owner = format!("owner-{}", fixture.space.namespace());
+    fixture.claim("early", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
+    fixture.message("early", "ProvisioningFailed").await?;
+    fixture.ceph.radosgw_admin(&["user", "create", "--uid", &owner, "--display-name", "somebody"]).await?;
+    fixture.bound("early").await?;
+    fixture.claim("late", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
+    fixture.bound("late").await?;
+    let user = fixture.user("late").await?;
+    user.put("a", "x").await?;
+    fixture.delete("late").await?;
+    fixture.user("early").await?.put("b", "x").await?;
+    fixture.delete("early").await?;
+    fixture.ceph.radosgw_admin(&["user", "info", "--uid", &owner]).await?;
+    let buckets = fixture.ceph.radosgw_admin(&["bucket", "list", "--uid", &owner]).await?;
+    assert_eq!(buckets, json!([]), "its buckets are gone");
+    fixture.ceph.radosgw_admin(&["user", "rm", "--uid", &owner]).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_z7_y10_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-taken").await?;
+    let _program = fixture.start().await?;
+    let name = format!("taken-{}", fixture.space.namespace());
+    fixture.claim("first", "class", json!({"bucketName": name})).await?;
+    fixture.bound("first").await?;
+    let first = fixture.user("first").await?;
+    first.put("a", "x").await?;
+    fixture.claim("second", "class", json!({"bucketName": name})).await?;
+    let message = fixture.message("second", "ProvisioningFailed").await?;
+    ensure!(message.contains(&name), "{message}");
+    fixture.delete("second").await?;
+    assert_eq!(first.get("a").await?.as_deref(), Some("x"));
+    fixture.delete("first").await?;
+    fixture.nothing_left().await?;
+    let left = fixture.space.cluster_api::<ObjectBucket>().list(&ListParams::default()).await?;
+    let of_this = |object: &&ObjectBucket| object.spec.storage_class_name.contains(fixture.space.namespace());
+    assert_eq!(left.iter().filter(of_this).count(), 0);
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-idle").await?;
+    let program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let version = async || {
+        let claim = fixture.space.api::<objectbucket_api::ObjectBucketClaim>().get("photos").await?;
+        let object = claim.spec.object_bucket_name.clone().unwrap_or_default();
+        let object = fixture.space.cluster_api::<ObjectBucket>().get(&object).await?;
+        let secret = fixture.space.api::<Secret>().get("photos").await?;
+        anyhow::Ok([
+            claim.metadata.resource_version,
+            object.metadata.resource_version,
+            secret.metadata.resource_version,
+        ])
+    };
+    let before = version().await?;
+    drop(program);
+    let _again = fixture.start().await?;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(version().await?, before);
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_w3_w4_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-user-quota").await?;
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    for key in ["a", "b"] {
+        user.put(key, "x").await?;
+    }
+    // The gateway counts a user's objects with some delay.
+    let mut number = 0;
+    let refused = eventually(SOON, async || {
+        number += 1;
+        let answer = user.client.put_object(&user.bucket, &format!("more-{number}"), "x").await;
+        Ok(answer.err().filter(|error| error.code() == "QuotaExceeded"))
+    });
+    ensure!(refused.await?.is_some(), "more than two objects fit");
+    fixture.patch("photos", json!({"spec": {"additionalConfig": {"maxObjects": "1000"}}})).await?;
+    let raised = eventually(SOON, async || Ok(user.put("c", "x").await.ok()));
+    ensure!(raised.await?.is_some(), "the quota is not raised");
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_w10_y10_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-owners").await?;
+    let _program = fixture.start().await?;
+    let owners = ["one", "two"].map(|name| format!("{name}-{}", fixture.space.namespace()));
+    for owner in &owners {
+        fixture.ceph.radosgw_admin(&["user", "create", "--uid", owner, "--display-name", owner]).await?;
+    }
+    fixture.claim("photos", "class", json!({"additionalConfig": {"bucketOwner": owners[0]}})).await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    user.put("a", "x").await?;
+    fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": owners[1]}}})).await?;
+    let message = fixture.message("photos", "ProvisioningFailed").await?;
+    ensure!(message.contains(&owners[0]), "{message}");
+    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the bucket is not given away");
+    fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": null}}})).await?;
+    fixture.message("photos", "Bound").await?;
+    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the owner is kept");
+    fixture.delete("photos").await?;
+    for owner in &owners {
+        fixture.ceph.radosgw_admin(&["user", "rm", "--uid", owner]).await?;
+    }
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_z14_versions_delete_markers_and_open_uploads_go_with_the_bucket() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-versions").await?;
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    user.client.put_bucket_versioning(&user.bucket, true).await?;
+    for _ in 0..3 {
+        user.put("a", "x").await?;
+    }
+    user.client.delete_object(&user.bucket, "a").await?;
+    let upload = s3_client::Request::new(http::Method::POST, format!("/{}/large", user.bucket)).query("uploads", "");
+    user.client.request(upload).await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}

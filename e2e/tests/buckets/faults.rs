@@ -1,0 +1,118 @@
+//! A gateway that is down, slow, or changed behind our back, and a provisioner that is killed.
+
+use anyhow::ensure;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::ceph::{Ceph, Settings, State};
+use testbed::cluster::eventually;
+use testbed::control_plane;
+use testbed::progress;
+
+use super::fixture::{Fixture, SOON};
+
+#[tokio::test]
+async fn ceph_z13_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
+    let ceph = Ceph::start(&Settings::default(), &State::for_tests()?.guard(), &progress::silent()).await?;
+    let fixture = Fixture::on(State::read(&ceph.state().path())?, "bucket-down").await?;
+    let _program = fixture.start().await?;
+    fixture.ceph.stop_rgw().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    let message = fixture.message("photos", "ProvisioningFailed").await?;
+    ensure!(message.contains("cannot be reached") || message.contains("connect"), "{message}");
+    fixture.ceph.start_rgw().await?;
+    fixture.bound("photos").await?;
+    fixture.ceph.pause().await?;
+    fixture.claim("videos", "class", json!({})).await?;
+    let message = fixture.message("videos", "ProvisioningFailed").await?;
+    ensure!(message.contains("has not answered"), "{message}");
+    fixture.ceph.resume()?;
+    fixture.bound("videos").await?;
+    // Somebody removes a bucket behind our back.
+    let bucket = fixture.user("photos").await?.bucket;
+    fixture.ceph.radosgw_admin(&["bucket", "rm", "--bucket", &bucket, "--purge-objects"]).await?;
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.done().await?;
+    ceph.stop()
+}
+
+#[tokio::test]
+async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-admin").await?;
+    let _program = fixture.start().await?;
+    fixture.set_admin(&fixture.ceph.access_key, "wrong")?;
+    fixture.claim("photos", "class", json!({})).await?;
+    let message = fixture.message("photos", "ProvisioningFailed").await?;
+    ensure!(message.contains("key"), "{message}");
+    ensure!(!message.contains(&fixture.ceph.access_key), "{message}");
+    fixture.set_admin(&fixture.ceph.access_key, &fixture.ceph.secret_key)?;
+    fixture.bound("photos").await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+/// Claims come, change, rotate and go while the provisioner is killed at any moment.
+#[tokio::test]
+async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-kill").await?;
+    fixture.class("short", &[("credentialsOverlap", "2s")]).await?;
+    let shared = format!("shared-{}", fixture.space.namespace());
+    let mut program = fixture.start().await?;
+    fixture.claim("owner", "class", json!({"bucketName": shared})).await?;
+    fixture.bound("owner").await?;
+    fixture.class("granted", &[("bucketName", &shared)]).await?;
+    program.kill().await?;
+    let quota = |limit: &str| json!({"additionalConfig": {"bucketMaxObjects": limit}});
+    let claims = ("short", |_| quota("5"), json!({"spec": quota("6")}));
+    let _program = fixture.survive_kills(claims, || fixture.spawn()).await?;
+    // Four claims are left, and the owner's: as many users, and after the overlap one key each.
+    let settled = eventually(SOON, async || {
+        let users = fixture.users().await?;
+        let mut keys = 0;
+        for user in &users {
+            let info = fixture.ceph.radosgw_admin(&["user", "info", "--uid", user]).await?;
+            keys += info["keys"].as_array().map_or(0, Vec::len);
+        }
+        Ok((users.len() == 5 && keys == 5).then_some(()))
+    });
+    ensure!(settled.await?.is_some(), "users: {:?}", fixture.users().await?);
+    fixture.end_all_but("owner").await?;
+    assert_eq!(fixture.users().await?.len(), 1);
+    fixture.delete("owner").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_u10_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-tls").await?;
+    let _program = fixture.start().await?;
+    let admin = |ca_bundle: &str| -> anyhow::Result<Secret> {
+        let data = json!({
+            "accessKey": fixture.ceph.access_key, "secretKey": fixture.ceph.secret_key, "caBundle": ca_bundle,
+        });
+        Ok(serde_json::from_value(json!({"metadata": {"name": "admin"}, "stringData": data}))?)
+    };
+    // An authority that has not signed the gateway's certificate.
+    let other_authority = &control_plane::State::for_tests()?.ca_pem;
+    fixture.space.create(&admin(other_authority)?).await?;
+    let parameters = [
+        ("endpoint", fixture.ceph.https_endpoint.as_str()),
+        ("adminSecretName", "admin"),
+        ("adminSecretNamespace", fixture.space.namespace()),
+    ];
+    fixture.class("tls", &parameters).await?;
+    fixture.claim("photos", "tls", json!({})).await?;
+    let text = fixture.message("photos", "ProvisioningFailed").await?;
+    ensure!(text.contains("certificate"), "{text}");
+
+    let secrets = fixture.space.api::<Secret>();
+    let mended = Patch::Merge(admin(&fixture.ceph.ca_pem)?);
+    secrets.patch("admin", &PatchParams::default(), &mended).await?;
+    fixture.bound("photos").await?;
+    let map = fixture.space.api::<ConfigMap>().get("photos").await?.data.unwrap_or_default();
+    assert_eq!(map.get("AWS_ENDPOINT_URL_S3"), Some(&fixture.ceph.https_endpoint));
+    fixture.delete("photos").await?;
+    fixture.done().await
+}

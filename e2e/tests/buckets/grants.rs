@@ -1,0 +1,55 @@
+//! Several claims on one bucket.
+
+use anyhow::ensure;
+use serde_json::json;
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::cluster::eventually;
+
+use super::fixture::{Fixture, SOON};
+
+#[tokio::test]
+async fn ceph_grants_come_and_go_one_by_one() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-grant").await?;
+    let _program = fixture.start().await?;
+    let name = format!("shared-{}", fixture.space.namespace());
+    fixture.claim("owner", "class", json!({"bucketName": name})).await?;
+    fixture.bound("owner").await?;
+    let owner = fixture.user("owner").await?;
+    owner.put("a", "x").await?;
+    fixture.class("write", &[("bucketName", &name)]).await?;
+    fixture.class("read", &[("bucketName", &name), ("accessMode", "read-only")]).await?;
+    for (claim, class) in [("one", "write"), ("two", "write"), ("reader", "read")] {
+        fixture.claim(claim, class, json!({})).await?;
+        fixture.bound(claim).await?;
+    }
+    let (one, two, reader) = (fixture.user("one").await?, fixture.user("two").await?, fixture.user("reader").await?);
+    for user in [&one, &two, &reader] {
+        let reads = eventually(SOON, async || Ok(user.get("a").await.ok().flatten()));
+        ensure!(reads.await?.as_deref() == Some("x"), "a granted user cannot read");
+    }
+    one.put("b", "x").await?;
+    two.put("c", "x").await?;
+    assert_eq!(reader.put("d", "x").await.unwrap_err().code(), "AccessDenied");
+    fixture.delete("one").await?;
+    ensure!(one.get("a").await.is_err(), "a revoked user reads");
+    assert_eq!(two.get("b").await?.as_deref(), Some("x"), "the others keep their access");
+    assert_eq!(reader.get("b").await?.as_deref(), Some("x"));
+    fixture.delete("two").await?;
+    fixture.delete("reader").await?;
+    // What others have written is theirs, as S3 has it; the bucket and what the owner wrote stay.
+    assert_eq!(owner.get("a").await?.as_deref(), Some("x"));
+    fixture.delete("owner").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_a_bucket_that_does_not_exist_is_not_granted() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-nogrant").await?;
+    let _program = fixture.start().await?;
+    fixture.class("missing", &[("bucketName", &format!("missing-{}", fixture.space.namespace()))]).await?;
+    fixture.claim("waits", "missing", json!({})).await?;
+    let message = fixture.message("waits", "ProvisioningFailed").await?;
+    ensure!(message.contains("does not exist") || message.contains("no bucket"), "{message}");
+    fixture.delete("waits").await?;
+    fixture.done().await
+}

@@ -1,0 +1,209 @@
+//! Buckets on the real API server and a fake of Google's services, made by `gcs-provisioner`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::ensure;
+use gcs_sim::{Faults, Server};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::DeleteParams;
+use serde_json::json;
+use tempfile::TempDir;
+use testbed::bucket_cases::{self as cases, BucketFixture};
+use testbed::cluster::{BucketSpace, Program, eventually};
+
+const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
+const SOON: Duration = Duration::from_secs(60);
+
+/// One provisioner with its own class and its own Google.
+struct Fixture {
+    buckets: BucketSpace,
+    google: Server,
+    files: TempDir,
+}
+
+impl Fixture {
+    async fn new(test: &str) -> anyhow::Result<Self> {
+        let buckets = BucketSpace::new(test).await?;
+        let (google, files) = (Server::start().await?, tempfile::tempdir()?);
+        std::fs::write(files.path().join("key.json"), google.admin_key())?;
+        let fixture = Self { buckets, google, files };
+        fixture.class_with("class", &[]).await?;
+        Ok(fixture)
+    }
+
+    /// A case of every provisioner's.
+    async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let fixture = Self::new(test).await?;
+        case(&fixture).await?;
+        fixture.done().await
+    }
+
+    /// Nothing is left, and nothing was told of keys.
+    async fn done(self) -> anyhow::Result<()> {
+        self.nothing_left().await?;
+        self.buckets.space.done().await
+    }
+}
+
+impl BucketFixture for Fixture {
+    const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s")];
+
+    fn spawn(&self) -> anyhow::Result<Program> {
+        let key = self.files.path().join("key.json").display().to_string();
+        let google = &self.google.endpoint;
+        let arguments = ["--endpoint", google, "--iam-endpoint", google, "--credentials-file", &key];
+        // Whatever is logged must hold no secrets.
+        self.buckets.spawn("gcs-provisioner", &["RUST_LOG=trace"], &arguments)
+    }
+
+    async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
+        Ok(self.google.assets().into_iter().collect())
+    }
+}
+
+impl std::ops::Deref for Fixture {
+    type Target = BucketSpace;
+
+    fn deref(&self) -> &BucketSpace {
+        &self.buckets
+    }
+}
+
+#[tokio::test]
+async fn gcs_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+    let fixture = Fixture::new("gcs-use").await?;
+    let program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    fixture.bound("videos").await?;
+    let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
+    photos.put("cat", "miaow").await?;
+    let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
+    assert_eq!(error.code(), "AccessDenied");
+    assert!(photos.client.create_bucket("another-one", None).await.is_err());
+
+    fixture.ask_for_keys("photos", "now").await?;
+    let after = fixture.next_user("photos", &photos).await?;
+    ensure!(after.works().await && photos.works().await, "both keys work for some time");
+    let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
+    ensure!(retired.is_some() && after.works().await, "the old key works for ever");
+    // A lost Secret comes back with a key that works.
+    fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
+    fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
+    let back = fixture.user("photos").await?;
+    ensure!(back.works().await, "the new Secret's key does not work");
+    assert_eq!(fixture.google.model().keys.len(), 2);
+
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.nothing_left().await?;
+    let secrets = [&photos.secret, &videos.secret, &after.secret, &back.secret].map(String::as_str);
+    fixture.is_discreet(&program, &[&secrets[..], &["ya29.", "PRIVATE KEY"]].concat()).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn gcs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+    let fixture = Fixture::new("gcs-grant").await?;
+    let program = fixture.start().await?;
+    fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.bound("owner").await?;
+    fixture.user("owner").await?.put("x", "hello").await?;
+    fixture.class_with("granted", &[("bucketName", "shared-bucket"), ("accessMode", "read-only")]).await?;
+    let before = fixture.google.assets();
+    fixture.claim("reader", "granted", json!({})).await?;
+    fixture.bound("reader").await?;
+    let reader = fixture.user("reader").await?;
+    ensure!(reader.works().await, "the reader cannot read");
+    assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
+    fixture.delete("reader").await?;
+    assert_eq!(fixture.google.assets(), before);
+    // A bucket of somebody else is refused and stays.
+    fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.told("thief", "shared-bucket").await?;
+    fixture.delete("thief").await?;
+    assert_eq!(fixture.google.assets(), before);
+    fixture.delete("owner").await?;
+    fixture.is_discreet(&program, &[&reader.secret, "ya29.", "PRIVATE KEY"]).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn gcs_z13_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> {
+    let fixture = Fixture::new("gcs-faults").await?;
+    let _program = fixture.start().await?;
+    fixture.google.model().denied.insert("storage.hmacKeys.create".to_owned());
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.told("photos", "needs the permission storage.hmacKeys.create").await?;
+    fixture.google.model().denied.clear();
+    fixture.bound("photos").await?;
+    fixture.google.model().faults = Faults { unavailable: 1, ..Faults::default() };
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.told("videos", "503 backendError").await?;
+    fixture.google.model().faults = Faults::default();
+    fixture.bound("videos").await?;
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.done().await
+}
+
+/// Claims come, rotate and go while the provisioner is killed at any moment.
+#[tokio::test]
+async fn gcs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+    let fixture = Fixture::new("gcs-kill").await?;
+    fixture.google.model().faults = Faults { latency: Duration::from_millis(8), ..Faults::default() };
+    let mut program = fixture.start().await?;
+    fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.bound("owner").await?;
+    fixture.class_with("granted", &[("bucketName", "shared-bucket")]).await?;
+    program.kill().await?;
+    let _program = fixture.survive_kills(("class", |_| json!({}), json!({})), || fixture.spawn()).await?;
+    // Four claims are left, and the owner's: as many accounts, and after the overlap one key each.
+    let settled = eventually(SOON, async || {
+        let model = fixture.google.model();
+        let counts = (model.accounts.len(), model.keys.len(), model.buckets.len());
+        Ok((counts == (5, 5, 3)).then_some(()))
+    });
+    ensure!(settled.await?.is_some(), "{:?}", fixture.google.assets());
+    fixture.end_all_but("owner").await?;
+    fixture.delete("owner").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn gcs_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+    let case = async |fixture: &Fixture| cases::a_full_bucket_goes_while_others_are_served(fixture, VERSIONS).await;
+    Fixture::case("gcs-full", case).await
+}
+
+#[tokio::test]
+async fn gcs_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
+    Fixture::case("gcs-late", cases::claims_of_a_late_class_are_served).await
+}
+
+#[tokio::test]
+async fn gcs_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
+    Fixture::case("gcs-classes", cases::buckets_outlive_their_classes).await
+}
+
+#[tokio::test]
+async fn gcs_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
+    Fixture::case("gcs-others", cases::what_is_of_others_stays).await
+}
+
+#[tokio::test]
+async fn gcs_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
+    Fixture::case("gcs-change", cases::claims_that_change_are_looked_at_at_once).await
+}
+
+#[tokio::test]
+async fn gcs_z12_a_replica_takes_over() -> anyhow::Result<()> {
+    Fixture::case("gcs-two", cases::a_replica_takes_over).await
+}
+
+#[tokio::test]
+async fn gcs_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+    Fixture::case("gcs-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
+}

@@ -1,0 +1,479 @@
+//! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::DeleteParams;
+use objectbucket_api::ObjectBucketClaim;
+use s3_client::Credentials;
+use serde_json::json;
+use testbed::bucket_cases::{self as cases, BucketFixture};
+use testbed::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
+use testbed::control_plane;
+use testbed::s3::{S3, Server, python, sts};
+
+const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
+const SOON: Duration = Duration::from_secs(60);
+/// There making one's own bucket again succeeds.
+const EAST: &str = "us-east-1";
+
+/// One provisioner with its own class and an account of its own.
+struct Fixture {
+    buckets: BucketSpace,
+    aws: Arc<S3>,
+}
+
+impl Fixture {
+    async fn new(test: &str) -> anyhow::Result<Self> {
+        let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
+        Self::with(test, Arc::new(aws)).await
+    }
+
+    /// On an account that another fixture has, too.
+    async fn with(test: &str, aws: Arc<S3>) -> anyhow::Result<Self> {
+        let fixture = Self { buckets: BucketSpace::new(test).await?, aws };
+        fixture.class_with("class", &[]).await?;
+        Ok(fixture)
+    }
+
+    /// A case of every provisioner's.
+    async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let fixture = Self::new(test).await?;
+        case(&fixture).await?;
+        fixture.done().await
+    }
+
+    fn server(&self) -> &Server {
+        self.aws.server()
+    }
+
+    /// Starts the provisioner with these variables, which hold the administrator's credentials.
+    fn spawn_with(&self, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
+        let endpoint = &self.server().endpoint;
+        let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", "eu-west-1"]];
+        // Whatever is logged must hold no secrets.
+        let variables = [variables, &["RUST_LOG=trace"]].concat();
+        self.buckets.spawn("aws-s3-provisioner", &variables, &[&arguments.concat(), more].concat())
+    }
+
+    async fn is_bound(&self, claim: &str) -> anyhow::Result<bool> {
+        Ok(is_bucket_bound(&self.buckets.space.api::<ObjectBucketClaim>().get(claim).await?))
+    }
+
+    async fn done(self) -> anyhow::Result<()> {
+        self.nothing_left().await?;
+        self.buckets.space.done().await
+    }
+}
+
+/// How many there are of something, for longer runs.
+fn count(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
+}
+
+impl BucketFixture for Fixture {
+    const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s"), ("region", "eu-central-1")];
+
+    fn spawn(&self) -> anyhow::Result<Program> {
+        let Server { access_key, secret_key, .. } = self.server();
+        let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
+        self.spawn_with(&[&key[0], &key[1]], &[])
+    }
+
+    async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
+        let buckets = self.server().admin()?.list_buckets().await?.into_iter().map(|bucket| bucket.name);
+        let users = self.server().iam()?.users("/kube-provisioner/").await?;
+        Ok(buckets.chain(users).collect())
+    }
+}
+
+impl std::ops::Deref for Fixture {
+    type Target = BucketSpace;
+
+    fn deref(&self) -> &BucketSpace {
+        &self.buckets
+    }
+}
+
+#[tokio::test]
+async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-use").await?;
+    let program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    fixture.bound("videos").await?;
+    let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
+    photos.put("cat", "miaow").await?;
+    ensure!(photos.client.get_object(&photos.bucket, "cat").await?.is_some(), "the object is not there");
+    let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
+    assert_eq!(error.code(), "AccessDenied");
+    // No rights beyond objects.
+    assert_eq!(photos.client.create_bucket("another-one", None).await.unwrap_err().code(), "AccessDenied");
+    assert_eq!(photos.client.delete_bucket_policy(&photos.bucket).await.unwrap_err().code(), "AccessDenied");
+
+    fixture.ask_for_keys("photos", "now").await?;
+    let after = fixture.next_user("photos", &photos).await?;
+    ensure!(after.works().await && photos.works().await, "both keys work for some time");
+    let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
+    ensure!(retired.is_some() && after.works().await, "the old key works for ever");
+    // A lost Secret comes back with a key that works: AWS tells a key only once.
+    fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
+    fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
+    let back = fixture.user("photos").await?;
+    ensure!(
+        back.works().await && !after.works().await,
+        "the new Secret's key does not work, or the lost one still does"
+    );
+
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.nothing_left().await?;
+    let all = [&fixture.server().secret_key, &photos.secret, &videos.secret, &after.secret, &back.secret];
+    fixture.is_discreet(&program, &all.map(String::as_str)).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-grant").await?;
+    let program = fixture.start().await?;
+    let admin = fixture.server().admin()?;
+    admin.create_bucket("shared-bucket", Some("eu-central-1")).await?;
+    admin.put_object("shared-bucket", "x", "hello").await?;
+    let before = fixture.assets().await?;
+    for access in ["read-only", "write-only"] {
+        fixture.class(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
+        fixture.claim(access, access, json!({})).await?;
+        fixture.bound(access).await?;
+    }
+    let (reader, writer) = (fixture.user("read-only").await?, fixture.user("write-only").await?);
+    ensure!(reader.client.get_object("shared-bucket", "x").await?.is_some(), "the reader cannot read");
+    assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
+    writer.put("y", "yes").await?;
+    assert_eq!(writer.client.get_object("shared-bucket", "x").await.unwrap_err().code(), "AccessDenied");
+    // A bucket of somebody else is refused and stays.
+    fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.told("thief", "was not made for this claim").await?;
+    for claim in ["read-only", "write-only", "thief"] {
+        fixture.delete(claim).await?;
+    }
+    assert_eq!(fixture.assets().await?, before);
+    ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
+    admin.empty_bucket("shared-bucket").await?;
+    admin.delete_bucket("shared-bucket").await?;
+    let secrets = [&fixture.server().secret_key, &reader.secret, &writer.secret].map(String::as_str);
+    fixture.is_discreet(&program, &secrets).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-settings").await?;
+    let _program = fixture.start().await?;
+    let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
+    fixture.class("settings", &[("region", "us-east-1"), ("versioning", "true"), ("lifecycle", rule)]).await?;
+    fixture.claim("photos", "settings", json!({"bucketName": "my-photos"})).await?;
+    fixture.bound("photos").await?;
+    let admin = fixture.server().admin()?;
+    ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "there is no lifecycle");
+    assert_eq!(
+        admin.bucket_tagging("my-photos").await?["kube-provisioner/claim"],
+        format!("{}/photos", fixture.space.namespace())
+    );
+    let user = fixture.user("photos").await?;
+    for text in ["one", "two", "three"] {
+        user.put("cat", text).await?;
+    }
+    user.client.delete_object("my-photos", "cat").await?;
+    // Three versions, and the mark of the deletion.
+    assert_eq!(admin.list_object_versions("my-photos", "", None).await?.items.len(), 4);
+    fixture.delete("photos").await?;
+    fixture.nothing_left().await?;
+
+    // What cannot be is told, and changes nothing.
+    fixture.class("admin-keys", &[("createBucketUser", "no")]).await?;
+    fixture.claim("nobody", "admin-keys", json!({})).await?;
+    fixture.told("nobody", "every claim has a user of its own").await?;
+    fixture.delete("nobody").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-faults").await?;
+    let _program = fixture.start().await?;
+    let admin = |key: &Credentials| -> anyhow::Result<Secret> {
+        let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
+        Ok(serde_json::from_value(json!({"metadata": {"name": "admin"}, "stringData": data}))?)
+    };
+    let Server { access_key, secret_key, .. } = fixture.server();
+    fixture.space.create(&admin(&Credentials::new(access_key, "wrong"))?).await?;
+    // Named as by the provisioner of 2019.
+    let secret = [("secretName", "admin"), ("secretNamespace", fixture.space.namespace()), ("region", "eu-central-1")];
+    fixture.class("secret", &secret).await?;
+    fixture.claim("photos", "secret", json!({})).await?;
+    fixture.told("photos", "AWS does not accept the administrator's key").await?;
+
+    // One who may do nothing: the right that is missing is named.
+    let iam = fixture.server().iam()?;
+    let tags = Default::default();
+    iam.create_user(s3_client::iam::NewUser { name: "weak", path: "/", tags: &tags, permissions_boundary: None })
+        .await?;
+    let weak = iam.create_access_key("weak").await?;
+    let secrets = fixture.space.api::<Secret>();
+    let set = async |key: &Credentials| -> anyhow::Result<()> {
+        let patch = kube::api::Patch::Merge(admin(key)?);
+        secrets.patch("admin", &Default::default(), &patch).await?;
+        Ok(())
+    };
+    set(&weak).await?;
+    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    set(&Credentials::new(access_key, secret_key)).await?;
+    fixture.bound("photos").await?;
+
+    fixture.server().pause();
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.told("videos", "has not answered in 5s").await?;
+    fixture.server().resume();
+    fixture.bound("videos").await?;
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-role").await?;
+    let role = fixture.server().create_role("provisioner").await?;
+    let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(&file, "an.old.token")?;
+    let sts = sts::start(fixture.server(), token).await?;
+    let variables = [format!("AWS_ROLE_ARN={role}"), format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display())];
+    let program = fixture.spawn_with(&variables.each_ref().map(String::as_str), &["--sts-endpoint", &sts])?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.told("photos", "cannot be taken: 400 InvalidIdentityToken").await?;
+    // Tokens are written again while the provisioner runs.
+    std::fs::write(&file, token)?;
+    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.server().allow_everything("provisioner").await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    ensure!(user.works().await, "the key of the claim does not work");
+    fixture.is_discreet(&program, &[token, &user.secret]).await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+/// A bucket that the administrator may not look at can be anybody's, also one of the same account.
+#[tokio::test]
+async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-hidden").await?;
+    let _program = fixture.start().await?;
+    let (admin, iam) = (fixture.server().admin()?, fixture.server().iam()?);
+    admin.create_bucket("shared-bucket", None).await?;
+    admin.put_object("shared-bucket", "x", "hello").await?;
+    let tags = Default::default();
+    iam.create_user(s3_client::iam::NewUser { name: "blind", path: "/", tags: &tags, permissions_boundary: None })
+        .await?;
+    let allow = |effect: &str, actions: &[&str]| json!({"Effect": effect, "Action": actions, "Resource": "*"});
+    let policy =
+        |statements: &[serde_json::Value]| json!({"Version": "2012-10-17", "Statement": statements}).to_string();
+    let blind = [allow("Allow", &["s3:*", "iam:*"]), allow("Deny", &["s3:GetBucketTagging"])];
+    iam.put_user_policy("blind", "policy", &policy(&blind)).await?;
+    let key = iam.create_access_key("blind").await?;
+    let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
+    let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "blind"}, "stringData": data}))?;
+    fixture.space.create(&secret).await?;
+    // There a bucket of the own account can be made again without an error.
+    let parameters =
+        [("adminSecretName", "blind"), ("adminSecretNamespace", fixture.space.namespace()), ("region", "us-east-1")];
+    fixture.class("blind", &parameters).await?;
+    fixture.claim("thief", "blind", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.told("thief", "the administrator needs the right s3:GetBucketTagging").await?;
+    iam.put_user_policy("blind", "policy", &policy(&blind[..1])).await?;
+    fixture.told("thief", "was not made for this claim").await?;
+    fixture.delete("thief").await?;
+    ensure!(admin.bucket_tagging("shared-bucket").await?.is_empty(), "somebody's bucket has tags");
+    ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
+    admin.empty_bucket("shared-bucket").await?;
+    admin.delete_bucket("shared-bucket").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+    killed("s3-kill", "eu-central-1").await
+}
+
+#[tokio::test]
+async fn aws_z1_z2_killed_at_any_moment_in_us_east_1() -> anyhow::Result<()> {
+    killed("s3-kill-east", EAST).await
+}
+
+/// Claims come, rotate and go while the provisioner is killed at any moment.
+async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
+    let fixture = Fixture::new(test).await?;
+    let mut program = fixture.start().await?;
+    fixture.class_with("region", &[("region", region)]).await?;
+    fixture.claim("owner", "region", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.bound("owner").await?;
+    fixture.class_with("granted", &[("bucketName", "shared-bucket"), ("region", region)]).await?;
+    program.kill().await?;
+    let _program = fixture
+        .survive_kills(("region", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || fixture.spawn())
+        .await?;
+    // Four claims are left, and the owner's: as many users, and after the overlap one key each.
+    let iam = fixture.server().iam()?;
+    let settled = eventually(SOON, async || {
+        let users = iam.users("/kube-provisioner/").await?;
+        let mut keys = 0;
+        for user in &users {
+            keys += iam.access_keys(user).await?.len();
+        }
+        let buckets = fixture.server().admin()?.list_buckets().await?.len();
+        Ok(((users.len(), keys, buckets) == (5, 5, 3)).then_some(()))
+    });
+    ensure!(settled.await?.is_some(), "{:?}", fixture.assets().await?);
+    fixture.end_all_but("owner").await?;
+    fixture.delete("owner").await?;
+    fixture.done().await
+}
+
+/// All that a pod has: the entries of the Secret and of the ConfigMap as variables.
+#[tokio::test]
+async fn aws_a_client_of_amazons_needs_nothing_but_secret_and_config_map() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-boto3").await?;
+    let _program = fixture.start().await?;
+    for region in [EAST, "eu-central-1"] {
+        fixture.class_with(region, &[("region", region)]).await?;
+        fixture.claim(region, region, json!({})).await?;
+        fixture.bound(region).await?;
+        let map = fixture.space.api::<ConfigMap>().get(region).await?.data.unwrap_or_default();
+        // It would be the address of every other service of Amazon's, too.
+        ensure!(!map.contains_key("AWS_ENDPOINT_URL"), "{map:?}");
+        assert_eq!(map["AWS_ENDPOINT_URL_S3"], fixture.server().endpoint);
+        assert_eq!(map["AWS_REQUEST_CHECKSUM_CALCULATION"], "when_required");
+        assert_eq!(map["AWS_RESPONSE_CHECKSUM_VALIDATION"], "when_required");
+        let secret = fixture.space.api::<Secret>().get(region).await?.data.unwrap_or_default();
+        let secret = secret.iter().map(|(name, value)| (name, String::from_utf8_lossy(&value.0).into_owned()));
+        let mut command = Command::new(python()?);
+        command.env_clear().envs(&map).envs(secret).args(["-c", CLIENT]);
+        let output = command.output()?;
+        ensure!(output.status.success(), "{region}: {}", String::from_utf8_lossy(&output.stderr));
+        fixture.delete(region).await?;
+    }
+    fixture.done().await
+}
+
+/// Puts, gets, lists, uploads in parts and deletes.
+const CLIENT: &str = r#"
+import boto3, os
+s3, bucket = boto3.client("s3"), os.environ["BUCKET_NAME"]
+s3.put_object(Bucket=bucket, Key="cat", Body=b"miaow")
+assert s3.get_object(Bucket=bucket, Key="cat")["Body"].read() == b"miaow"
+upload = s3.create_multipart_upload(Bucket=bucket, Key="big")["UploadId"]
+part = lambda number, body: {"PartNumber": number, "ETag": s3.upload_part(
+    Bucket=bucket, Key="big", UploadId=upload, PartNumber=number, Body=body)["ETag"]}
+parts = [part(1, b"x" * (5 << 20)), part(2, b"y")]
+s3.complete_multipart_upload(Bucket=bucket, Key="big", UploadId=upload, MultipartUpload={"Parts": parts})
+assert [(o["Key"], o["Size"]) for o in s3.list_objects_v2(Bucket=bucket)["Contents"]] == [("big", (5 << 20) + 1), ("cat", 5)]
+for key in ["big", "cat"]:
+    s3.delete_object(Bucket=bucket, Key=key)
+assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+"#;
+
+/// Two clusters on one account. Their claims ask for the same names at the same time, while both provisioners are killed again
+/// and again. One cluster gets each bucket, and what the other does then changes nothing in it.
+#[tokio::test]
+async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
+    let east = Fixture::new("s3-cluster-a").await?;
+    let west = Fixture::with("s3-cluster-b", east.aws.clone()).await?;
+    let clusters = [(&east, "cluster-a"), (&west, "cluster-b")];
+    let spawn = |(fixture, cluster): (&Fixture, &str)| {
+        let Server { access_key, secret_key, .. } = fixture.server();
+        let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
+        fixture.spawn_with(&[&key[0], &key[1]], &["--cluster-id", cluster])
+    };
+    let mut programs = clusters.map(spawn);
+    let names: Vec<String> = (0..count("E2E_CLAIMS", 12)).map(|number| format!("name-{number}")).collect();
+    for (fixture, _) in clusters {
+        fixture.class_with("east", &[("region", EAST)]).await?;
+    }
+    for name in &names {
+        for (fixture, _) in clusters {
+            fixture.claim(name, "east", json!({"bucketName": name})).await?;
+        }
+    }
+    for kill in 0..count("E2E_KILLS", 12) {
+        tokio::time::sleep(Duration::from_millis(kill * 137 % 700)).await;
+        let killed = usize::try_from(kill % 2)?;
+        programs[killed].as_mut().map_err(|error| anyhow!("{error}"))?.kill().await?;
+        programs[killed] = spawn(clusters[killed]);
+    }
+    let mut owners = Vec::new();
+    for name in &names {
+        // Whoever was killed waits for its Lease first.
+        let owner = eventually(2 * SOON, async || {
+            let [a, b] = [east.is_bound(name).await?, west.is_bound(name).await?];
+            ensure!(!(a && b), "both clusters have {name}");
+            Ok((a || b).then_some(usize::from(b)))
+        });
+        let owner = owner.await?.with_context(|| format!("nobody gets {name}"))?;
+        clusters[owner].0.user(name).await?.put("cat", "miaow").await?;
+        owners.push(owner);
+    }
+    for (name, owner) in names.iter().zip(&owners) {
+        let (loser, _) = clusters[1 - owner];
+        loser.told(name, "was not made for this claim: choose another bucketName").await?;
+        loser.delete(name).await?;
+        let object = clusters[*owner].0.user(name).await?.get("cat").await?;
+        ensure!(object.as_deref() == Some("miaow"), "the other cluster has taken what is in {name}");
+    }
+    for (name, owner) in names.iter().zip(&owners) {
+        clusters[*owner].0.delete(name).await?;
+    }
+    east.done().await?;
+    west.buckets.space.done().await
+}
+
+#[tokio::test]
+async fn aws_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+    let case = async |fixture: &Fixture| cases::a_full_bucket_goes_while_others_are_served(fixture, VERSIONS).await;
+    Fixture::case("s3-full", case).await
+}
+
+#[tokio::test]
+async fn aws_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
+    Fixture::case("s3-late", cases::claims_of_a_late_class_are_served).await
+}
+
+#[tokio::test]
+async fn aws_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
+    Fixture::case("s3-classes", cases::buckets_outlive_their_classes).await
+}
+
+#[tokio::test]
+async fn aws_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
+    Fixture::case("s3-others", cases::what_is_of_others_stays).await
+}
+
+#[tokio::test]
+async fn aws_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
+    Fixture::case("s3-change", cases::claims_that_change_are_looked_at_at_once).await
+}
+
+#[tokio::test]
+async fn aws_z12_a_replica_takes_over() -> anyhow::Result<()> {
+    Fixture::case("s3-two", cases::a_replica_takes_over).await
+}
+
+#[tokio::test]
+async fn aws_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+    Fixture::case("s3-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
+}

@@ -1,0 +1,103 @@
+//! `kubectl apply -k deploy/…` on a real control plane: installed, upgraded, and removed with nothing left.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::ensure;
+use testbed::cluster::{Kubectl, TestSpace, eventually};
+use testbed::manifests::{PROVISIONERS, project};
+use testbed::{go_module, progress};
+
+/// A namespace goes with all that is in it.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// What kubectl says has changed. It says so of every PodDisruptionBudget, whose selector it replaces each time.
+fn changed(said: &str) -> Vec<&str> {
+    let budget = |line: &str| line.starts_with("poddisruptionbudget");
+    said.lines().filter(|line| !line.ends_with("unchanged") && !budget(line)).collect()
+}
+
+/// The same of templates of claims, which the API server completes.
+fn has_templates_of_claims(line: &str) -> bool {
+    line.starts_with("statefulset")
+}
+
+/// OpenShift's own definition of its SecurityContextConstraints.
+async fn openshift_crd(space: &TestSpace) -> anyhow::Result<String> {
+    // Of February 2026.
+    const MODULE: &str = "github.com/openshift/api@v0.0.0-20260213204242-d34f11c515b3";
+    const SUM: &str = "h1:SZ8+jxtkMvpb4HDTjSAbaOyhFsw5PiWhjBog+XLY7jc=";
+    const FILE: &str =
+        "security/v1/zz_generated.crd-manifests/0000_03_config-operator_01_securitycontextconstraints.crd.yaml";
+    let module = go_module::download(MODULE, &space.cluster().state().guard(), &progress::silent()).await?;
+    ensure!(module.sum == SUM, "{MODULE} is another one: {}", module.sum);
+    Ok(module.dir.join(FILE).display().to_string())
+}
+
+fn next_version(text: &str) -> String {
+    text.replace(&format!(":{}\n", env!("CARGO_PKG_VERSION")), ":0.9.9\n")
+}
+
+#[tokio::test]
+async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> anyhow::Result<()> {
+    let space = TestSpace::new_alone("deploy").await?;
+    let kubectl = space.kubectl();
+    kubectl.run(&["apply", "--server-side", "--force-conflicts", "-k", "crates/objectbucket-api/crds/standard"])?;
+    let openshift = openshift_crd(&space).await?;
+    kubectl.run(&["apply", "--server-side", "-f", &openshift])?;
+    let scratch = tempfile::tempdir()?;
+    for provisioner in &PROVISIONERS {
+        for variant in provisioner.variants {
+            let folder = format!("deploy/{}/{}", provisioner.folder, variant.folder);
+            // What comes on top of another variant has no namespace of its own.
+            let alone = project().join(&folder).join("namespace.yaml").is_file();
+            if !alone {
+                kubectl.apply("deploy/hostpath/per-node")?;
+            }
+            let installed = kubectl.apply(&folder)?;
+            assert!(installed.lines().all(|line| line.ends_with("created")), "{folder}: {installed}");
+            let again = kubectl.apply(&folder)?;
+            assert!(changed(&again).into_iter().all(has_templates_of_claims), "{folder}: {again}");
+            let upgraded = upgrade(&kubectl, &folder, scratch.path())?;
+            let has_pods = kubectl.run(&["kustomize", &folder])?.contains(" image: ");
+            assert_eq!(changed(&upgraded).len(), usize::from(has_pods), "{folder}: {upgraded}");
+            kubectl.remove(&folder).await?;
+            if !alone {
+                kubectl.remove("deploy/hostpath/per-node").await?;
+            }
+        }
+    }
+    kubectl.run(&["delete", "-f", &openshift])?;
+    space.done().await
+}
+
+/// The next version is another image.
+fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Result<String> {
+    let file: PathBuf = scratch.join("next.yaml");
+    std::fs::write(&file, next_version(&kubectl.run(&["kustomize", folder])?))?;
+    kubectl.run(&["apply", "--validate=strict", "-f", &file.to_string_lossy()])
+}
+
+#[tokio::test]
+async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
+    let space = TestSpace::new_alone("deploy-pods").await?;
+    let kubectl = space.kubectl();
+    // Restricted namespaces, a baseline one, and privileged ones.
+    for (folder, namespace, count) in [
+        ("deploy/ceph-rgw/default", "ceph-rgw-provisioner", 2),
+        ("deploy/aws-s3/default", "aws-s3-provisioner", 2),
+        ("deploy/gcs/default", "gcs-provisioner", 2),
+        ("deploy/nfs/subdir", "nfs-subdir-provisioner", 2),
+        ("deploy/nfs/server", "nfs-server-provisioner", 1),
+        ("deploy/hostpath/single", "hostpath-provisioner", 1),
+    ] {
+        kubectl.apply(folder)?;
+        let pods = || kubectl.run(&["get", "pods", "--namespace", namespace, "--output", "name"]);
+        let made = eventually(LIMIT, async || Ok((pods()?.lines().count() == count).then_some(())));
+        if made.await?.is_none() {
+            anyhow::bail!("{}", kubectl.run(&["describe", "replicasets,statefulsets", "--namespace", namespace])?);
+        }
+        kubectl.remove(folder).await?;
+    }
+    space.done().await
+}

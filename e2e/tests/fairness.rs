@@ -1,0 +1,52 @@
+//! A class whose backend hangs stops nobody else, on a real control plane and with default limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, ListParams};
+use testbed::cluster::{TestSpace, eventually};
+use testbed::toy::{Answer, Toy};
+
+const CLAIMS: usize = 1000;
+const LIMIT: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn g52_a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow::Result<()> {
+    let space = TestSpace::new("g52").await?;
+    let freed = Arc::new(AtomicBool::new(false));
+    let gate = freed.clone();
+    let toy = Toy::new().on_provision(move |claim, _| match claim.starts_with("hangs") {
+        true => Answer::Once(gate.clone()),
+        false => Answer::Done,
+    });
+    let _controller = toy.run(&space);
+    let broken = space.create_class(space.class("broken")).await?;
+    let healthy = space.create_class(space.class("healthy")).await?;
+    space.create_claim(space.claim("old", &healthy)).await?;
+    let (_, old) = space.wait_bound("old").await?;
+    stream::iter(0..CLAIMS)
+        .map(|at| space.create_claim(space.claim(&format!("hangs-{at}"), &broken)))
+        .buffer_unordered(32)
+        .try_collect::<Vec<_>>()
+        .await?;
+    let many = eventually(Duration::from_secs(60), async || Ok((toy.calls().len() > 50).then_some(()))).await?;
+    assert!(many.is_some(), "{} calls", toy.calls().len());
+
+    let start = Instant::now();
+    space.create_claim(space.claim("healthy", &healthy)).await?;
+    space.wait_bound("healthy").await?;
+    assert!(start.elapsed() < LIMIT, "bound after {:?}", start.elapsed());
+    // Deletions go on too.
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.delete("old", &DeleteParams::default()).await?;
+    let name = old.metadata.name.unwrap_or_default();
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &name).await?;
+    assert_eq!(toy.deletes(&name), 1);
+
+    freed.store(true, Ordering::Relaxed);
+    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    space.done().await
+}

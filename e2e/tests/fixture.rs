@@ -1,0 +1,128 @@
+//! The fixture keeps what it promises to the other tests.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use testbed::cluster::{TestSpace, rule};
+use testbed::control_plane::Signal;
+
+#[tokio::test]
+async fn claims_are_handed_to_their_provisioner() -> anyhow::Result<()> {
+    let space = TestSpace::new("hand-over").await?;
+    let class = space.create_class(space.class("a")).await?;
+    space.create_claim(space.claim("data", &class)).await?;
+    let claim = space
+        .wait_for(&space.api::<PersistentVolumeClaim>(), "data", "handed over", |claim| {
+            claim.annotations().get("volume.kubernetes.io/storage-provisioner").is_some()
+        })
+        .await?;
+    assert_eq!(claim.annotations()["volume.kubernetes.io/storage-provisioner"], space.provisioner());
+    space.wait_for_event("PersistentVolumeClaim", "data", "ExternalProvisioning").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_failed_wait_says_what_it_saw() -> anyhow::Result<()> {
+    let space = TestSpace::new("failed-wait").await?;
+    let class = space.create_class(space.class("a")).await?;
+    space.create_claim(space.claim("data", &class)).await?;
+    let program = space.spawn("speaker", "/bin/sh", ["-c", "echo I am here; sleep 60"])?;
+    program.wait_for_output("I am here", Duration::from_secs(5)).await?;
+    space.wait_for_event("PersistentVolumeClaim", "data", "ExternalProvisioning").await?;
+    let claims = space.api::<PersistentVolumeClaim>();
+    let waited = space.wait_for_within(Duration::from_millis(100), &claims, "data", "bound", |_| false).await;
+    let message = format!("{:#}", waited.unwrap_err());
+    for part in ["PersistentVolumeClaim data: not bound", "\"phase\": \"Pending\"", "ExternalProvisioning", "I am here"]
+    {
+        assert!(message.contains(part), "{part} is missing in {message}");
+    }
+    space.done().await
+}
+
+#[tokio::test]
+async fn service_accounts_have_the_given_rights_and_leave_a_trace() -> anyhow::Result<()> {
+    let space = TestSpace::new("rights").await?;
+    let access = space.client_as("reader", &[], &[rule("", &["persistentvolumeclaims"], &["list"])]).await?;
+    let client = access.client().await?;
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), space.namespace());
+    claims.list(&ListParams::default()).await?;
+    let pods: Api<Pod> = Api::namespaced(client, space.namespace());
+    let refused = pods.list(&ListParams::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("forbidden"), "{refused}");
+
+    let entries = space.cluster().audit_log()?.entries_of(&access.user)?;
+    let seen: Vec<_> = entries.iter().map(|e| (e.verb.as_str(), e.resource.as_str(), e.code)).collect();
+    assert_eq!(seen, [("list", "persistentvolumeclaims", 200), ("list", "pods", 403)]);
+    space.done().await
+}
+
+#[tokio::test]
+async fn pods_are_scheduled_to_nodes_of_the_test() -> anyhow::Result<()> {
+    let space = TestSpace::new("scheduling").await?;
+    let mut class = space.class("late");
+    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+    let class = space.create_class(class).await?;
+    let node = space.create_node("one", &[("zone", "a")]).await?;
+    assert_eq!(node.spec.and_then(|spec| spec.taints), None);
+    space.create_claim(space.claim("data", &class)).await?;
+    space.create(&space.pod("user", "data")).await?;
+    let selected = "volume.kubernetes.io/selected-node";
+    let claims = space.api::<PersistentVolumeClaim>();
+    let claim =
+        space.wait_for(&claims, "data", "given a node", |claim| claim.annotations().contains_key(selected)).await?;
+    assert_eq!(claim.annotations()[selected], space.cluster_wide_name("one"));
+    space.done().await
+}
+
+#[tokio::test]
+async fn programs_end_with_their_handle() -> anyhow::Result<()> {
+    let space = TestSpace::new("programs").await?;
+    let program = space.spawn("sleeper", "/bin/sleep", ["600"])?;
+    let id = program.id();
+    assert!(id.is_running());
+    drop(program);
+    assert!(!id.is_running());
+
+    let mut program = space.spawn("sleeper", "/bin/sleep", ["600"])?;
+    let status = program.terminate(Duration::from_secs(5)).await?;
+    assert!(!status.success());
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_test_leaves_nothing_behind() -> anyhow::Result<()> {
+    let observer = TestSpace::new("observer").await?;
+    let space = TestSpace::new("observed").await?;
+    let class = space.create_class(space.class("a")).await?;
+    space.create_node("one", &[]).await?;
+    space.create_claim(space.claim("data", &class)).await?;
+    space.create(&space.pod("user", "data")).await?;
+    let (namespace, node) = (space.namespace().to_owned(), space.cluster_wide_name("one"));
+    // Without `done`, as in a failed test.
+    drop(space);
+    observer.wait_gone(&observer.cluster_api::<k8s_openapi::api::core::v1::Namespace>(), &namespace).await?;
+    observer
+        .wait_gone(&observer.cluster_api::<k8s_openapi::api::storage::v1::StorageClass>(), &class.name_any())
+        .await?;
+    observer.wait_gone(&observer.cluster_api::<Node>(), &node).await?;
+    observer.done().await
+}
+
+#[tokio::test]
+async fn the_api_server_can_be_restarted_and_killed() -> anyhow::Result<()> {
+    let mut space = TestSpace::new_alone("restart").await?;
+    let class = space.create_class(space.class("a")).await?;
+    let server = space.cluster().state().server.clone();
+    for signal in [Signal::TERM, Signal::KILL] {
+        let before = space.cluster().state().running("kube-apiserver");
+        space.cluster_mut().restart("kube-apiserver", signal).await?;
+        assert_ne!(space.cluster().state().running("kube-apiserver"), before);
+        assert_eq!(space.cluster().state().server, server);
+        space.create_claim(space.claim(&format!("after-{}", signal.as_raw()), &class)).await?;
+    }
+    // The claim is handed over by the controller manager, which has survived both.
+    space.wait_for_event("PersistentVolumeClaim", "after-9", "ExternalProvisioning").await?;
+    space.done().await
+}

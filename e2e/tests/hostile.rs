@@ -1,0 +1,145 @@
+//! Hostile objects and lost answers, as far as a real API server lets them through.
+//!
+//! The letters in front are the rows of `docs/book/pages/reference/behaviour.md`.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube_provisioner::quantity::parse_bytes;
+use serde_json::json;
+use testbed::cluster::TestSpace;
+use testbed::faults::{Fault, failing};
+use testbed::toy::{Toy, options};
+
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+
+/// All annotations of an object together take at most 256 KiB; labels, finalizers and so on have no such limit.
+/// See <https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/>.
+#[tokio::test]
+async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::Result<()> {
+    const LARGEST: usize = 256 * 1024;
+    let space = TestSpace::new("g29").await?;
+    let toy = Toy::new();
+    let _controller = toy.run(&space);
+    let class = space.create_class(space.class("class")).await?;
+    let labels = |count: usize| (0..count).map(|at| (format!("label-{at}"), "x".repeat(63)));
+    let large = |size: usize| {
+        let mut claim = space.claim("large", &class);
+        claim.annotations_mut().insert("note".to_owned(), "x".repeat(size));
+        // The text of the volume's name, and what the control plane adds when it binds, come on top.
+        claim.labels_mut().extend(labels(100));
+        claim
+    };
+    // What an attempt records of a claim has a limit.
+    let mut labelled = space.claim("labelled", &class);
+    labelled.labels_mut().extend(labels(5000));
+    space.create_claim(labelled).await?;
+    let room = 1024;
+    assert!(space.create_claim(large(LARGEST)).await.is_err(), "one byte of name too much");
+    space.create_claim(large(LARGEST - room)).await?;
+    space.create_claim(space.claim("small", &class)).await?;
+    space.wait_bound("small").await?;
+    let (_, volume) = space.wait_bound("large").await?;
+    let volumes = space.cluster_api::<PersistentVolume>();
+    let size = LARGEST - room - volume.annotations().iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    let note = json!({"metadata": {"annotations": {"note": "x".repeat(size)}}});
+    volumes.patch(&volume.name_any(), &PatchParams::default(), &Patch::Merge(note)).await?;
+    space.api::<PersistentVolumeClaim>().delete("large", &DeleteParams::default()).await?;
+    space.wait_gone(&volumes, &volume.name_any()).await?;
+    assert_eq!((toy.provisions("large"), toy.deletes(&volume.name_any())), (1, 1));
+    space.wait_for_message("PersistentVolumeClaim", "labelled", "shorten the claim's spec or labels").await?;
+    assert_eq!(toy.provisions("labelled"), 0);
+    space.done().await
+}
+
+#[tokio::test]
+async fn g30_sizes_as_users_write_them() -> anyhow::Result<()> {
+    let space = TestSpace::new("g30").await?;
+    let toy = Toy::new();
+    let _controller = toy.run(&space);
+    let class = space.create_class(space.class("class")).await?;
+    let asks = |name: &str, text: &str| {
+        let mut claim = space.claim(name, &class);
+        let requests = BTreeMap::from([("storage".to_owned(), Quantity(text.to_owned()))]);
+        let resources = &mut claim.spec.get_or_insert_default().resources;
+        resources.get_or_insert_default().requests = Some(requests);
+        claim
+    };
+    for (at, text) in ["-1", "0", "", "9X", "1.5.5"].into_iter().enumerate() {
+        let refused = space.create_claim(asks(&format!("refused-{at}"), text)).await;
+        assert!(refused.is_err(), "the server itself refuses {text:?}");
+    }
+    let sizes = [("1e3", 1000), ("1.5Gi", 1536 << 20), ("9E", 9_000_000_000_000_000_000), ("100m", 1), ("0.5", 1)];
+    for (at, (text, _)) in sizes.into_iter().enumerate() {
+        space.create_claim(asks(&format!("size-{at}"), text)).await?;
+    }
+    for (at, (text, bytes)) in sizes.into_iter().enumerate() {
+        let (_, volume) = space.wait_bound(&format!("size-{at}")).await?;
+        let capacity = volume.spec.and_then(|spec| spec.capacity).unwrap_or_default();
+        assert_eq!(parse_bytes(&capacity["storage"].0), Ok(bytes), "{text}");
+    }
+    space.done().await
+}
+
+/// What the server did is done, whatever became of its answer.
+#[tokio::test]
+async fn g28_lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
+    for (method, path) in [(Method::POST, VOLUMES), (Method::DELETE, VOLUMES), (Method::PATCH, VOLUMES)] {
+        let space = TestSpace::new("g28").await?;
+        let toy = Toy::new();
+        let client = failing(&space.client(), method.clone(), path, &[Fault::Lose(504), Fault::Lose(500)]);
+        let _controller = toy.run_with(options(&space), client);
+        space.create_class_and_claim("claim").await?;
+        let (_, volume) = space.wait_bound("claim").await?;
+        space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+        let class = space.create_class(space.class("later")).await?;
+        space.create_claim(space.claim("later", &class)).await?;
+        space.wait_bound("later").await?;
+        assert_eq!(toy.provisions("claim"), 1, "{method}");
+        assert_eq!(toy.deletes(&volume.name_any()), 1, "{method}");
+        assert_eq!((space.volumes().await?.len(), toy.assets().len()), (1, 1), "{method}");
+        space.done().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn g28_an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Result<()> {
+    let space = TestSpace::new("g28").await?;
+    let toy = Toy::new();
+    let client = failing(&space.client(), Method::POST, "/apis/events.k8s.io/", &[Fault::Lose(504)]);
+    let controller = toy.run_with(options(&space), client);
+    space.create_class_and_claim("claim").await?;
+    let told = space.wait_for_event("PersistentVolumeClaim", "claim", "ProvisioningSucceeded").await?;
+    // Stopping sends what waits: an event that is to be repeated would be there afterwards.
+    controller.stop().await?;
+    let events = space.api::<k8s_openapi::api::events::v1::Event>().list(&ListParams::default()).await?;
+    let ours = events.items.iter().filter(|event| event.reason.as_deref() == Some("ProvisioningSucceeded"));
+    assert_eq!(ours.map(ResourceExt::name_any).collect::<Vec<_>>(), [told.name_any()]);
+    space.done().await
+}
+
+/// Inside the process every write is tried so, and its time is checked; here real answers are mixed in.
+#[tokio::test]
+async fn g26_g27_a_server_with_bad_moments_is_waited_for() -> anyhow::Result<()> {
+    let faults = [Fault::Busy(1), Fault::Refuse(409), Fault::Refuse(500)];
+    for method in [Method::POST, Method::DELETE, Method::PATCH] {
+        let space = TestSpace::new("g27").await?;
+        let toy = Toy::new();
+        let client = failing(&space.client(), method.clone(), VOLUMES, &faults);
+        let _controller = toy.run_with(options(&space), client);
+        space.create_class_and_claim("claim").await?;
+        let (_, volume) = space.wait_bound("claim").await?;
+        space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+        assert_eq!((toy.provisions("claim"), toy.deletes(&volume.name_any())), (1, 1), "{method}");
+        assert!(toy.assets().is_empty(), "{method}");
+        space.done().await?;
+    }
+    Ok(())
+}

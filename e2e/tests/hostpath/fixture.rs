@@ -1,0 +1,94 @@
+//! Starting the provisioner, and many claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Capabilities, Options};
+use serde_json::Value;
+use tempfile::TempDir;
+use testbed::cluster::{Access, Program, TestSpace, provisioner_program};
+
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// The account that the project's own manifests make.
+pub(crate) async fn account(space: &TestSpace) -> anyhow::Result<Access> {
+    space.apply(&account_manifests(space)).await?;
+    space.access_of("provisioner").await
+}
+
+/// For one shard or two, and for a provisioner of another name.
+pub(crate) fn account_manifests(space: &TestSpace) -> Vec<Value> {
+    let of = |name: String| {
+        let mut options = Options::new(name);
+        options.shards = 2;
+        rules(&options, &capabilities(), &[])
+    };
+    let rules = [space.provisioner().to_owned(), other_name(space)].map(of).concat();
+    manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)
+}
+
+/// Those of the provisioner.
+pub(crate) fn capabilities() -> Capabilities {
+    Capabilities::default().expansion()
+}
+
+pub(crate) fn other_name(space: &TestSpace) -> String {
+    format!("toy-{}", space.provisioner())
+}
+
+pub(crate) fn start(space: &TestSpace, access: &Access, root: &Path, more: &[&str]) -> anyhow::Result<Program> {
+    let mut arguments = vec![
+        "--root".to_owned(),
+        root.display().to_string(),
+        "--provisioner-name".to_owned(),
+        space.provisioner().to_owned(),
+        "--kubeconfig".to_owned(),
+        access.kubeconfig.display().to_string(),
+        "--namespace".to_owned(),
+        space.namespace().to_owned(),
+    ];
+    // Who was killed is not waited for as long as usual.
+    let times = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
+    arguments.extend(times.map(str::to_owned));
+    arguments.extend(more.iter().map(ToString::to_string));
+    space.spawn("hostpath", provisioner_program("hostpath-provisioner")?, arguments)
+}
+
+pub(crate) async fn started(space: &TestSpace, access: &Access, root: &Path, more: &[&str]) -> anyhow::Result<Program> {
+    let program = start(space, access, root, more)?;
+    program.wait_for_output("ready", SOON).await?;
+    Ok(program)
+}
+
+pub(crate) fn directories(root: &TempDir) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(root.path()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| name != ".kube-provisioner").collect()
+}
+
+/// Carries out one of the provisioner's own commands as an administrator; its output, and whether it succeeded.
+pub(crate) fn command(space: &TestSpace, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
+    let output = std::process::Command::new(provisioner_program("hostpath-provisioner")?)
+        .args(arguments)
+        .env("HOSTPATH_ROOT", root)
+        .env("PROVISIONER_NAME", space.provisioner())
+        .env("POD_NAMESPACE", space.namespace())
+        .env("KUBECONFIG", &space.cluster().state().kubeconfig)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    Ok((output.status.success(), text))
+}
+
+/// The directory of a volume.
+pub(crate) fn path_of(volume: &PersistentVolume) -> PathBuf {
+    let spec = volume.spec.as_ref().unwrap();
+    let path = spec.host_path.as_ref().map(|source| &source.path).or(spec.local.as_ref().map(|source| &source.path));
+    PathBuf::from(path.unwrap())
+}
+
+pub(crate) fn parameters<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}

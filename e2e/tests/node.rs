@@ -1,0 +1,156 @@
+//! A real node, with pods that run on it.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Capabilities, Options};
+use serde_json::json;
+use testbed::cluster::{DEFAULT_LIMIT, TestSpace, Variant, eventually, provisioner_program, until};
+use testbed::control_plane::{BUSYBOX, ControlPlane, Settings, Signal, Versions, client_from};
+use testbed::progress;
+
+/// Not even a claim is needed.
+fn plain(space: &TestSpace, name: &str, script: &str) -> anyhow::Result<serde_json::Value> {
+    let mut pod = space.script(name, "none", script)?;
+    pod["spec"]["volumes"] = json!([]);
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([]);
+    Ok(pod)
+}
+
+#[tokio::test]
+async fn the_node_is_ready_and_nothing_keeps_pods_away() -> anyhow::Result<()> {
+    let space = TestSpace::new("node").await?;
+    let node = space.cluster_api::<Node>().get(&space.cluster().node()?.name).await?;
+    let status = node.status.unwrap_or_default();
+    let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.type_ == "Ready");
+    assert_eq!(ready.map(|condition| condition.status).as_deref(), Some("True"));
+    assert_eq!(node.spec.and_then(|spec| spec.taints), None);
+    let version = status.node_info.map(|info| info.kubelet_version);
+    let asked_for = space.cluster().state().kubernetes.clone();
+    let kubernetes = asked_for.map_or_else(|| Versions::of_this_project().map(|own| own.kubernetes), Ok)?;
+    assert_eq!(version, Some(format!("v{kubernetes}")));
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_pod_writes_into_a_volume_of_a_provisioner_on_this_machine() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("writes").await?, tempfile::tempdir()?);
+    let rules = rules(&Options::new(space.provisioner()), &Capabilities::default().expansion(), &[]);
+    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+    let access = space.access_of("provisioner").await?;
+    let arguments = [
+        ("root", root.path().display().to_string()),
+        ("provisioner-name", space.provisioner().to_owned()),
+        ("kubeconfig", access.kubeconfig.display().to_string()),
+        ("namespace", space.namespace().to_owned()),
+    ];
+    let arguments = arguments.map(|(name, value)| format!("--{name}={value}"));
+    let _program = space.spawn("hostpath", provisioner_program("hostpath-provisioner")?, arguments)?;
+    space.create_class_and_claim("data").await?;
+    assert_eq!(space.run(&space.script("writer", "data", "echo hello > /data/file; ls /data")?).await?, "file");
+    let (_, volume) = space.wait_bound("data").await?;
+    let path = volume.spec.and_then(|spec| spec.host_path).map(|source| source.path).unwrap_or_default();
+    assert_eq!(std::fs::read_to_string(Path::new(&path).join("file"))?, "hello\n");
+    // Who comes later sees what is there.
+    assert_eq!(space.run(&space.script("reader", "data", "cat /data/file")?).await?, "hello");
+    space.delete_pod("writer").await?;
+    space.delete_pod("reader").await?;
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.delete("data", &DeleteParams::default()).await?;
+    space.wait_gone(&claims, "data").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_pod_reaches_the_api_server_as_its_service_account() -> anyhow::Result<()> {
+    let space = TestSpace::new("token").await?;
+    // This provisioner finds the API server by what every pod is given: a token, a certificate and two variables.
+    let installed = space.install(Variant::PerNode).await?;
+    installed.processes(1).await?;
+    space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath-local"))).await?;
+    space.run(&space.script("writer", "data", "echo hello > /data/file")?).await?;
+    space.wait_bound("data").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
+    let space = TestSpace::new("exec").await?;
+    let mut pod = plain(&space, "pod", "")?;
+    pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "echo said; exec sleep 600"]);
+    space.start_pod(&pod).await?;
+    assert_eq!(space.logs("pod").await?, "said\n");
+    assert_eq!(space.exec("pod", "echo $((6 * 7)); hostname")?, "42\npod\n");
+    assert!(space.exec("pod", "echo no >&2; exit 3").is_err_and(|error| error.to_string().contains("no")));
+    let pods = space.api::<Pod>().get("pod").await?;
+    let image = pods.spec.and_then(|spec| spec.containers.into_iter().next()?.image);
+    assert_eq!(image.as_deref(), Some(BUSYBOX));
+    space.delete_pod("pod").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn pods_outlive_the_kubelet_and_containerd() -> anyhow::Result<()> {
+    let mut space = TestSpace::new_alone("outlive").await?;
+    let mut pod = plain(&space, "pod", "")?;
+    pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "exec sleep 600"]);
+    space.start_pod(&pod).await?;
+    space.exec("pod", "echo kept > /tmp/file")?;
+    for component in ["kubelet", "containerd"] {
+        space.cluster_mut().restart(component, Signal::KILL).await?;
+        let answer = eventually(DEFAULT_LIMIT, async || Ok(space.exec("pod", "cat /tmp/file").ok())).await?;
+        assert_eq!(answer.as_deref(), Some("kept\n"), "after the end of {component}");
+    }
+    space.delete_pod("pod").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_crashes() -> anyhow::Result<()> {
+    let space = TestSpace::new("second").await?;
+    let kubernetes = space.cluster().state().kubernetes.clone();
+    let settings = Settings { node: true, kubernetes, ..Settings::default() };
+    let guard = space.cluster().state().guard();
+    let second = ControlPlane::start(&settings, &guard, &progress::silent()).await?;
+    let state = second.state();
+    let node = state.node.clone().context("it has no node")?;
+    assert_ne!(node.address, space.cluster().node()?.address);
+    let pods: Api<Pod> = Api::namespaced(client_from(&state.kubeconfig).await?, "default");
+    let mut pod = plain(&space, "pod", "")?;
+    pod["metadata"]["namespace"] = json!("default");
+    pod["spec"]["containers"][0]["command"] = json!(["/bin/sleep", "31416"]);
+    pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    let sleeper = || processes().find(|id| command(*id) == "/bin/sleep 31416 ");
+    until("the pod runs", || sleeper().is_some()).await?;
+    let interface = || has_route(node.address);
+    assert!(interface());
+    // As when its owner is killed: nothing is stopped in good order.
+    drop(second);
+    until("the container is gone", || sleeper().is_none()).await?;
+    until("the first process is gone", || !node.init.is_running()).await?;
+    until("the interface is gone", || !interface()).await?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+    assert!(!mounts.contains(&state.dir.display().to_string()), "{mounts}");
+    space.done().await
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn command(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
+/// Whether this machine knows the way to a node.
+fn has_route(address: Ipv4Addr) -> bool {
+    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+    // As in proc_net(5): hexadecimal, in the machine's byte order.
+    routes.contains(&format!("\t{:08X}\t", u32::from_ne_bytes(address.octets())))
+}

@@ -1,0 +1,140 @@
+//! The provisioner dies, is doubled or has much to do, as a pod of a real node.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube_provisioner::protocol::SELECTED_NODE;
+use serde_json::json;
+use testbed::cluster::{Installed, TestSpace, Variant, eventually, is_bound};
+use testbed::control_plane::Signal;
+
+const LONG: Duration = Duration::from_secs(300);
+
+/// Claims as the scheduler leaves them once their pods have a node. There are no pods.
+async fn scheduled_claims(space: &TestSpace, installed: &Installed<'_>, count: usize) -> anyhow::Result<()> {
+    let linux = ListParams::default().labels("kubernetes.io/os=linux");
+    let node = space.cluster_api::<Node>().list(&linux).await?.items.remove(0).name_any();
+    let claims = (0..count).map(|number| {
+        let mut claim = testbed::cluster::claim(&format!("claim-{number}"), &installed.class("hostpath"));
+        claim.annotations_mut().insert(SELECTED_NODE.to_owned(), node.clone());
+        space.create_claim(claim)
+    });
+    stream::iter(claims).buffer_unordered(32).map(|created| created.map(drop)).try_collect().await
+}
+
+async fn delete_all(space: &TestSpace) -> anyhow::Result<()> {
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    Ok(())
+}
+
+async fn wait_empty(space: &TestSpace, installed: &Installed<'_>) -> anyhow::Result<()> {
+    let empty = async || Ok((space.volumes().await?.is_empty() && installed.directories().is_empty()).then_some(()));
+    let empty = eventually(LONG, empty).await?;
+    anyhow::ensure!(empty.is_some(), "left after {} s: {:?}", LONG.as_secs(), installed.directories());
+    Ok(())
+}
+
+#[tokio::test]
+async fn node_m2_a_provisioner_that_was_started_again_deletes_what_it_made_before() -> anyhow::Result<()> {
+    let space = TestSpace::new("m2").await?;
+    let installed = space.install(Variant::Single).await?;
+    space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath"))).await?;
+    let claims = space.api::<PersistentVolumeClaim>();
+    space.wait_for_within(LONG, &claims, "data", "bound", is_bound).await?;
+    let (_, volume) = space.wait_bound("data").await?;
+    installed.kill().await?;
+    claims.delete("data", &DeleteParams::default()).await?;
+    // The successor waits until the Lease of the one that was killed is over.
+    let gone = eventually(LONG, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
+    assert!(gone.is_some(), "the volume is still there");
+    installed.wait_deleted(&volume).await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() -> anyhow::Result<()> {
+    const COUNT: usize = 60;
+    let space = TestSpace::new("k4").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    installed.processes(1).await?;
+    let kills = async {
+        // Each time a little later in its work.
+        for pause in [20, 60, 120, 250] {
+            installed.processes(1).await?;
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            installed.kill().await?;
+        }
+        anyhow::Ok(())
+    };
+    tokio::try_join!(scheduled_claims(&space, &installed, COUNT), kills)?;
+    space.wait_all_bound(COUNT, LONG).await?;
+    let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(volumes.len(), COUNT);
+    assert_eq!(installed.directories().into_iter().collect::<BTreeSet<_>>(), volumes);
+    delete_all(&space).await?;
+    for pause in [20, 100] {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        installed.kill().await?;
+        installed.processes(1).await?;
+    }
+    wait_empty(&space, &installed).await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
+    const COUNT: usize = 1000;
+    let space = TestSpace::new("k5").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    installed.processes(1).await?;
+    let audit = space.cluster().audit_log()?;
+    let start = Instant::now();
+    scheduled_claims(&space, &installed, COUNT).await?;
+    let created = start.elapsed();
+    space.wait_all_bound(COUNT, LONG).await?;
+    let bound = start.elapsed();
+    assert_eq!(installed.directories().len(), COUNT);
+    let start = Instant::now();
+    delete_all(&space).await?;
+    wait_empty(&space, &installed).await?;
+    let deleted = start.elapsed();
+    let user = format!("system:serviceaccount:{}:hostpath-provisioner", space.namespace());
+    let calls = audit.entries_of(&user)?.len();
+    // Seen with `-- --nocapture`.
+    testbed::progress::terminal().line(&format!(
+        "{COUNT} claims: created in {created:.1?}, bound in {bound:.1?}, deleted in {deleted:.1?}, {calls} requests"
+    ));
+    // A volume costs two requests to make and two to delete. Journal and watches serve many together.
+    assert!(calls < 6 * COUNT, "{calls} requests for {COUNT} claims");
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_k13_of_two_replicas_one_works_and_the_other_takes_over() -> anyhow::Result<()> {
+    let space = TestSpace::new("k13").await?;
+    let installed = space.install(Variant::Single).await?;
+    let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    space.api::<Deployment>().patch("hostpath-provisioner", &PatchParams::default(), &two).await?;
+    let replicas = installed.processes(2).await?;
+    for name in ["first", "second"] {
+        space.create_claim(testbed::cluster::claim(name, &installed.class("hostpath"))).await?;
+    }
+    space.wait_all_bound(2, LONG).await?;
+    assert_eq!(installed.directories().len(), 2);
+    // One of the two is killed twice, so whoever it is that works, the other one has to once.
+    for (number, replica) in replicas.into_iter().enumerate() {
+        replica.signal(Signal::KILL);
+        space.create_claim(testbed::cluster::claim(&format!("later-{number}"), &installed.class("hostpath"))).await?;
+        space.wait_all_bound(3 + number, LONG).await?;
+    }
+    assert_eq!(installed.directories().len(), 4);
+    delete_all(&space).await?;
+    wait_empty(&space, &installed).await?;
+    space.done().await
+}

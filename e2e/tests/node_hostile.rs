@@ -1,0 +1,56 @@
+//! Tenants and classes that want more than their volume, on a real node.
+
+use std::fs;
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::DeleteParams;
+use serde_json::json;
+use testbed::cluster::{TestSpace, Variant};
+
+#[tokio::test]
+async fn node_p13_a_pattern_that_leads_out_of_the_root_makes_nothing() -> anyhow::Result<()> {
+    let space = TestSpace::new("p13").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    let mut class = space.class("class");
+    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+    let pattern = "../{{ .PVC.Namespace }}/{{ .PVC.Name }}";
+    class.parameters = Some([("pathPattern".to_owned(), pattern.to_owned())].into());
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("data", &class)).await?;
+    space.create::<Pod>(&serde_json::from_value(space.script("pod", "data", "echo done")?)?).await?;
+    space.wait_for_message("PersistentVolumeClaim", "data", "pathPattern").await?;
+    let claim = space.api::<PersistentVolumeClaim>().get("data").await?;
+    assert_eq!(claim.status.and_then(|status| status.phase).as_deref(), Some("Pending"));
+    assert_eq!(installed.directories(), Vec::<String>::new());
+    let beside: Vec<_> = fs::read_dir(installed.root().parent().unwrap())?.collect::<Result<_, _>>()?;
+    assert_eq!(beside.len(), 1, "{beside:?}");
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_a_link_out_of_a_volume_is_neither_mounted_nor_followed() -> anyhow::Result<()> {
+    let space = TestSpace::new("links").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    let secret = installed.root().parent().unwrap().join("secret");
+    fs::create_dir_all(&secret)?;
+    fs::write(secret.join("file"), "of somebody else")?;
+    space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath"))).await?;
+    let script = format!("ln -s {} /data/link; ln -s / /data/all; mkdir /data/dir", secret.display());
+    space.run(&space.script("planter", "data", &script)?).await?;
+    let mut pod = space.script("user", "data", "cat /data/file")?;
+    pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = json!("link");
+    space.create::<Pod>(&serde_json::from_value(pod)?).await?;
+    let refused = |pod: &Pod| {
+        let status = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()?.first());
+        let waiting = status.and_then(|status| status.state.as_ref()?.waiting.as_ref());
+        waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CreateContainerConfigError"))
+    };
+    space.wait_for(&space.api::<Pod>(), "user", "refused by the kubelet", refused).await?;
+    space.delete_pod("user").await?;
+    space.delete_pod("planter").await?;
+    let (_, volume) = space.wait_bound("data").await?;
+    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
+    installed.wait_deleted(&volume).await?;
+    assert_eq!(fs::read_to_string(secret.join("file"))?, "of somebody else");
+    space.done().await
+}

@@ -1,0 +1,192 @@
+//! What pods of a real node see of their volumes. The letters in the names are those of the cases that other
+//! provisioners are tested with.
+
+use std::fs;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use testbed::cluster::{Installed, TestSpace, Variant};
+
+/// A claim of a class of the manifests.
+async fn claim(space: &TestSpace, installed: &Installed<'_>, name: &str, class: &str) -> anyhow::Result<()> {
+    space.create_claim(testbed::cluster::claim(name, &installed.class(class))).await?;
+    Ok(())
+}
+
+/// A claim of a class that waits for its pod and has these parameters.
+async fn claim_with(space: &TestSpace, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
+    let mut class = space.class("class");
+    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+    let parameters = parameters.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+    class.parameters = Some(parameters.collect());
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("data", &class)).await?;
+    Ok(())
+}
+
+fn directory(volume: &PersistentVolume) -> &Path {
+    let spec = volume.spec.as_ref().unwrap();
+    let path = spec.host_path.as_ref().map(|source| &source.path);
+    Path::new(path.or(spec.local.as_ref().map(|source| &source.path)).unwrap())
+}
+
+#[tokio::test]
+async fn node_p1_p3_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result<()> {
+    let space = TestSpace::new("p1").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    claim_with(&space, &[]).await?;
+    assert_eq!(space.run(&space.script("pod", "data", "echo hello > /data/file; cat /data/file")?).await?, "hello");
+    let (_, volume) = space.wait_bound("data").await?;
+    assert!(volume.spec.as_ref().unwrap().host_path.is_some());
+    assert_eq!(directory(&volume), installed.root().join(volume.name_any()));
+    assert_eq!(fs::read_to_string(directory(&volume).join("file"))?, "hello\n");
+    space.delete_pod("pod").await?;
+    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
+    installed.wait_deleted(&volume).await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_p2_h3_a_local_volume_belongs_to_the_fs_group_of_its_pod() -> anyhow::Result<()> {
+    let space = TestSpace::new("p2").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    claim(&space, &installed, "data", "hostpath-local").await?;
+    let mut pod =
+        space.script("pod", "data", "echo > /data/file; stat -c '%g %a' /data; stat -c '%u %g' /data/file")?;
+    pod["spec"]["securityContext"] = json!({"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": 2000});
+    let told = space.run(&pod).await?;
+    assert_eq!(told, "2000 2770\n1000 2000");
+    let (_, volume) = space.wait_bound("data").await?;
+    assert!(volume.spec.as_ref().unwrap().local.is_some());
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_p4_h1_a_claim_waits_for_its_pod_and_is_bound_on_the_pods_node() -> anyhow::Result<()> {
+    let space = TestSpace::new("p4").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    claim(&space, &installed, "data", "hostpath").await?;
+    space.wait_for_event("PersistentVolumeClaim", "data", "WaitForFirstConsumer").await?;
+    assert_eq!(installed.directories(), Vec::<String>::new());
+    let mut pod = space.script("pod", "data", "echo done")?;
+    pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+            {"key": "kubernetes.io/hostname", "operator": "Exists"},
+        ]}],
+    }}});
+    space.run(&pod).await?;
+    let pod = space.api::<Pod>().get("pod").await?;
+    let node = pod.spec.unwrap().node_name.unwrap();
+    let (claim, volume) = space.wait_bound("data").await?;
+    assert_eq!(claim.annotations()["volume.kubernetes.io/selected-node"], node);
+    let affinity = serde_json::to_string(&volume.spec.as_ref().unwrap().node_affinity)?;
+    assert!(affinity.contains(&node), "{affinity}");
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_p5_a_claim_of_one_pod_is_used_by_one_pod() -> anyhow::Result<()> {
+    let space = TestSpace::new("p5").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    let mut claim = testbed::cluster::claim("data", &installed.class("hostpath"));
+    claim.spec.as_mut().unwrap().access_modes = Some(vec!["ReadWriteOncePod".to_owned()]);
+    space.create_claim(claim).await?;
+    space.start_pod(&space.script("first", "data", "sleep 600")?).await?;
+    let second = serde_json::from_value(space.script("second", "data", "echo done")?)?;
+    space.create::<Pod>(&second).await?;
+    let event = space.wait_for_event("Pod", "second", "FailedScheduling").await?;
+    let note = event.message.unwrap_or_default();
+    assert!(note.contains("ReadWriteOncePod"), "{note}");
+    space.delete_pod("first").await?;
+    let ran = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Succeeded"));
+    space.wait_for(&space.api::<Pod>(), "second", "at its end", ran).await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_p6_k9_a_restricted_pod_of_no_privileges_writes() -> anyhow::Result<()> {
+    let space = TestSpace::new("p6").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    // Later it would not be let in.
+    installed.processes(1).await?;
+    let level = Patch::Merge(json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}));
+    space.cluster_api::<Namespace>().patch(space.namespace(), &PatchParams::default(), &level).await?;
+    claim(&space, &installed, "data", "hostpath").await?;
+    let mut pod = space.script("pod", "data", "echo hello > /data/file; stat -c %u /data/file")?;
+    let privileged = serde_json::from_value::<Pod>(pod.clone())?;
+    assert!(space.create(&privileged).await.is_err(), "the namespace is not restricted");
+    pod["spec"]["securityContext"] =
+        json!({"runAsNonRoot": true, "runAsUser": 1234, "seccompProfile": {"type": "RuntimeDefault"}});
+    pod["spec"]["containers"][0]["securityContext"] =
+        json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    assert_eq!(space.run(&pod).await?, "1234");
+    space.delete_pod("pod").await?;
+    // What another user has left goes as well.
+    let (_, volume) = space.wait_bound("data").await?;
+    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
+    installed.wait_deleted(&volume).await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_p7_a_pod_mounts_a_part_of_its_volume() -> anyhow::Result<()> {
+    let space = TestSpace::new("p7").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    claim(&space, &installed, "data", "hostpath").await?;
+    let mut pod = space.script("pod", "data", "echo hello > /data/file")?;
+    pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = json!("a/part");
+    space.run(&pod).await?;
+    let (_, volume) = space.wait_bound("data").await?;
+    assert_eq!(fs::read_to_string(directory(&volume).join("a/part/file"))?, "hello\n");
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_p10_a_pod_sees_the_owner_and_the_mode_of_its_class() -> anyhow::Result<()> {
+    let space = TestSpace::new("p10").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    claim_with(&space, &[("uid", "1000"), ("gid", "2000"), ("mode", "2700")]).await?;
+    let script = "stat -c '%u %g %a' /data; mkdir /data/mine; echo > /data/mine/file; chmod 0500 /data/mine";
+    let mut pod = space.script("pod", "data", script)?;
+    pod["spec"]["securityContext"] = json!({"runAsUser": 1000});
+    assert_eq!(space.run(&pod).await?, "1000 2000 2700");
+    space.delete_pod("pod").await?;
+    let (_, volume) = space.wait_bound("data").await?;
+    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
+    installed.wait_deleted(&volume).await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_m1_what_a_pod_wrote_its_successor_reads() -> anyhow::Result<()> {
+    let space = TestSpace::new("m1").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    claim(&space, &installed, "data", "hostpath").await?;
+    space.run(&space.script("pod", "data", "echo hello > /data/file")?).await?;
+    space.delete_pod("pod").await?;
+    assert_eq!(space.run(&space.script("pod", "data", "cat /data/file")?).await?, "hello");
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_rwx_two_pods_write_into_one_volume_and_see_each_others_files() -> anyhow::Result<()> {
+    let space = TestSpace::new("rwx").await?;
+    let installed = space.install(Variant::PerNode).await?;
+    let mut claim = testbed::cluster::claim("data", &installed.class("hostpath"));
+    claim.spec.as_mut().unwrap().access_modes = Some(vec!["ReadWriteMany".to_owned()]);
+    space.create_claim(claim).await?;
+    for pod in ["first", "second"] {
+        space.start_pod(&space.script(pod, "data", "sleep 600")?).await?;
+    }
+    for (writer, reader) in [("first", "second"), ("second", "first")] {
+        space.exec(writer, &format!("echo {writer} >> /data/file"))?;
+        assert!(space.exec(reader, "cat /data/file")?.contains(writer));
+    }
+    let (_, volume) = space.wait_bound("data").await?;
+    assert_eq!(fs::read_to_string(directory(&volume).join("file"))?, "first\nsecond\n");
+    space.done().await
+}

@@ -1,0 +1,111 @@
+//! What the real servers answer to the scenarios, and whether others answer the same.
+//!
+//! `SCENARIOS=claims/` chooses those whose name contains a text; `RECORD_SCENARIOS=1` records what the real servers
+//! answer instead of comparing it.
+
+use std::env;
+use std::future::ready;
+
+use futures::{StreamExt, stream};
+use http::{Request, header};
+use kube::Client;
+use kube_sim::{Actors, Cluster as Simulator};
+use testbed::cluster::{Cluster, random_suffix};
+use testbed::control_plane::config_from;
+use testbed::scenario::{Disagreement, Library, Scenario, Verdict, judge, run};
+
+/// Scenarios at a time on one control plane.
+const CONCURRENCY: usize = 12;
+
+/// Fewer would mean that some are not found.
+const AT_LEAST: usize = 120;
+
+#[tokio::test]
+async fn the_real_server_agrees() -> anyhow::Result<()> {
+    let library = library()?;
+    let verdict = if env::var_os("RECORD_SCENARIOS").is_some() { Verdict::Record } else { Verdict::Compare };
+    let mut disagreements = Vec::new();
+
+    let cluster = Cluster::connect().await?;
+    let mut config = config_from(&cluster.state().kubeconfig).await?;
+    // A scenario wants to see each refusal.
+    config.default_retry = false;
+    let client = Client::try_from(config)?;
+    let together = library.scenarios.iter().filter(|scenario| !scenario.alone);
+    let runs = together.map(|scenario| on_the_real_server(&library, scenario, &client, verdict));
+    let runs = stream::iter(runs).buffer_unordered(CONCURRENCY);
+    disagreements.extend(runs.filter_map(|outcome| ready(outcome.err())).collect::<Vec<_>>().await);
+    drop(cluster);
+
+    let _alone = Cluster::connect_alone().await?;
+    for scenario in library.scenarios.iter().filter(|scenario| scenario.alone) {
+        disagreements.extend(on_the_real_server(&library, scenario, &client, verdict).await.err());
+    }
+    report(&library, disagreements)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_simulator_agrees() -> anyhow::Result<()> {
+    let library = library()?;
+    let mut disagreements = Vec::new();
+    for scenario in &library.scenarios {
+        let simulator = Simulator::new();
+        let _actors = simulator.run(Actors::all());
+        // A real cluster is older than what it remembers.
+        simulator.forget_history();
+        let name = "run-aaaaa";
+        let outcome = run(&library, scenario, &simulator.client("admin"), name).await;
+        disagreements.extend(judge(scenario, &outcome, name, Verdict::Compare).err());
+    }
+    report(&library, disagreements)
+}
+
+async fn on_the_real_server(
+    library: &Library,
+    scenario: &Scenario,
+    client: &Client,
+    verdict: Verdict,
+) -> Result<(), Disagreement> {
+    let name = format!("run-{}", random_suffix());
+    let outcome = run(library, scenario, client, &name).await;
+    clean(client, &name, &outcome.made).await;
+    judge(scenario, &outcome, &name, verdict)
+}
+
+fn library() -> anyhow::Result<Library> {
+    let filter = env::var("SCENARIOS").ok();
+    let library = Library::load(filter.as_deref())?;
+    let found = library.scenarios.len();
+    anyhow::ensure!(found > 0, "no scenario has such a name");
+    anyhow::ensure!(filter.is_some() || found >= AT_LEAST, "only {found} scenarios are found");
+    Ok(library)
+}
+
+fn report(library: &Library, mut disagreements: Vec<Disagreement>) -> anyhow::Result<()> {
+    if disagreements.is_empty() {
+        return Ok(());
+    }
+    disagreements.sort_by(|one, other| one.0.cmp(&other.0));
+    let texts: Vec<_> = disagreements.iter().map(|Disagreement(text)| text.as_str()).collect();
+    let (all, count) = (library.scenarios.len(), texts.len());
+    anyhow::bail!("{count} of {all} scenarios disagree\n\n{}", texts.join("\n\n"))
+}
+
+/// Deletes what a scenario made. Nothing here is worth failing for.
+async fn clean(client: &Client, namespace: &str, made: &[String]) {
+    let namespace = format!("/api/v1/namespaces/{namespace}");
+    // No kubelet confirms the end of a pod.
+    let _ = send(client, "DELETE", &format!("{namespace}/pods?gracePeriodSeconds=0"), "").await;
+    let _ = send(client, "DELETE", &namespace, "").await;
+    for path in made.iter().rev() {
+        let _ = send(client, "DELETE", &format!("{path}?gracePeriodSeconds=0"), "").await;
+        let _ = send(client, "PATCH", path, r#"{"metadata":{"finalizers":null}}"#).await;
+    }
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: &str) -> anyhow::Result<()> {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header(header::CONTENT_TYPE, "application/merge-patch+json").body(body.into())?;
+    client.request_text(request).await?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What people and dashboards are told, on a real control plane.
+//!
+//! The letters in front are the rows of `docs/book/pages/reference/behaviour.md`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::ListParams;
+use kube_provisioner::ProvisionError;
+use testbed::cluster::{TestSpace, eventually, until};
+use testbed::faults::{Fault, faulty};
+use testbed::http::ask;
+use testbed::nfs::free_port;
+use testbed::toy::{Answer, Toy, options};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// With default settings; `docs/book/pages/operate/performance.md` has larger numbers.
+#[tokio::test]
+async fn g5_in_a_burst_every_claim_is_told_of_its_volume_once() -> anyhow::Result<()> {
+    const COUNT: usize = 300;
+    let space = TestSpace::new("g5").await?;
+    let toy = Toy::new();
+    let _controller = toy.run_with(kube_provisioner::Options::new(space.provisioner()), space.client());
+    let class = space.create_class(space.class("class")).await?;
+    for batch in (0..COUNT).collect::<Vec<_>>().chunks(30) {
+        let claims = batch.iter().map(|at| space.create_claim(space.claim(&format!("claim-{at}"), &class)));
+        futures::future::try_join_all(claims).await?;
+    }
+    let events = space.api::<k8s_openapi::api::events::v1::Event>();
+    let mut told = BTreeMap::new();
+    let all = eventually(3 * SOON, async || {
+        told.clear();
+        for event in events.list(&ListParams::default()).await?.items {
+            if event.reason.as_deref() == Some("ProvisioningSucceeded") {
+                let claim = event.regarding.and_then(|claim| claim.name).unwrap_or_default();
+                *told.entry(claim).or_insert(0) += event.series.map_or(1, |series| series.count);
+            }
+        }
+        Ok((told.len() == COUNT).then_some(()))
+    });
+    assert!(all.await?.is_some(), "only {} of {COUNT} claims have their event", told.len());
+    assert!(told.values().all(|count| *count == 1));
+    assert_eq!(toy.calls().len(), COUNT);
+    space.done().await
+}
+
+#[tokio::test]
+async fn g23_outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result<()> {
+    let space = TestSpace::new("g23").await?;
+    let toy = Toy::new().on_provision(|_, call| match call {
+        1 => Answer::Failed(ProvisionError::retry("no")),
+        _ => Answer::Done,
+    });
+    let mut options = options(&space);
+    let port = free_port()?;
+    options.http_endpoint = Some(([127, 0, 0, 1], port).into());
+    let blind = faulty(&space.client(), |_, path| path.ends_with("/storageclasses").then_some(Fault::Refuse(403)));
+    let controller = toy.run_with(options.clone(), blind);
+    let asked = async |path: &str, holds: &dyn Fn(&str) -> bool| {
+        let answer =
+            eventually(SOON, async || Ok(ask(port, &format!("GET {path}"), "").await.ok().filter(|text| holds(text))))
+                .await?;
+        answer.ok_or_else(|| anyhow::anyhow!("{path} never answered as it should"))
+    };
+    asked("/readyz", &|text| text.starts_with("HTTP/1.1 503") && text.contains("storageclasses")).await?;
+    asked("/livez", &|text| text.starts_with("HTTP/1.1 200")).await?;
+    drop(controller);
+    until("the port is free", || std::net::TcpListener::bind(("127.0.0.1", port)).is_ok()).await?;
+    let _controller = toy.run_with(options, space.client());
+    asked("/readyz", &|text| text.starts_with("HTTP/1.1 200")).await?;
+    let class = space.create_class(space.class("class")).await?;
+    let labels = format!("{{class=\"{}\"}} 0", class.name_any());
+    asked("/metrics", &|text| text.contains(&format!("controller_persistentvolume_delete_failed_total{labels}")))
+        .await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    space.wait_bound("claim").await?;
+    let labels = format!("{{class=\"{}\",source=\"\"}} 1", class.name_any());
+    let metrics =
+        asked("/metrics", &|text| text.contains(&format!("controller_persistentvolumeclaim_provision_total{labels}")))
+            .await?;
+    for line in [
+        format!("controller_persistentvolumeclaim_provision_failed_total{labels}"),
+        format!("controller_persistentvolumeclaim_provision_duration_seconds_count{labels}"),
+        "provisioner_claims_waiting".to_owned(),
+        "provisioner_oldest_waiting_claim_seconds".to_owned(),
+        "provisioner_queue_keys{queue=\"volumes\",state=\"ready\"}".to_owned(),
+        "outcome=\"success\"".to_owned(),
+        "outcome=\"failed\"".to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
+    space.done().await
+}

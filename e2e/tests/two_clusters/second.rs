@@ -1,0 +1,38 @@
+//! The second cluster's control plane.
+
+use std::sync::{Arc, Weak};
+
+use testbed::cluster::Cluster;
+use testbed::control_plane::{ControlPlane, Settings, State};
+use testbed::progress;
+use tokio::sync::Mutex;
+
+/// A control plane beside that of all tests. It ends with the last test that has it.
+pub(crate) struct Second(Arc<ControlPlane>);
+
+impl Second {
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        static RUNNING: Mutex<Weak<ControlPlane>> = Mutex::const_new(Weak::new());
+
+        let mut running = RUNNING.lock().await;
+        if let Some(control_plane) = running.upgrade() {
+            return Ok(Self(control_plane));
+        }
+        let first = State::for_tests()?;
+        let settings = Settings { kubernetes: first.kubernetes.clone(), ..Settings::default() };
+        let started = Arc::new(ControlPlane::start(&settings, &first.guard(), &progress::silent()).await?);
+        *running = Arc::downgrade(&started);
+        Ok(Self(started))
+    }
+
+    pub(crate) async fn cluster(&self) -> anyhow::Result<Cluster> {
+        Cluster::connect_to(self.0.state()).await
+    }
+
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        match Arc::into_inner(self.0) {
+            Some(control_plane) => control_plane.stop().await,
+            None => Ok(()),
+        }
+    }
+}

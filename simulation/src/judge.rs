@@ -295,6 +295,11 @@ impl Judge {
         }
     }
 
+    /// Users are about to delete a volume that they have stripped of its finalizers before. Its claim is lost.
+    pub(crate) fn delete_unprotected(&mut self, name: &str) {
+        self.stripped.insert(name.to_owned());
+    }
+
     /// An administrator makes an asset by hand where a volume's would be, at any moment.
     pub(crate) fn make_by_hand(&mut self, at: Duration, name: &str) {
         self.look(at);

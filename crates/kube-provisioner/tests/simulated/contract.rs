@@ -103,6 +103,33 @@ async fn g53_what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes(
 }
 
 #[tokio::test(start_paused = true)]
+async fn g53_what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
+    let (_, never) = flag();
+    let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
+    let first = fixture.start(1);
+    let name = fixture.claim("bound", "class");
+    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
+    first.abort();
+    // It was saved before the process ended.
+    let saved = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "class",
+            "nfs": {"server": "server", "path": "/data"},
+            "claimRef": {"namespace": "default", "name": "bound", "uid": name.trim_start_matches("pvc-")},
+        },
+    });
+    fixture.cluster.create(&saved).unwrap();
+    fixture.until("it is bound", || fixture.is_bound("bound")).await;
+    fixture.delete(VOLUMES, &name);
+    fixture.patch(VOLUMES, &name, json!({"metadata": {"finalizers": null}}));
+    fixture.until("it is lost", || fixture.get(CLAIMS, "bound").unwrap()["status"]["phase"] == "Lost").await;
+    let _second = fixture.start(2);
+    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn g53_what_left_nothing_is_forgotten_at_once() {
     let provision = |_: Request| -> Made { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
     let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });

@@ -109,6 +109,8 @@ impl<'a> Adoption<'a> {
                     journal = name,
                     "an abandoned journal was restored from a backup; it is left alone, and can be deleted"
                 );
+                // The one that our copies are from is gone, and nobody continues what a restored journal has.
+                self.settle(&name, &[]);
                 return Ok(Vec::new());
             }
             let mut content = Content::read(&data);

@@ -88,6 +88,11 @@ impl ClaimFields {
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
     }
+
+    /// Whether the claim has or had this volume, as the PersistentVolume controller says. A user can write the spec.
+    pub(crate) fn has_had(&self, volume: &str) -> bool {
+        self.bound_to() == Some(volume) && matches!(self.status.phase.as_deref(), Some("Bound" | "Lost"))
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

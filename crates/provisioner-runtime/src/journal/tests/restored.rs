@@ -1,6 +1,9 @@
 //! Journals that a backup has brought back, in this cluster or in another.
 
-use kube_sim::{Cluster, DeleteOptions, Target, object};
+use std::sync::{Arc, OnceLock};
+
+use futures::future::BoxFuture;
+use kube_sim::{After, Before, Cluster, DeleteOptions, Interceptor, Request, Target, Verb, WatchInterceptor, object};
 use serde_json::Value;
 
 use super::*;
@@ -115,6 +118,40 @@ async fn a_restored_journal_of_other_shards_is_not_adopted() {
     let adopted = adoption.run(|other| other.layout != "2", |_| true).await.unwrap();
     assert_eq!(adopted, Adopted::default());
     assert_eq!(stored_keys(&cluster).await, ["a"]);
+}
+
+/// Restores a journal as soon as another one has been updated.
+struct RestoresMeanwhile(OnceLock<(Cluster, Value)>);
+
+impl Interceptor for RestoresMeanwhile {
+    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
+        Box::pin(async { Before::Handle })
+    }
+
+    fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        let is_copied = request.verb == Verb::Update && request.name == "disks-journal-0-of-2";
+        if let Some((cluster, saved)) = self.0.get().filter(|_| is_copied) {
+            restore(cluster, saved.clone());
+        }
+        Box::pin(async { After::Deliver })
+    }
+
+    fn watch(&self, _: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_are_adopted_although_their_journal_is_restored_meanwhile() {
+    let meanwhile = Arc::new(RestoresMeanwhile(OnceLock::new()));
+    let cluster = Cluster::builder().interceptor(meanwhile.clone()).build();
+    let saved = backup(&cluster, &["a"]).await;
+    let options = JournalOptions { layout: "2".to_owned(), ..options("disks-journal-0-of-2", "one") };
+    let held = hold_as(cluster.client("one"), options.clone()).await;
+    meanwhile.0.set((cluster.clone(), saved)).unwrap();
+    let mut adoption = Adoption::new(cluster.client("one"), &options, &held.journal);
+    let adopted = adoption.run(|other| other.layout != "2", |_| true).await.unwrap();
+    assert_eq!(adopted.entries, [entry("a")]);
 }
 
 fn keys(held: &Held) -> Vec<String> {

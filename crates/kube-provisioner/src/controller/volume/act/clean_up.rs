@@ -53,7 +53,7 @@ impl Actions {
     }
 
     /// Reads the volume and the claim from the API server. Our watch may be behind: the volume may be in use, and the
-    /// claim may exist.
+    /// claim may exist or have had the volume.
     async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Outcome> {
         match self.read_volume(&attempt.step.key().to_string()).await {
             Err(CallError::NotFound) => {}
@@ -71,6 +71,11 @@ impl Actions {
             return Ok(());
         }
         let goes = live.metadata().deletion_timestamp.is_some();
+        // The volume was saved, and somebody has removed it by force. The claim's data stay.
+        if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&attempt.step.key().to_string())) {
+            self.cache().set_progress(attempt.step.key(), Progress::None);
+            return Err(Outcome::Changed);
+        }
         let has_other = match &live.fields {
             Ok(claim) => claim.bound_to().is_some(),
             Err(_) if self.rules.safeguards.include(Safeguard::Unreadable) => false,

@@ -98,10 +98,11 @@ impl<'a> Picture<'a> {
         let Wish { name, kind, .. } = wish;
         let claim = self.claims.get(name);
         let Some(uid) = &wish.uid else {
-            // It points at an ObjectBucket that names nobody, and nobody has said that it is the claim's.
-            let waits = |claim: &Value| text(claim, "/status/conditions/0/reason") == "ObjectBucketNotProven";
+            // It points at an ObjectBucket that does not name it, and nobody has said that it is the claim's. An older
+            // definition has no conditions.
+            let waits = |event: &Value| text(event, "/message").contains("that ObjectBucket does not name the claim");
             match claim {
-                Some(claim) if waits(claim) => return Ok(()),
+                Some(claim) if self.events_of(claim).any(waits) => return Ok(()),
                 Some(_) => return Err((Invariant::Gone, format!("{name} is still there"))),
                 None => {}
             }
@@ -174,11 +175,9 @@ impl<'a> Picture<'a> {
             return Err((Invariant::Bound, format!("the Secret of {name} has not the key {key}")));
         }
         let bucket = text(claim, "/spec/bucketName");
-        let map = self.maps.get(name);
-        if !map.is_some_and(|map| {
-            text(map, "/data/BUCKET_NAME") == bucket && text(map, "/data/BUCKET_HOST") == "store.example.com"
-        }) {
-            return Err((Invariant::Bound, format!("the ConfigMap of {name} is not right")));
+        let map = self.maps.get(name).map(|map| &map["data"]).unwrap_or(&Value::Null);
+        if map["BUCKET_NAME"] != bucket || map["BUCKET_HOST"] != "store.example.com" {
+            return Err((Invariant::Bound, format!("the ConfigMap of {name} has {map} about the bucket {bucket}")));
         }
         let applied = if *kind == Kind::Granted { store.configs.get(&user) } else { store.configs.get(bucket) };
         if applied != Some(limit) {
@@ -232,8 +231,12 @@ impl<'a> Picture<'a> {
     }
 
     fn has_event(&self, object: &Value) -> bool {
+        self.events_of(object).next().is_some()
+    }
+
+    fn events_of<'b>(&'b self, object: &'b Value) -> impl Iterator<Item = &'b Value> {
         let uid = text(object, "/metadata/uid");
-        self.events.iter().any(|event| text(event, "/involvedObject/uid") == uid)
+        self.events.iter().filter(move |event| text(event, "/involvedObject/uid") == uid)
     }
 
     /// An ObjectBucket stands for a claim that has it, or an event says why it stays.

@@ -9,6 +9,8 @@ mod cache;
 mod class;
 #[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
 pub(crate) mod decide;
+#[cfg(test)]
+mod decide_table;
 mod delivered;
 mod delivered_table;
 #[cfg(test)]

@@ -1,0 +1,402 @@
+//! The rules of [`decide`] as tables: objects in, decision out.
+
+use std::sync::Arc;
+
+use provisioner_runtime::Cache as _;
+use provisioner_runtime::watch::{Change, FromJson as _};
+use serde_json::{Value, json};
+
+use super::cache::BucketCache;
+use super::class::read_class;
+use super::decide::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
+use super::decide::{Ending, NoAction, Reason, Refusal, Rules, decide};
+use super::facts::Delivered;
+use super::key::Key;
+use super::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
+use super::safeguards::Safeguards;
+use crate::bucket::BucketCapabilities;
+use crate::controller::shared::names::ProvisionerNames;
+use crate::controller::shared::watched::WatchedClass;
+use crate::explain::Anything;
+
+const PROVISIONER: &str = "example.com/b";
+const OBJECT: &str = "obc-shop-photos";
+
+/// A claim and all that belongs to it.
+#[derive(Clone)]
+struct Fixture {
+    class: Value,
+    claim: Value,
+    bucket: Value,
+    /// The annotation of the ObjectBucket.
+    record: Value,
+    secret: Delivered,
+    config_map: Delivered,
+    rules: Rules,
+}
+
+impl Fixture {
+    /// A claim that nobody has seen yet.
+    fn new() -> Self {
+        let rules = Rules {
+            names: ProvisionerNames { own: PROVISIONER.to_owned(), additional: Vec::new() },
+            capabilities: BucketCapabilities::default().rotation(),
+            identity: "storage".into(),
+            cluster_id: "this".into(),
+            allowed_config: None,
+            safeguards: Safeguards::default(),
+        };
+        Self {
+            class: json!({"metadata": {"name": "class", "uid": "class"}, "provisioner": PROVISIONER}),
+            claim: json!({
+                "metadata": {"namespace": "shop", "name": "photos", "uid": "u", "resourceVersion": "2"},
+                "spec": {"storageClassName": "class", "bucketName": "photos"},
+            }),
+            bucket: Value::Null,
+            record: Value::Null,
+            secret: Delivered::Absent,
+            config_map: Delivered::Absent,
+            rules,
+        }
+    }
+
+    /// A claim that can use its bucket.
+    fn bound() -> Self {
+        let finalizers = ["objectbucket.io/finalizer"];
+        let ready = json!({
+            "type": "Ready", "status": "True", "reason": "Bound", "message": "The bucket can be used",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        });
+        let new = Self::new().claim(json!({
+            "metadata": {"finalizers": finalizers},
+            "spec": {"objectBucketName": OBJECT},
+            "status": {"phase": "Bound", "conditions": [ready]},
+        }));
+        Self {
+            bucket: json!({
+                "metadata": {
+                    "name": OBJECT, "uid": "o", "resourceVersion": "3", "finalizers": finalizers,
+                    "annotations": {
+                        "kube-provisioner/provisioned-by": PROVISIONER, "kube-provisioner/identity": "storage",
+                        "kube-provisioner/cluster-id": "this",
+                    },
+                },
+                "spec": {
+                    "storageClassName": "class", "reclaimPolicy": "Delete",
+                    "claimRef": {"namespace": "shop", "name": "photos", "uid": "u"},
+                    "endpoint": {"bucketName": "photos"},
+                },
+                "status": {"phase": "Bound"},
+            }),
+            record: json!({"source": "Provisioned", "made": true, "accessKeyId": "id"}),
+            secret: Delivered::Intact,
+            config_map: Delivered::Intact,
+            ..new
+        }
+    }
+
+    fn class(mut self, change: Value) -> Self {
+        merge(&mut self.class, change);
+        self
+    }
+
+    fn claim(mut self, change: Value) -> Self {
+        merge(&mut self.claim, change);
+        self
+    }
+
+    fn bucket(mut self, change: Value) -> Self {
+        merge(&mut self.bucket, change);
+        self
+    }
+
+    fn record(mut self, change: Value) -> Self {
+        merge(&mut self.record, change);
+        self
+    }
+
+    fn delivered(self, secret: Delivered, config_map: Delivered) -> Self {
+        Self { secret, config_map, ..self }
+    }
+
+    fn deleted(self) -> Self {
+        self.claim(json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}))
+    }
+
+    fn bucket_deleted(self) -> Self {
+        self.bucket(json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}))
+    }
+
+    fn annotated(self, annotation: &str, value: &str) -> Self {
+        self.bucket(json!({"metadata": {"annotations": {annotation: value}}}))
+    }
+
+    fn without_claim(self) -> Self {
+        Self { claim: Value::Null, ..self }
+    }
+
+    fn decision(&self) -> Decision {
+        self.decision_about(&Key::of("shop", "photos", "u"))
+    }
+
+    fn decision_about(&self, key: &Key) -> Decision {
+        let mut cache = BucketCache::new(Arc::new(self.rules.clone()));
+        if !self.class.is_null() {
+            let class = WatchedClass::from_json(&self.class.to_string()).unwrap();
+            cache.class_event(read_class(Change::Applied(class), &self.rules, &Anything));
+        }
+        if !self.claim.is_null() {
+            let claim = WatchedClaim::from_json(&self.claim.to_string()).unwrap();
+            cache.claim_event(Change::Applied(claim_facts(&claim)));
+        }
+        let mut bucket = self.bucket.clone();
+        if !bucket.is_null() {
+            if !self.record.is_null() {
+                merge(
+                    &mut bucket,
+                    json!({"metadata": {"annotations": {"kube-provisioner/bucket": self.record.to_string()}}}),
+                );
+            }
+            let bucket = WatchedBucket::from_json(&bucket.to_string()).unwrap();
+            cache.bucket_event(Change::Applied(bucket_facts(&bucket)));
+        }
+        let mut facts = cache.facts(key);
+        (facts.secret, facts.config_map) = (self.secret, self.config_map);
+        decide(&facts, &self.rules)
+    }
+}
+
+/// A JSON merge patch.
+fn merge(object: &mut Value, change: Value) {
+    match (object, change) {
+        (Value::Object(fields), Value::Object(changes)) => {
+            for (name, change) in changes {
+                match change {
+                    Value::Null => drop(fields.remove(&name)),
+                    change => merge(fields.entry(name).or_insert(Value::Null), change),
+                }
+            }
+        }
+        (object, change) => *object = change,
+    }
+}
+
+fn check(rows: impl IntoIterator<Item = (&'static str, Fixture, Decision)>) {
+    for (what, fixture, expected) in rows {
+        assert_eq!(fixture.decision(), expected, "{what}");
+    }
+}
+
+fn rest(why: NoAction) -> Decision {
+    Decision::NoAction(why)
+}
+
+#[test]
+fn a_new_claim() {
+    let new = Fixture::new;
+    let named = |spec: Value| new().claim(json!({"spec": {"bucketName": null}})).claim(json!({"spec": spec}));
+    let limited = Fixture {
+        rules: Rules { allowed_config: Some(vec!["maxSize".to_owned()]), ..new().rules },
+        ..new().claim(json!({"spec": {"additionalConfig": {"maxSize": "1G", "maxObjects": "9"}}}))
+    };
+    let held = json!({"metadata": {"finalizers": ["objectbucket.io/finalizer"]}});
+    check([
+        ("its class is ours", new(), Attempt(Reason::New)),
+        ("its class is absent", Fixture { class: Value::Null, ..new() }, rest(NoAction::ClassMissing)),
+        ("its class is another's", new().class(json!({"provisioner": "other"})), rest(NoAction::ClassOfAnother)),
+        ("its name is generated", named(json!({"generateBucketName": "photos"})), Attempt(Reason::New)),
+        ("it has no name", named(json!({})), Refuse(Refusal::NoName)),
+        (
+            "the class has the name",
+            named(json!({})).class(json!({"parameters": {"bucketName": "shared"}})),
+            Attempt(Reason::New),
+        ),
+        ("a key that is not allowed", limited, Refuse(Refusal::ConfigNotAllowed(vec!["maxObjects".to_owned()]))),
+        (
+            "another's Secret",
+            new().delivered(Delivered::Unmanaged, Delivered::Absent),
+            Refuse(Refusal::NotOwned { kind: "Secret" }),
+        ),
+        (
+            "another's ConfigMap",
+            new().delivered(Delivered::Absent, Delivered::Unmanaged),
+            Refuse(Refusal::NotOwned { kind: "ConfigMap" }),
+        ),
+        ("deleted before anything was made", new().deleted(), rest(NoAction::NothingHere)),
+        ("deleted with our finalizer", new().claim(held).deleted(), ReleaseClaim),
+        ("it is absent", new().without_claim(), rest(NoAction::NothingHere)),
+    ]);
+    let unreadable = new().claim(json!({"spec": "text"})).decision();
+    assert!(!matches!(unreadable, Attempt(_) | ReleaseClaim), "{unreadable:?}");
+}
+
+#[test]
+fn names_that_no_bucket_can_have() {
+    for name in ["ab", "Photos", "-photos", "photos-", "a..b", "a.-b", "192.168.0.1", &"a".repeat(64)] {
+        let decision = Fixture::new().claim(json!({"spec": {"bucketName": name}})).decision();
+        assert!(matches!(decision, Refuse(Refusal::BadName { .. })), "{name}: {decision:?}");
+    }
+    for name in ["abc", "a.b-c", "1photos", &"a".repeat(63)] {
+        let decision = Fixture::new().claim(json!({"spec": {"bucketName": name}})).decision();
+        assert_eq!(decision, Attempt(Reason::New), "{name}");
+    }
+}
+
+#[test]
+fn a_claim_with_its_bucket() {
+    use Delivered::{Absent, Changed, Intact, Unmanaged, Unowned};
+    let bound = Fixture::bound;
+    let rotated = |value: &str| bound().claim(json!({"metadata": {"annotations": {ROTATE: value}}}));
+    const ROTATE: &str = "kube-provisioner/rotate-credentials";
+    let new_key = json!({"newKey": {"accessKeyId": "new"}});
+    let unable =
+        Fixture { rules: Rules { capabilities: BucketCapabilities::default(), ..bound().rules }, ..rotated("again") };
+    check([
+        ("all is there", bound(), rest(NoAction::Bound)),
+        ("the class is gone", Fixture { class: Value::Null, ..bound() }, rest(NoAction::Bound)),
+        ("no Secret", bound().delivered(Absent, Intact), Attempt(Reason::Secret)),
+        ("a Secret that somebody has edited", bound().delivered(Changed, Intact), Attempt(Reason::Secret)),
+        ("a restored Secret", bound().delivered(Unowned, Intact), Attempt(Reason::Secret)),
+        ("another's Secret", bound().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
+        ("no ConfigMap", bound().delivered(Intact, Absent), Restore),
+        ("a ConfigMap that somebody has edited", bound().delivered(Intact, Changed), Restore),
+        ("a restored ConfigMap", bound().delivered(Intact, Unowned), Restore),
+        ("another's ConfigMap", bound().delivered(Intact, Unmanaged), Refuse(Refusal::NotOwned { kind: "ConfigMap" })),
+        ("the claim's status is lost", bound().claim(json!({"status": null})), Restore),
+        ("the ObjectBucket's status is lost", bound().bucket(json!({"status": null})), Restore),
+        (
+            "other settings",
+            bound().claim(json!({"spec": {"additionalConfig": {"maxObjects": "9"}}})),
+            Attempt(Reason::Config),
+        ),
+        (
+            "settings that a failed attempt may have applied",
+            bound().record(json!({"attempted": {"maxObjects": "9"}})),
+            Attempt(Reason::Config),
+        ),
+        ("a rotation", rotated("again"), Rotate),
+        ("a rotation that is done", rotated("again").record(json!({"rotation": "again"})), rest(NoAction::Bound)),
+        ("a rotation that the author cannot do", unable, Refuse(Refusal::NoRotation)),
+        ("a rotation that has begun", bound().record(new_key.clone()), Rotate),
+        ("a rotation whose Secret is gone", bound().record(new_key).delivered(Absent, Intact), Attempt(Reason::Secret)),
+        ("keys to remove", bound().record(json!({"retireAt": "2024-01-01T00:00:00Z"})), Retire),
+        ("its attempt goes on", bound().record(json!({"made": false})), Attempt(Reason::New)),
+        ("somebody deletes the ObjectBucket", bound().bucket_deleted(), Refuse(Refusal::ObjectDeleted)),
+        (
+            "nothing holds a deleted ObjectBucket",
+            bound().bucket_deleted().bucket(json!({"metadata": {"finalizers": null}})),
+            rest(NoAction::ObjectGoes),
+        ),
+        ("a person gives it to the claim", bound().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
+    ]);
+    let garbled = bound().annotated("kube-provisioner/bucket", "garbled");
+    assert!(matches!(Fixture { record: Value::Null, ..garbled }.decision(), Refuse(Refusal::Record(_))));
+    let unreadable = bound().bucket(json!({"spec": "text"})).decision();
+    assert!(matches!(unreadable, Refuse(Refusal::Unreadable { kind: "ObjectBucket", .. })), "{unreadable:?}");
+}
+
+#[test]
+fn what_others_have_made() {
+    let bound = Fixture::bound;
+    let waiting = || bound().claim(json!({"status": null}));
+    let [cluster, identity, maker] =
+        ["kube-provisioner/cluster-id", "kube-provisioner/identity", "kube-provisioner/provisioned-by"];
+    let of_library = || Fixture { record: Value::Null, ..bound().bucket(json!({"metadata": {"annotations": null}})) };
+    check([
+        ("another provisioner's", bound().annotated(maker, "other"), rest(NoAction::OtherProvisioner)),
+        ("another cluster's", bound().annotated(cluster, "that"), rest(NoAction::OtherCluster)),
+        (
+            "another cluster's, and the claim waits",
+            waiting().annotated(cluster, "that"),
+            Refuse(Refusal::OtherCluster { maker: "that".to_owned() }),
+        ),
+        ("another installation's", bound().annotated(identity, "other"), rest(NoAction::OtherInstallation)),
+        (
+            "another installation's, and the claim waits",
+            waiting().annotated(identity, "other"),
+            Refuse(Refusal::OtherInstallation { maker: "other".to_owned() }),
+        ),
+        (
+            "another installation's, and a person abandons it",
+            bound().annotated(identity, "other").annotated("kube-provisioner/abandon", "true").deleted(),
+            Release(Ending::Abandon),
+        ),
+        ("made by the Go library", of_library(), Adopt),
+        (
+            "made by the Go library, and its class is gone",
+            Fixture {
+                class: Value::Null,
+                ..of_library().bucket(json!({"metadata": {"labels": {LABEL: LABEL_VALUE}}}))
+            },
+            rest(NoAction::Bound),
+        ),
+    ]);
+    const LABEL: &str = "bucket-provisioner";
+    const LABEL_VALUE: &str = "example.com-b";
+}
+
+#[test]
+fn how_a_bucket_ends() {
+    let rows = [
+        ("Provisioned", "Delete", true, Ending::Delete),
+        ("Provisioned", "Retain", true, Ending::Revoke),
+        ("Granted", "Delete", true, Ending::Revoke),
+        ("Unknown", "Delete", true, Ending::RevokeUnknown),
+        ("Provisioned", "Delete", false, Ending::CleanUp),
+        ("Granted", "Delete", false, Ending::CleanUp),
+    ];
+    for (source, policy, made, ending) in rows {
+        let bound = Fixture::bound().record(json!({"source": source, "made": made}));
+        let bound = bound.bucket(json!({"spec": {"reclaimPolicy": policy}}));
+        let what = format!("{source} {policy} {made}");
+        assert_eq!(bound.clone().deleted().decision(), Release(ending), "{what}");
+        assert_eq!(bound.clone().without_claim().bucket_deleted().decision(), Release(ending), "{what}");
+        let abandoned = bound.annotated("kube-provisioner/abandon", "true").deleted();
+        assert_eq!(abandoned.decision(), Release(Ending::Abandon), "{what}");
+    }
+}
+
+#[test]
+fn absence_alone_deletes_nothing() {
+    let gone = || Fixture::bound().without_claim();
+    let object = || OBJECT.to_owned();
+    let unknown = Fixture { record: Value::Null, ..gone().annotated("kube-provisioner/cluster-id", "this") };
+    let unknown = unknown.bucket(json!({"metadata": {"annotations": {"kube-provisioner/cluster-id": null}}}));
+    check([
+        ("nobody has seen the claim being deleted", gone(), Refuse(Refusal::NoClaim { object: object() })),
+        ("nothing says in which cluster it was made", unknown, Refuse(Refusal::NoCluster { object: object() })),
+        (
+            "it was made in another cluster",
+            gone().annotated("kube-provisioner/cluster-id", "that"),
+            Refuse(Refusal::OtherCluster { maker: "that".to_owned() }),
+        ),
+    ]);
+    let unclaimed = gone().bucket(json!({"spec": {"claimRef": null}}));
+    let key = Key::of("", OBJECT, "o");
+    assert_eq!(unclaimed.decision_about(&key), Refuse(Refusal::Unclaimed { object: object() }));
+    let abandoned = unclaimed.annotated("kube-provisioner/abandon", "true");
+    assert_eq!(abandoned.decision_about(&key), Release(Ending::Abandon));
+}
+
+#[test]
+fn what_is_in_a_new_claims_way() {
+    let of_former = |fixture: Fixture| fixture.bucket(json!({"spec": {"claimRef": {"uid": "former"}}}));
+    let new = || of_former(Fixture { claim: Fixture::new().claim, ..Fixture::bound() });
+    let object = || OBJECT.to_owned();
+    let pointing = Fixture { record: Value::Null, ..Fixture::bound().claim(json!({"status": null})) };
+    check([
+        ("the former claim's bucket is there", new(), Refuse(Refusal::Left { object: object() })),
+        ("the former claim's bucket is being removed", new().bucket_deleted(), Refuse(Refusal::Former)),
+        (
+            "the former claim's bucket is another cluster's",
+            new().annotated("kube-provisioner/cluster-id", "that"),
+            Refuse(Refusal::OtherCluster { maker: "that".to_owned() }),
+        ),
+        ("a person gives it the former claim's", new().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
+        (
+            "it points at one that names nobody",
+            pointing.bucket(json!({"spec": {"claimRef": null}})),
+            Refuse(Refusal::Unproven { object: object() }),
+        ),
+    ]);
+}

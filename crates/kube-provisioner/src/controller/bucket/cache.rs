@@ -327,7 +327,10 @@ impl BucketCache {
         }
         match bucket.claim() {
             Some(of) if !of.uid.is_empty() => *of.uid == *claim.uid,
-            Some(of) => points && *of.namespace == *claim.namespace && *of.name == *claim.name,
+            Some(of) => {
+                let same_name = *of.namespace == *claim.namespace && *of.name == *claim.name;
+                points && same_name && has_bucket_of(bucket, claim)
+            }
             // A damaged object is nobody else's as long as it may be the claim's.
             None if bucket.unreadable.is_some() || matches!(bucket.record, Recorded::Unreadable(_)) => points,
             None => points && self.is_named_after(bucket, claim),
@@ -375,7 +378,8 @@ impl BucketCache {
             let usual = claim.unreadable.as_ref().map(|_| object_bucket_name(&claim.namespace, &claim.name));
             let pointed = self.buckets.get(claim.object_bucket.as_deref().or(usual.as_deref())?)?;
             let may_be_ours = usual.is_some() || self.rules.own(pointed, class);
-            Some(pointed).filter(|other| other.claim().is_none() && may_be_ours)
+            let proven = pointed.claim().is_some_and(|of| !of.uid.is_empty());
+            Some(pointed).filter(|_| !proven && may_be_ours)
         };
         match left {
             _ if former => Some(Obstacle::Former),
@@ -464,6 +468,13 @@ impl Cache for BucketCache {
 
 pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
     Key::of(&claim.namespace, &claim.name, &claim.uid)
+}
+
+/// Whether both name the same bucket, as far as they name one. An ObjectBucket that comes from the backup of another cluster may
+/// name a claim of this name.
+fn has_bucket_of(bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
+    let named = claim.bucket_name.as_deref().filter(|name| !name.is_empty());
+    bucket.endpoint.bucket.is_empty() || named.is_none_or(|name| *name == *bucket.endpoint.bucket)
 }
 
 /// `namespace/name` of the claims that an ObjectBucket concerns.

@@ -323,6 +323,11 @@ fn what_others_have_made() {
         ),
         ("made by the Go library", of_library(), Adopt),
         (
+            "made by the Go library under a definition that drops the claim's uid",
+            of_library().bucket(json!({"spec": {"claimRef": {"uid": null}}})),
+            Adopt,
+        ),
+        (
             "made by the Go library, and its class is gone",
             Fixture {
                 class: Value::Null,
@@ -395,7 +400,12 @@ fn what_is_in_a_new_claims_way() {
         ("a person gives it the former claim's", new().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
         (
             "it points at one that names nobody",
-            pointing.bucket(json!({"spec": {"claimRef": null}})),
+            pointing.clone().bucket(json!({"spec": {"claimRef": null}})),
+            Refuse(Refusal::Unproven { object: object() }),
+        ),
+        (
+            "it points at one without a uid that has another bucket",
+            pointing.bucket(json!({"spec": {"claimRef": {"uid": null}, "endpoint": {"bucketName": "other"}}})),
             Refuse(Refusal::Unproven { object: object() }),
         ),
     ]);

@@ -29,6 +29,7 @@ mod files;
 pub mod hostile;
 mod lock;
 mod mark;
+mod names;
 pub mod parameters;
 mod path;
 mod pattern;

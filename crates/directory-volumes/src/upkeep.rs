@@ -36,7 +36,7 @@ impl Worker {
         // The volumes of deletions that an earlier run did not finish may be gone, so nobody would ask again.
         let (worker, start) = (self.clone(), start.clone());
         tokio::spawn(async move {
-            worker.unasked(Root::finish_removals).await;
+            worker.remove_unasked(Root::finish_removals).await;
             if worker.cluster.set(start.cluster_id.clone()).is_ok() {
                 worker.follow_policies(start).await;
             }
@@ -67,7 +67,8 @@ impl Worker {
         loop {
             tokio::time::sleep(TRASH_PERIOD).await;
             if let Some(cluster) = self.cluster.get().cloned() {
-                self.unasked(move |root, token| root.purge_expired(Timestamp::now(), Some(&cluster), token)).await;
+                self.remove_unasked(move |root, token| root.purge_expired(Timestamp::now(), Some(&cluster), token))
+                    .await;
             }
         }
     }
@@ -88,6 +89,19 @@ impl Worker {
             }
             None => self.put_marker().await,
         }
+    }
+
+    /// The same where trees are removed.
+    async fn remove_unasked(
+        &self,
+        work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
+    ) {
+        let removal = self.removal_at_leisure().await;
+        self.unasked(move |root, token| {
+            let _removal = removal;
+            work(root, token)
+        })
+        .await;
     }
 
     /// Work that nobody waits for.

@@ -42,6 +42,7 @@ mod survey;
 mod tests;
 mod trash;
 mod upkeep;
+mod usage;
 mod volumes;
 mod worker;
 
@@ -53,5 +54,6 @@ pub use self::path::VolumePath;
 pub use self::pattern::{Names, PathPattern};
 pub use self::root::Root;
 pub use self::survey::{Found, Survey};
+pub use self::trash::TrashLimits;
 pub use self::volumes::Permissions;
 pub use self::worker::Worker;

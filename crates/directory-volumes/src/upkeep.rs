@@ -9,6 +9,7 @@ use crate::deletion::{Annotations, is_retained, owner_here};
 use crate::error::DirectoryError;
 use crate::root::Root;
 use crate::survey::Policies;
+use crate::trash::TrashLimits;
 use crate::worker::Worker;
 
 /// How often the trash is checked.
@@ -62,13 +63,16 @@ impl Worker {
         }
     }
 
-    /// Removes from the trash whose time is over, forever.
-    pub async fn empty_trash(self) {
+    /// Removes from the trash what its time is over for, or what it has no room for, forever.
+    pub async fn empty_trash(self, limits: TrashLimits) {
         loop {
             tokio::time::sleep(TRASH_PERIOD).await;
             if let Some(cluster) = self.cluster.get().cloned() {
-                self.remove_unasked(move |root, token| root.purge_expired(Timestamp::now(), Some(&cluster), token))
-                    .await;
+                self.remove_unasked(move |root, token| {
+                    let expired = root.purge_expired(Timestamp::now(), Some(&cluster), token);
+                    expired.and(root.purge_excess(&limits, Some(&cluster), token))
+                })
+                .await;
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use directory_volumes::hostile::contract;
-use directory_volumes::{Root, Worker};
+use directory_volumes::{Root, TrashLimits, Worker};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{ProvisionRequest, Provisioner, StartError};
@@ -50,7 +50,9 @@ async fn a_class_of_the_former_provisioner_that_says_nothing_archives() {
 fn keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let (share, listed) = (format!("nfs.example.com:/exports={}", folder.path().display()), folder.path().to_owned());
-    let start = move || Subdir::new(OWN.to_owned(), vec![share.parse().unwrap()], Mounted::Anyhow).unwrap();
+    let start = move || {
+        Subdir::new(OWN.to_owned(), vec![share.parse().unwrap()], Mounted::Anyhow, TrashLimits::default()).unwrap()
+    };
     let kit = Conformance::new(start, async move || entries(&listed));
     contract(kit.refuses([("path", "/etc")]), folder.path());
 }

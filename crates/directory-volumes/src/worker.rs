@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::deletion::Size;
 use crate::error::DirectoryError;
 use crate::mark::Owner;
 use crate::path::VolumePath;
@@ -80,7 +81,7 @@ impl Worker {
         T: Send + 'static,
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
-        self.run_after(Root::check, work).await
+        self.run_after(Root::check_marker, work).await
     }
 
     /// The same where the root may have no marker yet.
@@ -162,25 +163,28 @@ impl Worker {
         thread.await?
     }
 
-    /// Makes the directory of a volume, see [`Root::create`].
+    /// Makes the directory of a volume, see [`Root::create`]. `enforced` is what the class says of its size.
     ///
     /// # Errors
-    /// As of that; where another volume has the directory, nothing of this one is left.
+    /// As of [`Size::of`] and [`Root::create`]; where another volume has the directory, nothing of this one is left.
     pub async fn create(
         &self,
         path: VolumePath,
         owner: Owner,
         retain: bool,
         permissions: Permissions,
-        size: Option<u64>,
+        (bytes, enforced): (u64, Option<bool>),
         token: FencingToken,
-    ) -> Result<PathBuf, ProvisionError> {
-        self.run(move |root| match root.create(&path, &owner, retain, &permissions, size, &token) {
-            // It is not the directory of this volume, so no attempt for it has left anything there.
-            Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
-                Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
+    ) -> Result<(PathBuf, Size), ProvisionError> {
+        self.run(move |root| {
+            let size = Size::of(bytes, enforced, root)?;
+            match root.create(&path, &owner, retain, &permissions, size.limit, &token) {
+                // It is not the directory of this volume, so no attempt for it has left anything there.
+                Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
+                    Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
+                }
+                made => Ok((made?, size)),
             }
-            made => made.map_err(ProvisionError::from),
         })
         .await
     }

@@ -1,6 +1,6 @@
 //! The provisioner: a directory per volume, on the share that the class names.
 
-use directory_volumes::{Deletion, Size, TrashLimits, Worker, owner_here, retains, whose};
+use directory_volumes::{Deletion, TrashLimits, Worker, owner_here, retains, whose};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
@@ -97,10 +97,9 @@ impl Provisioner for Subdir {
         let (path, owner) = whose(&request, &parameters.pattern.0)?;
         let worker: Worker = share.worker().await?;
         let (bytes, enforced) = (request.bytes, parameters.enforce_size);
-        let size: Size = worker.run(move |root| Ok::<_, ProvisionError>(Size::of(bytes, enforced, root)?)).await?;
         let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
         let source = on_server(&share.name.path, path.as_str());
-        worker.create(path, owner, retain, permissions, size.limit, token).await?;
+        let (_, size) = worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
         let volume = Volume::nfs(&share.name.server, source);
         let advice = former::advice(&request.class, Some(&self.name));
         let (on_delete, trash_ttl) = match &advice {

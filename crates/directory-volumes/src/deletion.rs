@@ -160,6 +160,11 @@ impl Deletion {
         self.volume.as_ref().filter(|_| !matches!(self.kind, Kind::Keep))
     }
 
+    /// Whether data are removed, which may take long.
+    pub(crate) fn removes(&self) -> bool {
+        matches!(self.kind, Kind::Remove | Kind::RemoveAttempt)
+    }
+
     pub(crate) fn execute(self, root: &Root, token: &FencingToken) -> Result<(), DirectoryError> {
         let Self { path, owner, kind, .. } = self;
         match kind {

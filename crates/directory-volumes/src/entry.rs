@@ -41,6 +41,9 @@ pub struct Discarded {
     /// For how many seconds they are kept, while the clock has not been believed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u64>,
+    /// What the data take on the disk, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// The PersistentVolume, for making it again.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub object: serde_json::Value,
@@ -48,7 +51,8 @@ pub struct Discarded {
 
 impl Discarded {
     pub(crate) fn now(mark: Mark, path: VolumePath) -> Self {
-        Self { mark, path, deleted: Timestamp::now(), expires: None, keep: None, object: serde_json::Value::Null }
+        let (deleted, object) = (Timestamp::now(), serde_json::Value::Null);
+        Self { mark, path, deleted, expires: None, keep: None, bytes: None, object }
     }
 
     /// Whether its time is over. Nothing ends before it began.

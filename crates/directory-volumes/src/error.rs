@@ -101,6 +101,16 @@ pub enum DirectoryError {
         /// How many wait at most.
         threads: usize,
     },
+    /// The root answers, and all threads that the call could have are busy.
+    #[error("{path} is busy with {removals} deletions and {others} other calls; this one has its turn later")]
+    Occupied {
+        /// The root.
+        path: PathBuf,
+        /// How many calls remove data.
+        removals: usize,
+        /// How many do something else.
+        others: usize,
+    },
     /// A path from outside is not below the root.
     #[error("{path:?} is not the directory of a volume below {root}")]
     Outside {
@@ -160,6 +170,9 @@ pub enum DirectoryError {
     /// The fencing token ended within a removal.
     #[error("the removal of {0:?} was interrupted and goes on later")]
     Interrupted(String),
+    /// More is removed than one call has time for.
+    #[error("the data of {0:?} are being removed; there are many of them, and the removal continues")]
+    Continues(String),
     /// An owner cannot be given.
     #[error(
         "cannot change the owner of {name:?}: run the provisioner as root or with CAP_CHOWN, export a share with no_root_squash, or remove uid and gid from the class"

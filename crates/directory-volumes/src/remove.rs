@@ -9,13 +9,12 @@ use rustix::io::Errno;
 
 use crate::descend;
 use crate::error::{DirectoryError, failed};
+use crate::names::{Budget, Names};
 
 pub(crate) const MOUNTED: &str = "a file system is mounted in it";
 
 /// More levels than this are flattened: the directory is moved up, where it is removed later.
 const DEEPEST: usize = 64;
-/// So many directories of one directory are read together, to bound memory.
-const BATCH: usize = 4096;
 /// So often a directory is read in vain, because it fills up again, before it is left for later.
 const MOST_READS: usize = 64;
 
@@ -26,7 +25,18 @@ pub(crate) fn tree(
     volume: &str,
     fencing_token: &FencingToken,
 ) -> Result<(), DirectoryError> {
-    let removal = Removal { root: above.as_fd(), volume, fencing_token };
+    tree_within(Budget::shared(), above, name, volume, fencing_token)
+}
+
+/// The same with a budget for the names that it keeps.
+pub(crate) fn tree_within(
+    budget: &Budget,
+    above: &OwnedFd,
+    name: &str,
+    volume: &str,
+    fencing_token: &FencingToken,
+) -> Result<(), DirectoryError> {
+    let removal = Removal { root: above.as_fd(), volume, fencing_token, budget };
     let name = CString::new(name).map_err(|_| removal.failed(Errno::INVAL))?;
     removal.run(&name)
 }
@@ -36,29 +46,28 @@ struct Removal<'a> {
     /// For messages.
     volume: &'a str,
     fencing_token: &'a FencingToken,
+    budget: &'a Budget,
 }
 
 /// One directory on the way down.
-struct Level {
+struct Level<'a> {
     directory: OwnedFd,
     /// Its name in the one above.
     name: CString,
     /// Directories in it that are known and not removed yet.
-    children: Vec<CString>,
+    children: Names<'a>,
     /// How often it was read since something was last found in it to go down to.
     reads: usize,
 }
 
-impl Level {
-    fn new(directory: OwnedFd, name: CString) -> Self {
-        Self { directory, name, children: Vec::new(), reads: 0 }
+impl<'a> Removal<'a> {
+    fn level(&self, directory: OwnedFd, name: CString) -> Level<'a> {
+        Level { directory, name, children: Names::new(self.budget), reads: 0 }
     }
-}
 
-impl Removal<'_> {
     fn run(&self, name: &CStr) -> Result<(), DirectoryError> {
         let mut levels = match self.enter(self.root, name)? {
-            Entered::Directory(directory) => vec![Level::new(directory, name.to_owned())],
+            Entered::Directory(directory) => vec![self.level(directory, name.to_owned())],
             Entered::NotThere => return Ok(()),
             Entered::Other => return self.unlink(self.root, name, AtFlags::empty()).map(drop),
         };
@@ -92,7 +101,7 @@ impl Removal<'_> {
             match self.enter(level.directory.as_fd(), &child)? {
                 Entered::Directory(directory) => {
                     level.reads = 0;
-                    levels.extend([level, Level::new(directory, child)]);
+                    levels.extend([level, self.level(directory, child)]);
                 }
                 Entered::NotThere => levels.push(level),
                 Entered::Other => {
@@ -122,10 +131,10 @@ impl Removal<'_> {
         }
     }
 
-    /// Removes the files of a directory. The answer are directories in it, if there are any.
-    fn remove_files(&self, directory: &OwnedFd) -> Result<Vec<CString>, DirectoryError> {
+    /// Removes the files of a directory. The answer are directories in it, if there are any: not all, where memory is short.
+    fn remove_files(&self, directory: &OwnedFd) -> Result<Names<'a>, DirectoryError> {
         let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
-        let mut children = Vec::new();
+        let mut children = Names::new(self.budget);
         for entry in entries {
             self.check_fencing_token()?;
             let entry = entry.map_err(|error| self.failed(error))?;
@@ -138,12 +147,9 @@ impl Removal<'_> {
                 FileType::Unknown => self.is_directory(directory.as_fd(), name)?,
                 _ => false,
             };
-            if is_directory {
-                children.push(name.to_owned());
-            } else {
+            if !is_directory {
                 self.unlink(directory.as_fd(), name, AtFlags::empty())?;
-            }
-            if children.len() == BATCH {
+            } else if !children.push(name) {
                 break;
             }
         }

@@ -120,6 +120,11 @@ impl Root {
         self.enter().map(drop)
     }
 
+    /// Whether it is still the one that it was.
+    pub(crate) fn check_marker(&self) -> Result<(), DirectoryError> {
+        self.open_marked().map(drop)
+    }
+
     /// How many bytes can be written still.
     ///
     /// # Errors
@@ -162,16 +167,19 @@ impl Root {
 
     /// Opens the root for one piece of work, when it is still the one that it was.
     pub(crate) fn enter(&self) -> Result<State, DirectoryError> {
-        let handle = self.handle()?;
-        let expected = self.id.get().ok_or_else(|| DirectoryError::Unmarked(self.path.clone()))?;
-        match read_marker(&handle)? {
-            Some(found) if found == *expected => {}
-            Some(found) => {
-                return Err(DirectoryError::OtherRoot { path: self.path.clone(), expected: expected.clone(), found });
-            }
-            None => return Err(DirectoryError::Unmarked(self.path.clone())),
+        let (root, own) = self.open_marked()?;
+        State::open(root, own).map_err(|error| failed("cannot open", format!("{}/{OWN}", self.path.display()), error))
+    }
+
+    /// Opens the root and our own directory in it, when its marker is still the one that it was.
+    fn open_marked(&self) -> Result<(OwnedFd, OwnedFd), DirectoryError> {
+        let unmarked = || DirectoryError::Unmarked(self.path.clone());
+        let (root, expected) = (self.handle()?, self.id.get().ok_or_else(unmarked)?);
+        let own = open_own(&root)?.ok_or_else(unmarked)?;
+        match read_marker(&own)?.ok_or_else(unmarked)? {
+            found if found == *expected => Ok((root, own)),
+            found => Err(DirectoryError::OtherRoot { path: self.path.clone(), expected: expected.clone(), found }),
         }
-        State::open(handle).map_err(|error| failed("cannot open", format!("{}/{OWN}", self.path.display()), error))
     }
 
     /// Makes and removes a directory, once, to see who owns what this process makes.
@@ -194,7 +202,9 @@ impl Root {
     }
 
     fn learn(&self, handle: &OwnedFd) -> Result<(), DirectoryError> {
-        if let Some(found) = read_marker(handle)? {
+        if let Some(own) = open_own(handle)?
+            && let Some(found) = read_marker(&own)?
+        {
             let _ = self.id.set(found);
         }
         Ok(())
@@ -218,12 +228,15 @@ impl Root {
     }
 }
 
-fn read_marker(root: &OwnedFd) -> Result<Option<String>, DirectoryError> {
-    let own = match descend::open(root.as_fd(), OWN) {
-        Ok(own) => own,
-        Err(Errno::NOENT) => return Ok(None),
-        Err(error) => return Err(failed("cannot open", OWN, error)),
-    };
+fn open_own(root: &OwnedFd) -> Result<Option<OwnedFd>, DirectoryError> {
+    match descend::open(root.as_fd(), OWN) {
+        Ok(own) => Ok(Some(own)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(failed("cannot open", OWN, error)),
+    }
+}
+
+fn read_marker(own: &OwnedFd) -> Result<Option<String>, DirectoryError> {
     Ok(read_json::<Marker>(own.as_fd(), MARKER)?.map(|marker| marker.id))
 }
 

@@ -39,8 +39,7 @@ pub(crate) struct State {
 
 impl State {
     /// Opens what [`State::make`] has made.
-    pub(crate) fn open(root: OwnedFd) -> Result<Self, Errno> {
-        let own = descend::open(root.as_fd(), OWN)?;
+    pub(crate) fn open(root: OwnedFd, own: OwnedFd) -> Result<Self, Errno> {
         let (volumes, tmp) = (descend::open(own.as_fd(), VOLUMES)?, descend::open(own.as_fd(), TMP)?);
         Ok(Self { root, own, volumes, tmp })
     }
@@ -53,7 +52,7 @@ impl State {
         }
         lock::make_all(&files::make_directory(own.as_fd(), LOCKS, Mode::RWXU)?)?;
         rustix::fs::fsync(&root)?;
-        Self::open(root)
+        Self::open(root, own)
     }
 
     /// Opens one of our own directories.
@@ -176,8 +175,9 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
 
 /// Opens directory below directory.
 pub(crate) fn open_down(top: BorrowedFd<'_>, names: &[&str]) -> Result<OwnedFd, Errno> {
-    let mut directory = descend::open(top, ".")?;
-    for name in names {
+    let (first, others) = names.split_first().unwrap_or((&".", &[]));
+    let mut directory = descend::open(top, *first)?;
+    for name in others {
         directory = descend::open(directory.as_fd(), *name)?;
     }
     Ok(directory)

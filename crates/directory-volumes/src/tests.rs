@@ -1,5 +1,6 @@
 mod above;
 mod marks;
+mod removal;
 mod trash;
 
 use std::fs;

@@ -3,6 +3,8 @@
 //! Two may want one entry at the same time: a person who brings it back, and its end. Each takes it by renaming it first, so one of
 //! them gets it and the other finds nothing; the lock is for the steps that follow.
 
+mod limits;
+
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{DELETING, RESTORING, State, TRASH, open_down};
+
+pub use self::limits::TrashLimits;
 
 impl Root {
     /// Moves the directory of a volume to the trash. There already, or gone, is success.

@@ -9,6 +9,7 @@ use crate::deletion::{Annotations, is_retained, owner_here};
 use crate::error::DirectoryError;
 use crate::root::Root;
 use crate::survey::Policies;
+use crate::trash::TrashLimits;
 use crate::worker::Worker;
 
 /// How often the trash is checked.
@@ -36,7 +37,7 @@ impl Worker {
         // The volumes of deletions that an earlier run did not finish may be gone, so nobody would ask again.
         let (worker, start) = (self.clone(), start.clone());
         tokio::spawn(async move {
-            worker.unasked(Root::finish_removals).await;
+            worker.remove_unasked(Root::finish_removals).await;
             if worker.cluster.set(start.cluster_id.clone()).is_ok() {
                 worker.follow_policies(start).await;
             }
@@ -62,12 +63,16 @@ impl Worker {
         }
     }
 
-    /// Removes from the trash whose time is over, forever.
-    pub async fn empty_trash(self) {
+    /// Removes from the trash what its time is over for, or what it has no room for, forever.
+    pub async fn empty_trash(self, limits: TrashLimits) {
         loop {
             tokio::time::sleep(TRASH_PERIOD).await;
             if let Some(cluster) = self.cluster.get().cloned() {
-                self.unasked(move |root, token| root.purge_expired(Timestamp::now(), Some(&cluster), token)).await;
+                self.remove_unasked(move |root, token| {
+                    let expired = root.purge_expired(Timestamp::now(), Some(&cluster), token);
+                    expired.and(root.purge_excess(&limits, Some(&cluster), token))
+                })
+                .await;
             }
         }
     }
@@ -88,6 +93,19 @@ impl Worker {
             }
             None => self.put_marker().await,
         }
+    }
+
+    /// The same where trees are removed.
+    async fn remove_unasked(
+        &self,
+        work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
+    ) {
+        let removal = self.removal_at_leisure().await;
+        self.unasked(move |root, token| {
+            let _removal = removal;
+            work(root, token)
+        })
+        .await;
     }
 
     /// Work that nobody waits for.

@@ -1,4 +1,18 @@
 //! Making and removing the directory of one volume.
+//!
+//! What the creation of a volume costs, and why (where no directory is above the volume and no quota limits it):
+//!
+//! | system calls | without them |
+//! |---|---|
+//! | open the root and its marker, twice | a volume on another disk than that of the marker. First in the thread alone, so that a root that hangs keeps nobody waiting |
+//! | open `deleting/VOLUME` | the project of an earlier volume of this name is given back after this one has got it |
+//! | open and lock one of the locks | two processes mark one path for two volumes |
+//! | open the mark, look for the directory | a directory that nobody has marked is taken over |
+//! | write a file in `tmp`, fsync, link, fsync, unlink | after a power cut there is an empty mark, or a directory without one |
+//! | mkdir, open, fstat, fchmod | the umask decides who may use it; a directory of somebody else is given away |
+//! | fsync of the directory and of the one above | after a power cut the volume is gone, or nobody may write in it |
+//!
+//! The four fsyncs follow each other, and those of several volumes share the commits of the file system's journal.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -77,8 +91,7 @@ impl Root {
                 Err(error) => return Err(error),
             };
             match rustix::fs::mkdirat(&directory, last, Mode::RWXU) {
-                Ok(()) => rustix::fs::fsync(&directory).map_err(error)?,
-                Err(Errno::EXIST) => {}
+                Ok(()) | Err(Errno::EXIST) => {}
                 Err(Errno::NOENT) => continue,
                 Err(failure) => return Err(error(failure)),
             }
@@ -88,7 +101,9 @@ impl Root {
                 self.limit(&state, path, owner, &opened, bytes)?;
             }
             self.open_up(&state, path, &opened, permissions)?;
+            // Both also where an earlier attempt has made it: that may have ended before it was on the disk.
             rustix::fs::fsync(&opened).map_err(error)?;
+            rustix::fs::fsync(&directory).map_err(error)?;
             return Ok(self.path().join(path.as_str()));
         }
         Err(error(Errno::BUSY))

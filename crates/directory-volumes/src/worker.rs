@@ -1,5 +1,9 @@
 //! Work on one root, in threads: a disk or a server that does not answer costs a few of them, and nobody else.
 
+mod end;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +11,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kube_provisioner::kube::Client;
-use kube_provisioner::{DeleteError, ExpandError, FencingToken, ProvisionError, StartError};
-use tokio::sync::{Semaphore, oneshot};
+use kube_provisioner::{ExpandError, FencingToken, ProvisionError, StartError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
-use crate::commands::volumes::Volumes;
-use crate::deletion::Deletion;
+use crate::deletion::Size;
 use crate::error::DirectoryError;
 use crate::mark::Owner;
 use crate::path::VolumePath;
@@ -22,6 +25,8 @@ use crate::volumes::Permissions;
 
 /// So many threads work on one root at a time. A call that never returns keeps its thread.
 const THREADS: usize = 16;
+/// So many of them remove trees, which may take hours.
+const REMOVALS: usize = THREADS / 2;
 /// Looking at the root's marker takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -30,6 +35,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub struct Worker {
     root: Arc<Root>,
     threads: Arc<Semaphore>,
+    /// A removal needs one of these, too.
+    removals: Arc<Semaphore>,
+    /// One more thread, to see whether the root answers while all others are busy.
+    look: Arc<Semaphore>,
+    turn: Duration,
     /// The cluster in which the provisioner runs, once it is known.
     pub(crate) cluster: Arc<OnceLock<String>>,
     /// Its API server, as long.
@@ -48,6 +58,9 @@ impl Worker {
         Self {
             root: Arc::new(root),
             threads: Arc::new(Semaphore::new(THREADS)),
+            removals: Arc::new(Semaphore::new(REMOVALS)),
+            look: Arc::new(Semaphore::new(1)),
+            turn: end::TURN,
             cluster: Arc::default(),
             client: Arc::default(),
         }
@@ -68,11 +81,11 @@ impl Worker {
         T: Send + 'static,
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
-        self.attempt(Root::check, work).await
+        self.run_after(Root::check_marker, work).await
     }
 
     /// The same where the root may have no marker yet.
-    async fn attempt<T, E>(
+    async fn run_after<T, E>(
         &self,
         look: fn(&Root) -> Result<(), DirectoryError>,
         work: impl FnOnce(&Root) -> Result<T, E> + Send + 'static,
@@ -81,8 +94,52 @@ impl Worker {
         T: Send + 'static,
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
-        let hangs = || DirectoryError::Hangs { path: self.root.path().to_owned(), threads: THREADS };
-        let permit = timeout(LIMIT, self.threads.clone().acquire_owned()).await.map_err(|_| hangs())?;
+        let thread = self.thread::<E>().await?;
+        self.attempt(thread, look, work).await
+    }
+
+    /// A free thread.
+    async fn thread<E>(&self) -> Result<OwnedSemaphorePermit, E>
+    where
+        E: From<DirectoryError> + From<JoinError> + Send + 'static,
+    {
+        match timeout(LIMIT, self.threads.clone().acquire_owned()).await {
+            Ok(Ok(thread)) => Ok(thread),
+            _ => Err(self.look::<E>().await.map_or_else(|error| error, |()| self.occupied().into())),
+        }
+    }
+
+    /// Whether the root answers.
+    async fn look<E>(&self) -> Result<(), E>
+    where
+        E: From<DirectoryError> + From<JoinError> + Send + 'static,
+    {
+        match timeout(LIMIT, self.look.clone().acquire_owned()).await {
+            Ok(Ok(thread)) => self.attempt(thread, Root::check, |_| Ok(())).await,
+            _ => Err(self.hangs().into()),
+        }
+    }
+
+    fn hangs(&self) -> DirectoryError {
+        DirectoryError::Hangs { path: self.root.path().to_owned(), threads: THREADS + 1 }
+    }
+
+    fn occupied(&self) -> DirectoryError {
+        let removals = REMOVALS - self.removals.available_permits().min(REMOVALS);
+        let others = (THREADS - removals).saturating_sub(self.threads.available_permits());
+        DirectoryError::Occupied { path: self.root.path().to_owned(), removals, others }
+    }
+
+    async fn attempt<T, E>(
+        &self,
+        permit: OwnedSemaphorePermit,
+        look: fn(&Root) -> Result<(), DirectoryError>,
+        work: impl FnOnce(&Root) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DirectoryError> + From<JoinError> + Send + 'static,
+    {
         let (root, given_up) = (self.root.clone(), Arc::new(AtomicBool::new(false)));
         let (answers, answered) = oneshot::channel();
         let thread = spawn_blocking({
@@ -100,71 +157,36 @@ impl Worker {
         // Who drops this future has given up, too.
         let guard = GivesUp(Some(given_up));
         if timeout(LIMIT, answered).await.is_err() {
-            return Err(hangs().into());
+            return Err(self.hangs().into());
         }
         guard.keep();
         thread.await?
     }
 
-    /// Makes the directory of a volume, see [`Root::create`].
+    /// Makes the directory of a volume, see [`Root::create`]. `enforced` is what the class says of its size.
     ///
     /// # Errors
-    /// As of that; where another volume has the directory, nothing of this one is left.
+    /// As of [`Size::of`] and [`Root::create`]; where another volume has the directory, nothing of this one is left.
     pub async fn create(
         &self,
         path: VolumePath,
         owner: Owner,
         retain: bool,
         permissions: Permissions,
-        size: Option<u64>,
+        (bytes, enforced): (u64, Option<bool>),
         token: FencingToken,
-    ) -> Result<PathBuf, ProvisionError> {
-        self.run(move |root| match root.create(&path, &owner, retain, &permissions, size, &token) {
-            // It is not the directory of this volume, so no attempt for it has left anything there.
-            Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
-                Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
+    ) -> Result<(PathBuf, Size), ProvisionError> {
+        self.run(move |root| {
+            let size = Size::of(bytes, enforced, root)?;
+            match root.create(&path, &owner, retain, &permissions, size.limit, &token) {
+                // It is not the directory of this volume, so no attempt for it has left anything there.
+                Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
+                    Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
+                }
+                made => Ok((made?, size)),
             }
-            made => made.map_err(ProvisionError::from),
         })
         .await
-    }
-
-    /// Removes, keeps or discards a directory. A dropped call must not leave a thread behind that continues deleting for hours,
-    /// so that asks its fencing token.
-    ///
-    /// # Errors
-    /// When it cannot be done now.
-    pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
-        self.check_alone(&deletion).await?;
-        self.run(move |root| match deletion.execute(root, &token) {
-            Err(error @ DirectoryError::Busy { .. }) => Err(DeleteError::in_use(error)),
-            result => Ok(result?),
-        })
-        .await
-    }
-
-    /// Refuses to end a directory that was taken over, if other volumes name it, too. Earlier versions did not ask before they took
-    /// it over; of what was made here nobody else knows.
-    async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
-        let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(()) };
-        let path = deletion.path().clone();
-        let mark = self.run(move |root| Ok::<_, DeleteError>(root.mark_of(&path)?)).await?;
-        if mark.is_none_or(|mark| mark.owner.uid.is_none()) {
-            return Ok(());
-        }
-        let volumes = Volumes::list(client).await.map_err(DeleteError::retry)?;
-        let (volume, path) = (volume.clone(), deletion.path().clone());
-        let look = move |root: &Root| Ok::<_, DeleteError>(volumes.besides(root, &volume, &path));
-        let others: Vec<String> = self.run(look).await?;
-        match others.is_empty() {
-            true => Ok(()),
-            false => Err(DeleteError::in_use(format!(
-                "the directory {} may not be that of this volume alone, so it is not removed: {}; copy the data of each into a \
-                 directory of its own, or set the reclaim policy to Retain",
-                deletion.path(),
-                others.join(", ")
-            ))),
-        }
     }
 
     /// Changes the size of a volume. One whose size is not enforced has room already.
@@ -180,17 +202,17 @@ impl Worker {
     /// # Errors
     /// What is wrong.
     pub async fn probe(&self) -> Result<(), StartError> {
-        self.run(|_| Ok(())).await
+        self.look().await
     }
 
     /// Marks a new root.
     pub(crate) async fn put_marker(&self) -> Result<(), StartError> {
-        self.attempt(|root| root.has_marker().map(drop), |root| Ok(root.put_marker()?)).await
+        self.run_after(|root| root.has_marker().map(drop), |root| Ok(root.put_marker()?)).await
     }
 
     /// Whether the root has a marker.
     pub(crate) async fn has_marker(&self) -> Result<bool, StartError> {
-        self.attempt(|root| root.has_marker().map(drop), |root| Ok(root.has_marker()?)).await
+        self.run_after(|root| root.has_marker().map(drop), |root| Ok(root.has_marker()?)).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The provisioner: a directory per volume.
 
-use directory_volumes::{Deletion, Size, Worker, owner_here, retains, whose};
+use directory_volumes::{Deletion, Worker, owner_here, retains, whose};
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
     StartError, Volume,
@@ -46,11 +46,10 @@ impl Provisioner for HostPath {
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let place = Placement::of(&request, self.node.as_ref())?;
         let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
-        let size: Size = self.worker.run(move |root| Ok::<_, ProvisionError>(Size::of(bytes, enforced, root)?)).await?;
         let (retain, permissions, token) =
             (retains(&request), request.parameters.permissions(), request.fencing_token.clone());
         let (path, owner) = (place.path.clone(), place.owner.clone());
-        let path = self.worker.create(path, owner, retain, permissions, size.limit, token).await?;
+        let (path, size) = self.worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
         Ok(size.tell(place.volume(&path, self.worker.root())))
     }
 

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::ArgPredicate;
-use directory_volumes::{Root, Worker};
+use directory_volumes::{Root, TrashLimits, Worker};
 use kube_provisioner::{Coordination, Options, Program};
 
 use crate::commands::Commands;
@@ -34,16 +34,19 @@ struct Args {
     root: PathBuf,
 
     #[command(flatten)]
+    trash: TrashLimits,
+
+    #[command(flatten)]
     options: Options,
 }
 
 fn main() -> ExitCode {
-    let setup = async |Args { root, options }: Args| {
+    let setup = async |Args { root, trash, options }: Args| {
         if options.node_name.is_some() && options.coordination != Coordination::PerNode {
             return Err("--node-name needs --coordination per-node, which it sets by itself".into());
         }
         let worker = Worker::new(Root::open(&root)?);
-        tokio::spawn(worker.clone().empty_trash());
+        tokio::spawn(worker.clone().empty_trash(trash));
         Ok((HostPath::new(worker, options.node_name.clone()), options))
     };
     Program::new(setup).commands(async |command: Commands| command.execute().await).run()

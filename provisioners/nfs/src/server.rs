@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use directory_volumes::{Root, Worker};
+use directory_volumes::{Root, TrashLimits, Worker};
 use kube_provisioner::{Options, Program};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -75,6 +75,9 @@ struct Args {
     ganesha: PathBuf,
 
     #[command(flatten)]
+    trash: TrashLimits,
+
+    #[command(flatten)]
     options: Options,
 }
 
@@ -112,6 +115,6 @@ async fn begin(args: Args) -> Result<Server<Ganesha>, Box<dyn Error + Send + Syn
         ganesha.start(&Book::new(worker.root().path()));
     }
     early::api_server(&args.options, &mut terminate).await?;
-    tokio::spawn(worker.clone().empty_trash());
+    tokio::spawn(worker.clone().empty_trash(args.trash));
     Ok(Server::new(worker, ganesha, terms))
 }

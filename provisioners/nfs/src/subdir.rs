@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use directory_volumes::TrashLimits;
 use kube_provisioner::{Options, Program};
 
 use self::provisioner::Subdir;
@@ -32,13 +33,16 @@ struct Args {
     allow_local_directory: bool,
 
     #[command(flatten)]
+    trash: TrashLimits,
+
+    #[command(flatten)]
     options: Options,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
-    let setup = async |Args { shares, allow_local_directory, options }: Args| {
+    let setup = async |Args { shares, allow_local_directory, trash, options }: Args| {
         let mounted = if allow_local_directory { Mounted::Anyhow } else { Mounted::ByNfs };
-        Ok((Subdir::new(options.provisioner_name.clone(), shares, mounted)?, options))
+        Ok((Subdir::new(options.provisioner_name.clone(), shares, mounted, trash)?, options))
     };
     Program::new(setup).commands(async |command: commands::Commands| command.execute().await).arguments(arguments).run()
 }

@@ -11,7 +11,10 @@ fn run(arguments: &[&str]) -> (bool, String) {
 #[test]
 fn each_mode_says_its_options() {
     for (mode, options) in [
-        ("subdir", &["--share", "--allow-local-directory", "--coordination", "orphans", "check-class"][..]),
+        (
+            "subdir",
+            &["--share", "--allow-local-directory", "--trash-max-size", "--coordination", "orphans", "check-class"][..],
+        ),
         (
             "server",
             &[
@@ -22,6 +25,7 @@ fn each_mode_says_its_options() {
                 "--export-privileged-port",
                 "--max-exports",
                 "--nfs-grace-period",
+                "--trash-max-size",
             ],
         ),
     ] {

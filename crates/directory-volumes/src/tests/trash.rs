@@ -277,3 +277,37 @@ fn an_entry_that_a_call_has_begun_has_the_time_of_the_next_one() {
     discard(&root, "pvc-1", "pvc-1");
     assert!(!root.trash().unwrap().remove(0).unwrap().has_expired(Timestamp::now()));
 }
+
+/// Data that are kept until a person removes them stay, and so do those of another cluster.
+#[test]
+fn what_the_trash_has_no_room_for_is_removed_before_its_time_oldest_first() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    let large = |volume: &str, owner: &Owner, keep| {
+        let path = root.create(&at(volume), owner, false, &OPEN, None, &token).unwrap();
+        fs::create_dir(path.join("below")).unwrap();
+        fs::write(path.join("below/file"), vec![1; 1 << 20]).unwrap();
+        root.move_to_trash(&at(volume), owner, keep, json!({}), &token).unwrap();
+    };
+    large("kept", &owner("kept"), None);
+    large("other", &Owner { cluster: Some("cluster-2".to_owned()), ..owner("other") }, Some(HOUR));
+    for volume in ["pvc-3", "pvc-1", "pvc-2"] {
+        large(volume, &owner(volume), Some(HOUR));
+    }
+    let purged = |size: Option<u64>, free| {
+        let limits = TrashLimits { trash_max_size: size, trash_min_free_percent: free, ..TrashLimits::default() };
+        root.purge_excess(&limits, Some(HERE), &token).unwrap();
+        let left = root.trash().unwrap().into_iter().map(|entry| entry.unwrap());
+        left.map(|entry| (entry.mark.owner.volume, entry.bytes.is_some())).collect::<Vec<_>>()
+    };
+    let left = |names: &[(&str, bool)]| names.iter().map(|(name, is)| ((*name).to_owned(), *is)).collect::<Vec<_>>();
+    let all = [("kept", false), ("other", false), ("pvc-1", false), ("pvc-2", false), ("pvc-3", false)];
+    assert_eq!(purged(None, 0), left(&all));
+    let measured = all.map(|(name, _)| (name, name.starts_with("pvc")));
+    assert_eq!(purged(Some(10 << 20), 0), left(&measured));
+    assert_eq!(purged(Some(5 << 19), 0), left(&measured[..4]));
+    assert_eq!(purged(Some(5 << 19), 0), left(&measured[..4]), "there is room now");
+    // No disk is free as a whole.
+    assert_eq!(purged(None, 100), left(&measured[..2]));
+    assert!(!dir.path().join(".kube-provisioner/deleting/pvc-1").exists());
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use directory_volumes::{Annotations, Deletion, Size, VolumePath, Worker, owner_here, retains, whose};
+use directory_volumes::{Annotations, Deletion, VolumePath, Worker, owner_here, retains, whose};
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
@@ -151,11 +151,11 @@ impl<E: Exporter> Provisioner for Server<E> {
                     )));
                 }
             }
-            Ok(Size::of(bytes, enforced, root)?)
+            Ok(())
         };
-        let size: Size = self.worker.run(look).await?;
+        self.worker.run(look).await?;
         let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
-        self.worker.create(path.clone(), owner, retain, permissions, size.limit, token).await?;
+        let (_, size) = self.worker.create(path.clone(), owner, retain, permissions, (bytes, enforced), token).await?;
         let export = self.export(path.clone(), &parameters).await?;
         let source = on_server(&self.worker.root().path().to_string_lossy(), path.as_str());
         let mut volume = Volume::nfs(&self.terms.hostname, source)

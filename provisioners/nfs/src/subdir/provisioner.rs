@@ -1,6 +1,6 @@
 //! The provisioner: a directory per volume, on the share that the class names.
 
-use directory_volumes::{Deletion, Size, Worker, owner_here, retains, whose};
+use directory_volumes::{Deletion, TrashLimits, Worker, owner_here, retains, whose};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
@@ -20,7 +20,12 @@ pub(crate) struct Subdir {
 }
 
 impl Subdir {
-    pub(crate) fn new(own_name: String, names: Vec<ShareName>, mounted: Mounted) -> Result<Self, String> {
+    pub(crate) fn new(
+        own_name: String,
+        names: Vec<ShareName>,
+        mounted: Mounted,
+        trash: TrashLimits,
+    ) -> Result<Self, String> {
         for (number, name) in names.iter().enumerate() {
             for other in names.iter().skip(number + 1) {
                 let inside = |one: &ShareName, other: &ShareName| one.holds(&format!("{}/", other.path));
@@ -31,7 +36,7 @@ impl Subdir {
                 }
             }
         }
-        let shares = names.into_iter().map(|name| Share::new(name, mounted)).collect();
+        let shares = names.into_iter().map(|name| Share::new(name, mounted, trash)).collect();
         Ok(Self { name: own_name, shares })
     }
 
@@ -92,10 +97,9 @@ impl Provisioner for Subdir {
         let (path, owner) = whose(&request, &parameters.pattern.0)?;
         let worker: Worker = share.worker().await?;
         let (bytes, enforced) = (request.bytes, parameters.enforce_size);
-        let size: Size = worker.run(move |root| Ok::<_, ProvisionError>(Size::of(bytes, enforced, root)?)).await?;
         let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
         let source = on_server(&share.name.path, path.as_str());
-        worker.create(path, owner, retain, permissions, size.limit, token).await?;
+        let (_, size) = worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
         let volume = Volume::nfs(&share.name.server, source);
         let advice = former::advice(&request.class, Some(&self.name));
         let (on_delete, trash_ttl) = match &advice {

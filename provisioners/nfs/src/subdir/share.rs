@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use directory_volumes::{Annotations, DirectoryError, Root, Worker};
+use directory_volumes::{Annotations, DirectoryError, Root, TrashLimits, Worker};
 use kube_provisioner::{ProvisionedVolume, Start, StartError};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -82,6 +82,7 @@ pub(crate) enum Mounted {
 pub(crate) struct Share {
     pub(crate) name: ShareName,
     mounted: Mounted,
+    trash: TrashLimits,
     state: watch::Sender<State>,
     /// Held while a replica that waits for its turn checks the share.
     look: Arc<Semaphore>,
@@ -98,13 +99,13 @@ enum State {
 }
 
 impl Share {
-    pub(crate) fn new(name: ShareName, mounted: Mounted) -> Self {
-        Self { name, mounted, state: watch::Sender::new(State::New), look: Arc::new(Semaphore::new(1)) }
+    pub(crate) fn new(name: ShareName, mounted: Mounted, trash: TrashLimits) -> Self {
+        Self { name, mounted, trash, state: watch::Sender::new(State::New), look: Arc::new(Semaphore::new(1)) }
     }
 
     #[cfg(test)]
     pub(crate) fn usable(name: ShareName, root: Root) -> Self {
-        let share = Self::new(name, Mounted::Anyhow);
+        let share = Self::new(name, Mounted::Anyhow, TrashLimits::default());
         share.state.send_replace(State::Usable(Worker::new(root)));
         share
     }
@@ -119,7 +120,8 @@ impl Share {
         if !is_first {
             return;
         }
-        let (name, mounted, state, start) = (self.name.clone(), self.mounted, self.state.clone(), start.clone());
+        let (name, mounted, trash) = (self.name.clone(), self.mounted, self.trash);
+        let (state, start) = (self.state.clone(), start.clone());
         tokio::spawn(async move {
             let worker = loop {
                 match opened(&name, mounted, &start).await {
@@ -132,7 +134,7 @@ impl Share {
                 sleep(PAUSE).await;
             };
             state.send_replace(State::Usable(worker.clone()));
-            worker.empty_trash().await;
+            worker.empty_trash(trash).await;
         });
     }
 

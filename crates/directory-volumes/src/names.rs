@@ -1,0 +1,145 @@
+//! The names that a removal has read and not removed yet, within a budget that all removals of the process share.
+
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// For the names of all removals together.
+static SHARED: Budget = Budget::new(8 << 20);
+
+/// Every directory may have so much, so that a removal that gets nothing of the budget continues all the same.
+const LEAST: usize = 4 << 10;
+/// No directory has more.
+const MOST: usize = 512 << 10;
+
+/// Bytes that can be taken and are given back.
+#[derive(Debug)]
+pub(crate) struct Budget(AtomicUsize);
+
+impl Budget {
+    pub(crate) const fn new(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    pub(crate) fn shared() -> &'static Self {
+        &SHARED
+    }
+
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
+        taken.is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Names in one piece of memory, each with its NUL.
+#[derive(Debug)]
+pub(crate) struct Names<'a> {
+    bytes: Vec<u8>,
+    budget: &'a Budget,
+    taken: usize,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(budget: &'a Budget) -> Self {
+        Self { bytes: Vec::new(), budget, taken: 0 }
+    }
+
+    /// `false`: there is no room for this one now. For the first one there always is.
+    pub(crate) fn push(&mut self, name: &CStr) -> bool {
+        let name = name.to_bytes_with_nul();
+        while self.bytes.len() + name.len() > self.bytes.capacity() {
+            if !self.grow(name.len()) {
+                return false;
+            }
+        }
+        self.bytes.extend_from_slice(name);
+        true
+    }
+
+    /// The last one.
+    pub(crate) fn pop(&mut self) -> Option<CString> {
+        let (_, others) = self.bytes.split_last()?;
+        let start = others.iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
+        let name = CString::from_vec_with_nul(self.bytes.split_off(start)).ok();
+        if self.bytes.is_empty() {
+            self.free();
+        }
+        name
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Doubles the room, as far as the budget goes.
+    fn grow(&mut self, needed: usize) -> bool {
+        let capacity = self.bytes.capacity();
+        if capacity == 0 {
+            self.bytes.reserve_exact(needed.max(LEAST));
+            return true;
+        }
+        if capacity * 2 > MOST || !self.budget.take(capacity) {
+            return false;
+        }
+        self.taken += capacity;
+        self.bytes.reserve_exact(capacity * 2 - self.bytes.len());
+        true
+    }
+
+    fn free(&mut self) {
+        self.bytes = Vec::new();
+        self.budget.give_back(std::mem::take(&mut self.taken));
+    }
+}
+
+impl Drop for Names<'_> {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_and_so_does_the_budget() {
+        let budget = Budget::new(1 << 20);
+        let mut names = Names::new(&budget);
+        let given: Vec<_> = (0..5000).map(|number| CString::new(format!("name-{number}")).unwrap()).collect();
+        assert!(given.iter().all(|name| names.push(name)));
+        assert!(budget.free() < 1 << 20);
+        let back: Vec<_> = std::iter::from_fn(|| names.pop()).collect();
+        assert!(back.iter().rev().eq(&given) && names.is_empty());
+        assert_eq!(budget.free(), 1 << 20);
+    }
+
+    #[test]
+    fn without_a_budget_there_is_room_for_a_few() {
+        let budget = Budget::new(0);
+        let mut names = Names::new(&budget);
+        let long = CString::new("n".repeat(245)).unwrap();
+        let fit = (0..).take_while(|_| names.push(&long)).count();
+        assert_eq!(fit, 16);
+        // A network file system may have longer ones.
+        let mut names = Names::new(&budget);
+        assert!(names.push(&CString::new("n".repeat(2 * LEAST)).unwrap()) && !names.push(&long));
+    }
+
+    #[test]
+    fn one_directory_does_not_take_everything() {
+        let budget = Budget::new(usize::MAX);
+        let mut names = Names::new(&budget);
+        let long = CString::new("n".repeat(245)).unwrap();
+        let fit = (0..1_000_000).take_while(|_| names.push(&long)).count();
+        assert_eq!(fit, MOST / 246);
+    }
+}

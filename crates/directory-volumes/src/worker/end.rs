@@ -1,0 +1,96 @@
+//! The end of a volume. Large ones take turns: a call that has removed things for a while makes room for another one, and the next
+//! call continues.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use kube_provisioner::{DeleteError, FencingToken};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use super::{LIMIT, Worker};
+use crate::commands::volumes::Volumes;
+use crate::deletion::Deletion;
+use crate::error::DirectoryError;
+use crate::root::Root;
+
+/// So long a call removes things before another one has its turn and the controller an answer.
+pub(super) const TURN: Duration = Duration::from_secs(20);
+/// What a call does in any case, so that also a slow server comes to an end. Steps are files, or directories that are read.
+const LEAST_STEPS: usize = 64;
+/// Until a call that had its turn continues.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Worker {
+    /// Removes, keeps or discards a directory. A dropped call must not leave a thread behind that continues deleting for hours,
+    /// so that asks its fencing token.
+    ///
+    /// # Errors
+    /// When it cannot be done now. What takes longer than a call is in progress, and the next call continues.
+    pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
+        self.check_alone(&deletion).await?;
+        let removal = if deletion.removes() { Some(self.removal().await?) } else { None };
+        let turn = self.turn;
+        self.run(move |root| {
+            let (_removal, of_turn) = (removal, for_a_turn(token.clone(), turn));
+            let name = deletion.path().to_string();
+            match deletion.execute(root, &of_turn) {
+                Err(error @ DirectoryError::Busy { .. }) => Err(DeleteError::in_use(error)),
+                Err(DirectoryError::Interrupted(_) | DirectoryError::Fenced(_)) if token.is_valid() => {
+                    Err(DeleteError::in_progress(DirectoryError::Continues(name)).after(PAUSE))
+                }
+                result => Ok(result?),
+            }
+        })
+        .await
+    }
+
+    /// The right to remove a tree. Many large volumes take turns, which is no failure.
+    async fn removal(&self) -> Result<OwnedSemaphorePermit, DeleteError> {
+        match timeout(LIMIT, self.removals.clone().acquire_owned()).await {
+            Ok(Ok(removal)) => Ok(removal),
+            _ => match self.look::<DeleteError>().await {
+                Ok(()) => Err(DeleteError::in_progress(self.occupied()).after(PAUSE)),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// The same for what nobody waits for.
+    pub(crate) async fn removal_at_leisure(&self) -> Option<OwnedSemaphorePermit> {
+        self.removals.clone().acquire_owned().await.ok()
+    }
+
+    /// Refuses to end a directory that was taken over, if other volumes name it, too. Earlier versions did not ask before they took
+    /// it over; of what was made here nobody else knows.
+    async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
+        let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(()) };
+        let path = deletion.path().clone();
+        let mark = self.run(move |root| Ok::<_, DeleteError>(root.mark_of(&path)?)).await?;
+        if mark.is_none_or(|mark| mark.owner.uid.is_none()) {
+            return Ok(());
+        }
+        let volumes = Volumes::list(client).await.map_err(DeleteError::retry)?;
+        let (volume, path) = (volume.clone(), deletion.path().clone());
+        let look = move |root: &Root| Ok::<_, DeleteError>(volumes.besides(root, &volume, &path));
+        let others: Vec<String> = self.run(look).await?;
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(DeleteError::in_use(format!(
+                "the directory {} may not be that of this volume alone, so it is not removed: {}; copy the data of each into a \
+                 directory of its own, or set the reclaim policy to Retain",
+                deletion.path(),
+                others.join(", ")
+            ))),
+        }
+    }
+}
+
+/// A token that ends with the other one, or after a turn.
+fn for_a_turn(token: FencingToken, turn: Duration) -> FencingToken {
+    let (began, steps) = (Instant::now(), AtomicUsize::new(0));
+    FencingToken::as_long_as(move || {
+        let is_over = steps.fetch_add(1, Ordering::Relaxed) >= LEAST_STEPS && began.elapsed() >= turn;
+        !is_over && token.is_valid()
+    })
+}

@@ -1,0 +1,113 @@
+//! Many large deletions at a time.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, mpsc};
+
+use kube_provisioner::{DeleteError, DeleteVerdict};
+use tempfile::TempDir;
+use tokio::task::yield_now;
+
+use super::*;
+use crate::deletion::Deletion;
+
+fn worker() -> (TempDir, Worker) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::open(dir.path()).unwrap();
+    root.put_marker().unwrap();
+    (dir, Worker::new(root))
+}
+
+fn owner(volume: &str) -> Owner {
+    let provisioner = "example.com/p".to_owned();
+    Owner { volume: volume.to_owned(), uid: None, claim: None, provisioner, cluster: None }
+}
+
+fn at(path: &str) -> VolumePath {
+    path.to_owned().try_into().unwrap()
+}
+
+async fn make(worker: &Worker, volume: &str) -> Result<PathBuf, ProvisionError> {
+    let (permissions, token) = (Permissions { mode: 0o777, uid: None, gid: None }, FencingToken::unlimited());
+    worker.create(at(volume), owner(volume), false, permissions, (1, Some(false)), token).await.map(|made| made.0)
+}
+
+async fn end(worker: &Worker, volume: &str, token: FencingToken) -> Result<(), DeleteError> {
+    worker.end(Deletion::of_attempt(at(volume), owner(volume)), token).await
+}
+
+fn deleting(root: &Path, volume: &str) -> usize {
+    fs::read_dir(root.join(".kube-provisioner/deleting").join(volume).join("data")).map_or(0, Iterator::count)
+}
+
+/// The clock stands still while threads work, so nothing else would end a call that never gets one.
+async fn soon<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
+    let (call, began) = (tokio::spawn(call), std::time::Instant::now());
+    while !call.is_finished() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it waits");
+        yield_now().await;
+    }
+    call.await.unwrap()
+}
+
+/// Deletions that take long stop neither claims nor the probe, and the next one waits without a warning.
+#[tokio::test(start_paused = true)]
+async fn deletions_leave_room_for_others() {
+    let (_dir, worker) = worker();
+    for number in 0..=THREADS {
+        make(&worker, &format!("pvc-{number}")).await.unwrap();
+    }
+    let (release, gate) = mpsc::channel::<()>();
+    let (gate, (begins, begun)) = (Arc::new(Mutex::new(gate)), mpsc::channel());
+    let long: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let (worker, gate, begins) = (worker.clone(), gate.clone(), begins.clone());
+            let token = FencingToken::as_long_as(move || {
+                let _ = (begins.send(()), gate.lock().unwrap().recv());
+                true
+            });
+            tokio::spawn(async move { end(&worker, &format!("pvc-{number}"), token).await })
+        })
+        .collect();
+    let mut count = 0;
+    while count < REMOVALS {
+        yield_now().await;
+        count += begun.try_iter().count();
+    }
+    let new = worker.clone();
+    soon(async move { make(&new, "pvc-new").await }).await.unwrap();
+    let new = worker.clone();
+    soon(async move { new.probe().await }).await.unwrap();
+    tokio::time::advance(LIMIT + Duration::from_secs(1)).await;
+    let late = long.into_iter().skip(REMOVALS).map(async |call| call.await.unwrap().unwrap_err());
+    for error in late {
+        let error = error.await;
+        assert_eq!(error.verdict(), DeleteVerdict::InProgress);
+        assert!(error.to_string().contains("is busy with 8 deletions and 0 other calls"), "{error}");
+    }
+    drop(release);
+    end(&worker, "pvc-16", FencingToken::unlimited()).await.unwrap();
+}
+
+/// A large volume is removed by many calls, and none of them has failed.
+#[tokio::test]
+async fn a_deletion_that_takes_long_is_in_progress() {
+    let (dir, mut worker) = worker();
+    worker.turn = Duration::ZERO;
+    let path = make(&worker, "pvc-1").await.unwrap();
+    for number in 0..500 {
+        fs::write(path.join(number.to_string()), "").unwrap();
+    }
+    let (mut calls, mut left) = (0, 501);
+    while let Err(error) = end(&worker, "pvc-1", FencingToken::unlimited()).await {
+        assert_eq!(error.verdict(), DeleteVerdict::InProgress, "{error}");
+        assert!(deleting(dir.path(), "pvc-1") < left, "nothing was removed");
+        (calls, left) = (calls + 1, deleting(dir.path(), "pvc-1"));
+    }
+    assert!((2..20).contains(&calls), "{calls}");
+    // Without its Lease the process does not know how it continues.
+    fs::write(make(&worker, "pvc-1").await.unwrap().join("file"), "").unwrap();
+    let asked = AtomicBool::new(false);
+    let once = FencingToken::as_long_as(move || !asked.swap(true, Ordering::Relaxed));
+    assert_eq!(end(&worker, "pvc-1", once).await.unwrap_err().verdict(), DeleteVerdict::Retry);
+}

@@ -329,11 +329,11 @@ impl BucketCache {
             Some(of) if !of.uid.is_empty() => *of.uid == *claim.uid,
             Some(of) => {
                 let same_name = *of.namespace == *claim.namespace && *of.name == *claim.name;
-                points && same_name && has_bucket_of(bucket, claim)
+                points && same_name && has_its_bucket(bucket, claim)
             }
             // A damaged object is nobody else's as long as it may be the claim's.
             None if bucket.unreadable.is_some() || matches!(bucket.record, Recorded::Unreadable(_)) => points,
-            None => points && self.is_named_after(bucket, claim),
+            None => points && self.is_named_after(bucket, claim) && has_its_bucket(bucket, claim),
         }
     }
 
@@ -472,7 +472,7 @@ pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
 
 /// Whether both name the same bucket, as far as they name one. An ObjectBucket that comes from the backup of another cluster may
 /// name a claim of this name.
-fn has_bucket_of(bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
+fn has_its_bucket(bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
     let named = claim.bucket_name.as_deref().filter(|name| !name.is_empty());
     bucket.endpoint.bucket.is_empty() || named.is_none_or(|name| *name == *bucket.endpoint.bucket)
 }

@@ -302,6 +302,8 @@ fn what_others_have_made() {
     let [cluster, identity, maker] =
         ["kube-provisioner/cluster-id", "kube-provisioner/identity", "kube-provisioner/provisioned-by"];
     let of_library = || Fixture { record: Value::Null, ..bound().bucket(json!({"metadata": {"annotations": null}})) };
+    let created = json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"}});
+    let named_alone = || of_library().claim(created.clone()).bucket(created.clone());
     check([
         ("another provisioner's", bound().annotated(maker, "other"), rest(NoAction::OtherProvisioner)),
         ("another cluster's", bound().annotated(cluster, "that"), rest(NoAction::OtherCluster)),
@@ -326,6 +328,16 @@ fn what_others_have_made() {
             "made by the Go library under a definition that drops the claim's uid",
             of_library().bucket(json!({"spec": {"claimRef": {"uid": null}}})),
             Adopt,
+        ),
+        (
+            "made by the Go library under a definition that drops the claim",
+            named_alone().bucket(json!({"spec": {"claimRef": null}})),
+            Adopt,
+        ),
+        (
+            "named alike, with another bucket",
+            named_alone().bucket(json!({"spec": {"claimRef": null, "endpoint": {"bucketName": "other"}}})),
+            Refuse(Refusal::Unproven { object: OBJECT.to_owned() }),
         ),
         (
             "made by the Go library, and its class is gone",

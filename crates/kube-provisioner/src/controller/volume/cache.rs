@@ -86,6 +86,18 @@ impl VolumeCache {
         }
     }
 
+    /// The number of nodes with volumes of ours whose names are between that of `node` and that of our own node, in the circle
+    /// of all names.
+    pub(crate) fn nodes_between(&self, node: &str) -> usize {
+        let Some(here) = self.rules.node.as_deref() else { return 0 };
+        let is_between = |name: &&str| match node < here {
+            true => node < *name && *name < here,
+            false => *name != node && *name != here && (node < *name || *name < here),
+        };
+        let volumes = self.volumes.iter().filter_map(|(_, volume)| volume.as_ref()?.facts.identity.as_deref());
+        volumes.filter(is_between).collect::<BTreeSet<_>>().len()
+    }
+
     /// The number of claims that wait for us, and how long the oldest has waited.
     pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
         let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {

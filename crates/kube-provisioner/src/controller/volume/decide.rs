@@ -97,7 +97,8 @@ pub enum Decision {
     ConfirmVolume,
     /// Save the volume whose asset exists.
     Save,
-    /// Check that the node exists whose replica has to delete the volume.
+    /// Check the node whose replica has to make the claim's volume, or to delete the volume: whether it exists, and runs a
+    /// replica.
     LookForNode {
         /// The node.
         name: String,
@@ -307,6 +308,8 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         match &claim.selected_node {
             Some(selected) if selected == node => {}
             None if !class.waits_for_consumer && !claim.deleting => return Decision::Refuse(Refusal::ImmediateClass),
+            // A node that is gone or has no replica serves no claim, and only other nodes' replicas can notice that.
+            Some(selected) if !claim.deleting => return Decision::LookForNode { name: selected.to_string() },
             _ => return Decision::NoAction(NoAction::OtherNode),
         }
     }

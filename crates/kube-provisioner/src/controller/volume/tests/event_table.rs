@@ -17,7 +17,7 @@ use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decide::Refusal;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
-use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::controller::volume::outcome::{MissingInput, NodeSilence, Outcome};
 use crate::controller::volume::report::{
     Case, EventDraft, EventObject, begins_resizing, made_with_warning, not_now, report, still_provisioning,
 };
@@ -56,6 +56,12 @@ every!(missing_inputs -> MissingInput {
     MissingInput::SecretName(_) => [MissingInput::SecretName("PROBLEM".to_owned())],
 });
 
+every!(node_silences -> NodeSilence {
+    NodeSilence::NotReady => [NodeSilence::NotReady],
+    NodeSilence::NoReplica => [NodeSilence::NoReplica],
+    NodeSilence::Replica => [NodeSilence::Replica],
+});
+
 every!(template_errors -> TemplateError {
     TemplateError::AccessMode(_) => [TemplateError::AccessMode("MODE".to_owned())],
     TemplateError::TooSmall { .. } => [TemplateError::TooSmall { made: NUMBER.into(), asked: NUMBER.into() }],
@@ -86,6 +92,10 @@ every!(examples of Outcome => Example {
     Outcome::Changed => [],
     Outcome::Behind => [],
     Outcome::LooksAgain { .. } => [],
+    Outcome::NodeMissing { .. } => [Claim(Outcome::NodeMissing { node: "NODE".to_owned() })],
+    Outcome::NodeSilent { .. } => node_silences().into_iter().map(|why| {
+        Claim(Outcome::NodeSilent { node: "NODE".to_owned(), why })
+    }),
     Outcome::Rejected { .. } => of_each(|| Outcome::Rejected { doing: "DOING", error: call_error() }),
     Outcome::Provisioned { .. } => [Claim(Outcome::Provisioned { took: Duration::ZERO })],
     Outcome::NotJournaled(_) => journal_errors(),

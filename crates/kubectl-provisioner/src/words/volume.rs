@@ -200,8 +200,8 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         ),
         Decision::Save => words("its volume is being saved", "The storage is made, and its object is written now.", ""),
         Decision::LookForNode { .. } => words(
-            "released on a node",
-            "The node's replica deletes the data. The others look whether the node still exists.",
+            "left to the replica of its node",
+            "The node's replica makes the volume, or deletes the data. The others look whether the node still exists.",
             "look whether the node is there and its replica runs",
         ),
         Decision::Protect => words(

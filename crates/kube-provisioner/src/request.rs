@@ -138,7 +138,9 @@ impl<P> ProvisionRequest<P> {
         self.class.allowed_topologies.as_deref().unwrap_or_default()
     }
 
-    /// What the volume is to be filled from, for authors who [can](crate::Capabilities::data_sources).
+    /// What the volume is to be filled from, for authors who [can](crate::Capabilities::data_sources). Its `namespace` is that
+    /// of the claim or none, unless the author declares
+    /// [sources of other namespaces](crate::Capabilities::sources_of_other_namespaces).
     pub fn data_source(&self) -> Option<&TypedObjectReference> {
         self.claim.spec.as_ref()?.data_source_ref.as_ref()
     }

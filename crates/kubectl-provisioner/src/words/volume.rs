@@ -165,6 +165,16 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "Only the object leads to what is left in the backend, so it stays.",
             "",
         ),
+        Refusal::SourceNamespace { .. } => words(
+            "refused: data source of another namespace",
+            "Only a ReferenceGrant would permit the copy, and this provisioner does not look for one.",
+            "",
+        ),
+        Refusal::Unadopted => words(
+            "bound, and nobody expands it",
+            "Its volume names no installation, and each node's replica serves only what it has made or adopted.",
+            "",
+        ),
         Refusal::Selector => {
             words("refused: label selector", "A new volume would not be one that the claim selects.", "")
         }

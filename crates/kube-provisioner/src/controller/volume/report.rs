@@ -114,6 +114,11 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::deletion(Some(event), "refused") }
         }
         Outcome::Refused(Refusal::Expansion) => expansion_unsupported(case),
+        Outcome::Refused(refusal @ Refusal::Unadopted) => {
+            let report = case.resize_failed(case.refusal_text(&refusal), "refused", None);
+            let event = report.event.map(|event| EventDraft { same_from_all: true, ..event });
+            OutcomeReport { event, next: Next::AwaitChange, ..report }
+        }
         Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.refusal_text(&refusal));
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "awaits_populator") }

@@ -72,6 +72,12 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::UnreadableVolume { problem } => format!(
             "{provisioner} cannot read volume {volume}, so it changes neither the volume nor its data: {problem}; correct the volume, or upgrade the provisioner if the volume is valid"
         ),
+        Refusal::SourceNamespace { namespace, name } => format!(
+            "{provisioner} cannot fill a volume from \"{name}\" of another namespace, {namespace}; create the claim there, or remove the namespace from its dataSourceRef"
+        ),
+        Refusal::Unadopted => format!(
+            "another program made the volume {volume}, so no node's replica expands it; adopt it on its node with the provisioner's command `adopt --volume {volume}`"
+        ),
         Refusal::Selector => format!(
             "{provisioner} cannot provision a volume for a selector; remove spec.selector from the claim, or bind it to an existing volume"
         ),

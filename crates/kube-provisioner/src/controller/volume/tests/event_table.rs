@@ -46,6 +46,10 @@ every!(refusals -> Refusal {
     Refusal::Request(_) => [Refusal::Request("PROBLEM".to_owned())],
     Refusal::RetainedTooLate => [Refusal::RetainedTooLate],
     Refusal::Selector => [Refusal::Selector],
+    Refusal::SourceNamespace { .. } => {
+        [Refusal::SourceNamespace { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() }]
+    },
+    Refusal::Unadopted => [Refusal::Unadopted],
     Refusal::Unreadable { .. } => [Refusal::Unreadable { problem: "PROBLEM".to_owned() }],
     Refusal::UnreadableVolume { .. } => [Refusal::UnreadableVolume { problem: "PROBLEM".to_owned() }],
 });

@@ -15,6 +15,7 @@ pub struct Capabilities {
     pub(crate) access_modes: Option<Vec<AccessMode>>,
     pub(crate) selectors: bool,
     pub(crate) data_sources: Vec<String>,
+    pub(crate) sources_of_other_namespaces: bool,
     pub(crate) volume_attributes_classes: bool,
     pub(crate) allowed_topologies: bool,
     pub(crate) mount_options: bool,
@@ -55,6 +56,15 @@ impl Capabilities {
     /// their group, such as `VolumeSnapshot.snapshot.storage.k8s.io`.
     pub fn data_sources<S: Into<String>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.data_sources = kinds.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Claims whose data source is in another namespace (`dataSourceRef.namespace`). The author reads that namespace from
+    /// [`ProvisionRequest::data_source`](crate::ProvisionRequest::data_source), and copies only what a ReferenceGrant there
+    /// gives to the claim's namespace. Without this call such claims are refused: the API server does not check the grant.
+    /// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#cross-namespace-data-sources>
+    pub fn sources_of_other_namespaces(mut self) -> Self {
+        self.sources_of_other_namespaces = true;
         self
     }
 

@@ -57,6 +57,11 @@ macro_rules! error_with_verdict {
                 self.0.verdict
             }
 
+            /// What it was made of, for the author's code to recognise an error of its own by `downcast_ref`.
+            pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
+                &*self.0.source
+            }
+
             /// The pause that the author asked for.
             pub fn retry_after(&self) -> Option<Duration> {
                 self.0.retry_after

@@ -56,6 +56,9 @@ pub struct ProvisionRequest<P> {
     /// Random, and the same in all calls of one attempt, whichever process makes them: for backends whose requests are
     /// idempotent by a token. An attempt ends when its volume is saved, or when it has left nothing behind.
     pub idempotency_token: String,
+    /// Whether an earlier call of this attempt may have left something in the backend. Without one, an error of this call that
+    /// comes before anything is made leaves nothing behind.
+    pub resumed: bool,
     /// Whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
@@ -92,6 +95,7 @@ impl<P> ProvisionRequest<P> {
             secrets: Secrets::default(),
             cluster_id: TEST_CLUSTER.to_owned(),
             idempotency_token: "0000000000000001".to_owned(),
+            resumed: false,
             fencing_token: FencingToken::unlimited(),
         }
     }
@@ -134,7 +138,9 @@ impl<P> ProvisionRequest<P> {
         self.class.allowed_topologies.as_deref().unwrap_or_default()
     }
 
-    /// What the volume is to be filled from, for authors who [can](crate::Capabilities::data_sources).
+    /// What the volume is to be filled from, for authors who [can](crate::Capabilities::data_sources). Its `namespace` is that
+    /// of the claim or none, unless the author declares
+    /// [sources of other namespaces](crate::Capabilities::sources_of_other_namespaces).
     pub fn data_source(&self) -> Option<&TypedObjectReference> {
         self.claim.spec.as_ref()?.data_source_ref.as_ref()
     }

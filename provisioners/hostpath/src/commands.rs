@@ -77,11 +77,7 @@ impl commands::Site for Site {
 
     async fn maker(&self, source: &Source, client: &Client) -> Result<Box<dyn commands::Maker>, BoxError> {
         let node = match &self.connection.node_name {
-            Some(name) => {
-                let node = Node::new(name.clone());
-                node.look(client).await?;
-                Some(node.place(None)?)
-            }
+            Some(name) => Some(Node::new(name.clone()).start(client).await?.place(None)?),
             None => None,
         };
         Ok(Box::new(Maker { node, volume_type: source.volume_type }))

@@ -1,9 +1,9 @@
 //! The provisioner: a directory per volume.
 
-use directory_volumes::{Deletion, Worker, owner_here, retains, whose};
+use directory_volumes::{Deletion, DirectoryError, Size, Worker, owner_here, retains, whose};
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
-    StartError, Volume,
+    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionVerdict, ProvisionedVolume,
+    Provisioner, Start, StartError, Volume,
 };
 
 use crate::node::{Elsewhere, NODE, Node};
@@ -21,6 +21,80 @@ impl HostPath {
     pub(crate) fn new(worker: Worker, node: Option<String>) -> Self {
         Self { worker, node: node.map(Node::new) }
     }
+
+    /// Finds out where a volume would be, and whether it can be there. Makes nothing.
+    async fn prepare(&self, request: &ProvisionRequest<Parameters>) -> Result<Placement, ProvisionError> {
+        let node = match &self.node {
+            Some(here) => {
+                if let Some(selected) = request.selected_node.as_ref().filter(|selected| *selected != here.name()) {
+                    let text = format!("the claim's pod runs on {selected}, this is {}", here.name());
+                    return Err(ProvisionError::ignored(text));
+                }
+                Some(here.look().await?)
+            }
+            None => None,
+        };
+        let place = Placement::of(request, node.as_ref())?;
+        let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
+        let fits = self.worker.run(move |root| {
+            root.check()?;
+            Ok::<_, ProvisionError>(Size::of(bytes, enforced, root).map(drop)?)
+        });
+        match fits.await {
+            Ok(()) => Ok(place),
+            Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
+            // The root is not there, or enforces no sizes. That of another node may.
+            Err(error) => Err(ProvisionError::reschedule(error.to_string())),
+        }
+    }
+
+    async fn create(&self, place: Placement, request: &ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
+        let (retain, permissions, token) =
+            (retains(request), request.parameters.permissions(), request.fencing_token.clone());
+        let (path, owner) = (place.path.clone(), place.owner.clone());
+        let (path, size) = self.worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
+        Ok(size.tell(place.volume(&path, self.worker.root())))
+    }
+
+    /// A failure of this node. Another node may serve the claim if there is one, and if nothing is left here.
+    async fn unfit(
+        &self,
+        error: ProvisionError,
+        request: &ProvisionRequest<Parameters>,
+        may_be_left: bool,
+    ) -> ProvisionError {
+        if error.verdict() != ProvisionVerdict::Reschedule {
+            return error;
+        }
+        let is_left = may_be_left && self.end_attempt(request).await.is_err();
+        match (is_left, &self.node) {
+            (true, _) => ProvisionError::retry(error.to_string()),
+            (false, Some(_)) => error,
+            (false, None) => ProvisionError::nothing_left(error.to_string()),
+        }
+    }
+
+    async fn end_attempt(&self, attempt: &ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        match whose(attempt, &attempt.parameters.path_pattern) {
+            Ok((path, owner)) => {
+                self.worker.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await
+            }
+            // It was refused before anything was made.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Whether the disk has no room for the volume.
+fn is_full(error: &ProvisionError) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error.cause().downcast_ref() {
+        Some(DirectoryError::Io { source, .. }) => {
+            matches!(source.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+        }
+        _ => false,
+    }
 }
 
 impl Provisioner for HostPath {
@@ -28,7 +102,7 @@ impl Provisioner for HostPath {
 
     async fn start(&self, start: Start) -> Result<(), StartError> {
         if let Some(node) = &self.node {
-            node.look(&start.client).await.map_err(StartError::new)?;
+            node.start(&start.client).await.map_err(StartError::new)?;
         }
         if let Some(advice) = self.worker.root().advice() {
             tracing::warn!("{advice}");
@@ -44,13 +118,16 @@ impl Provisioner for HostPath {
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        let place = Placement::of(&request, self.node.as_ref())?;
-        let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
-        let (retain, permissions, token) =
-            (retains(&request), request.parameters.permissions(), request.fencing_token.clone());
-        let (path, owner) = (place.path.clone(), place.owner.clone());
-        let (path, size) = self.worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
-        Ok(size.tell(place.volume(&path, self.worker.root())))
+        let prepared = match self.prepare(&request).await {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.unfit(error, &request, request.resumed).await),
+        };
+        match self.create(prepared, &request).await {
+            Err(error) if is_full(&error) => {
+                Err(self.unfit(ProvisionError::reschedule(error.to_string()), &request, true).await)
+            }
+            made => made,
+        }
     }
 
     /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
@@ -80,13 +157,7 @@ impl Provisioner for HostPath {
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        match whose(&attempt, &attempt.parameters.path_pattern) {
-            Ok((path, owner)) => {
-                self.worker.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await
-            }
-            // It was refused before anything was made.
-            Err(_) => Ok(()),
-        }
+        self.end_attempt(&attempt).await
     }
 }
 
@@ -97,6 +168,8 @@ mod tests {
     use directory_volumes::Root;
     use directory_volumes::hostile::contract;
     use kube_provisioner::conformance::Conformance;
+    use kube_sim::{Cluster, PatchKind, Target};
+    use serde_json::json;
     use tempfile::TempDir;
 
     use super::*;
@@ -114,6 +187,75 @@ mod tests {
         let node = serde_json::json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "host-a.internal"}}});
         contract(conformance(&folder, Some("node-a")).node("node-a").objects([node]), folder.path());
+    }
+
+    const NODE_NAME: &str = "node-a";
+
+    /// On a node of a simulated cluster, whose labels the test changes.
+    async fn on_node(folder: &TempDir) -> (Cluster, HostPath) {
+        let cluster = Cluster::builder().build();
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}});
+        cluster.create(&node).unwrap();
+        let worker = Worker::new(Root::open(folder.path()).unwrap());
+        let hostpath = HostPath::new(worker, Some(NODE_NAME.to_owned()));
+        hostpath.start(Start::new(cluster.client("hostpath"), Vec::new())).await.unwrap();
+        (cluster, hostpath)
+    }
+
+    fn label(cluster: &Cluster, rack: &str) {
+        let target = Target { group: "", plural: "nodes", namespace: "", name: NODE_NAME };
+        let patch = json!({"metadata": {"labels": {"rack": rack}}});
+        cluster.patch(&target, None, PatchKind::Merge, &patch).unwrap();
+    }
+
+    fn request(parameters: Parameters) -> ProvisionRequest<Parameters> {
+        ProvisionRequest::new(parameters, 1 << 20).on_node(NODE_NAME, [("", ""); 0])
+    }
+
+    #[tokio::test]
+    async fn the_labels_of_the_node_are_read_for_each_attempt() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cluster, hostpath) = on_node(&folder).await;
+        let racked = || request(Parameters { node_affinity_key: Some("rack".to_owned()), ..Parameters::default() });
+        let error = hostpath.provision(racked()).await.unwrap_err();
+        assert_eq!(error.verdict(), ProvisionVerdict::Reschedule, "{error}");
+        for rack in ["r1", "r2"] {
+            label(&cluster, rack);
+            let volume = format!("{:?}", hostpath.provision(racked()).await.unwrap());
+            assert!(volume.contains(&format!("{rack:?}")), "{volume}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_this_node_cannot_do_another_one_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_cluster, hostpath) = on_node(&folder).await;
+        let limited = || Parameters { enforce_size: Some(true), ..Parameters::default() };
+        let verdict = async |hostpath: &HostPath, parameters, resumed| {
+            let mut request = request(parameters);
+            request.resumed = resumed;
+            hostpath.provision(request).await.unwrap_err().verdict()
+        };
+        for resumed in [false, true] {
+            assert_eq!(verdict(&hostpath, limited(), resumed).await, ProvisionVerdict::Reschedule);
+        }
+        let alone = HostPath::new(Worker::new(Root::open(folder.path()).unwrap()), None);
+        assert_eq!(verdict(&alone, limited(), false).await, ProvisionVerdict::NothingLeft, "there is no other node");
+        // Its disk is not mounted: nobody knows what is on it.
+        std::fs::remove_dir_all(folder.path().join(".kube-provisioner")).unwrap();
+        assert_eq!(verdict(&hostpath, Parameters::default(), false).await, ProvisionVerdict::Reschedule);
+        assert_eq!(verdict(&hostpath, Parameters::default(), true).await, ProvisionVerdict::Retry);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let error = |kind: std::io::ErrorKind| {
+            let (doing, name) = ("cannot create", "pvc-1".to_owned());
+            ProvisionError::from(DirectoryError::Io { doing, name, source: kind.into() })
+        };
+        assert!(is_full(&error(std::io::ErrorKind::StorageFull)));
+        assert!(!is_full(&error(std::io::ErrorKind::PermissionDenied)));
+        assert!(!is_full(&ProvisionError::retry("the file system is full")));
     }
 
     /// As `main` starts it.

@@ -1,13 +1,13 @@
 //! The node that the root directory is on.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use directory_volumes::Root;
 use kube_provisioner::k8s_openapi::api::core::v1::Node as NodeObject;
-use kube_provisioner::kube::{Api, Client};
+use kube_provisioner::kube::{self, Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
-use kube_provisioner::{DeleteError, ExpandError, ProvisionedVolume, error_chain};
+use kube_provisioner::{DeleteError, ExpandError, ProvisionError, ProvisionedVolume, error_chain};
 use thiserror::Error;
 
 use crate::placement::{ANNOTATIONS, NodePlace};
@@ -16,64 +16,74 @@ use crate::placement::{ANNOTATIONS, NodePlace};
 pub(crate) const NODE: &str = "hostpath-provisioner/node";
 pub(crate) const NODE_UID: &str = "hostpath-provisioner/node-uid";
 
+/// The node by its name. Its object changes: labels come and go, and a node that registers again has another uid.
 pub(crate) struct Node {
     name: String,
-    seen: OnceLock<Seen>,
+    client: OnceLock<Client>,
+    uid: Mutex<Option<String>>,
 }
 
-/// What the node's object says.
-struct Seen {
+/// What the node's object says now.
+pub(crate) struct Seen {
+    name: String,
     uid: String,
     labels: BTreeMap<String, String>,
 }
 
+/// Why a node serves no claim now.
+#[derive(Debug, Error)]
+pub(crate) enum Unfit {
+    #[error("the node {0} does not exist any more")]
+    Gone(String),
+    #[error(
+        "the node {node} has no label {label}, which the class's nodeAffinityKey names; label the nodes, or choose another label"
+    )]
+    NoLabel { node: String, label: String },
+}
+
 impl Node {
     pub(crate) fn new(name: String) -> Self {
-        Self { name, seen: OnceLock::new() }
+        Self { name, client: OnceLock::new(), uid: Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads the node's object, once.
-    pub(crate) async fn look(&self, client: &Client) -> Result<(), String> {
-        if self.seen.get().is_some() {
-            return Ok(());
-        }
-        let found = Api::<NodeObject>::all(client.clone()).get_metadata(&self.name).await;
-        let metadata =
-            found.map_err(|error| format!("the node {} cannot be read: {}", self.name, error_chain(&error)))?.metadata;
-        let (uid, labels) = (metadata.uid.unwrap_or_default(), metadata.labels.unwrap_or_default());
-        // Another term of this process may have been faster, with the same answer.
-        let _ = self.seen.set(Seen { uid, labels });
-        Ok(())
+    /// Reads the node's object for the first time in a term.
+    pub(crate) async fn start(&self, client: &Client) -> Result<Seen, String> {
+        let client = self.client.get_or_init(|| client.clone());
+        let seen = self.read(client).await.map_err(|error| self.unread(&error))?;
+        seen.ok_or_else(|| Unfit::Gone(self.name.clone()).to_string())
     }
 
-    /// Its uid, once it was checked.
-    pub(crate) fn uid(&self) -> Option<&str> {
-        self.seen.get().map(|seen| seen.uid.as_str())
+    /// Reads the node's object. Its labels may differ from those of the last attempt.
+    pub(crate) async fn look(&self) -> Result<Seen, ProvisionError> {
+        let client = self.client.get().ok_or_else(|| ProvisionError::retry("the provisioner has not started"))?;
+        let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.unread(&error)))?;
+        seen.ok_or_else(|| ProvisionError::reschedule(Unfit::Gone(self.name.clone())))
     }
 
-    /// What a volume says about this node, so that pods find it by a label.
-    pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, String> {
-        let seen = self.seen.get();
-        let label = key.unwrap_or(HOSTNAME_LABEL);
-        let value = match seen.and_then(|seen| seen.labels.get(label)) {
-            Some(value) => value,
-            // Some clouds give a node another name than its label has; without the label the name is the best guess.
-            None if key.is_none() => &self.name,
-            None => {
-                return Err(format!(
-                    "the node {} has no label {label}, which the class's nodeAffinityKey names; label the nodes, or choose \
-                     another label",
-                    self.name
-                ));
-            }
+    async fn read(&self, client: &Client) -> kube::Result<Option<Seen>> {
+        let Some(found) = Api::<NodeObject>::all(client.clone()).get_metadata_opt(&self.name).await? else {
+            return Ok(None);
         };
-        let mut annotations = vec![(NODE, self.name.clone())];
-        annotations.extend(seen.map(|seen| (NODE_UID, seen.uid.clone())));
-        Ok(NodePlace { label: label.to_owned(), value: value.clone(), annotations })
+        let uid = found.metadata.uid.unwrap_or_default();
+        *self.known_uid() = Some(uid.clone());
+        Ok(Some(Seen { name: self.name.clone(), uid, labels: found.metadata.labels.unwrap_or_default() }))
+    }
+
+    fn unread(&self, error: &kube::Error) -> String {
+        format!("the node {} cannot be read: {}", self.name, error_chain(error))
+    }
+
+    /// Its uid, once it was read.
+    pub(crate) fn uid(&self) -> Option<String> {
+        self.known_uid().clone()
+    }
+
+    fn known_uid(&self) -> MutexGuard<'_, Option<String>> {
+        self.uid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refuses a volume that is on another node, or on an earlier one of this name with another root. A node that was deleted
@@ -85,10 +95,25 @@ impl Node {
         }
         match (volume.annotation(NODE_UID), self.uid()) {
             (Some(there), Some(uid)) if there != uid && volume.annotation(ANNOTATIONS.root) != root.id() => {
-                Err(Elsewhere::FormerNode { name: here.clone(), uid: uid.to_owned() })
+                Err(Elsewhere::FormerNode { name: here.clone(), uid })
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Seen {
+    /// What a volume says about this node, so that pods find it by a label.
+    pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, Unfit> {
+        let label = key.unwrap_or(HOSTNAME_LABEL);
+        let value = match self.labels.get(label) {
+            Some(value) => value,
+            // Some clouds give a node another name than its label has; without the label the name is the best guess.
+            None if key.is_none() => &self.name,
+            None => return Err(Unfit::NoLabel { node: self.name.clone(), label: label.to_owned() }),
+        };
+        let annotations = vec![(NODE, self.name.clone()), (NODE_UID, self.uid.clone())];
+        Ok(NodePlace { label: label.to_owned(), value: value.clone(), annotations })
     }
 }
 

@@ -7,7 +7,7 @@ use directory_volumes::{Annotations, DirectoryError, Owner, Root, VolumePath, wh
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::{ProvisionError, ProvisionRequest, Volume};
 
-use crate::node::Node;
+use crate::node::Seen;
 use crate::parameters::{Parameters, VolumeType};
 
 /// On a volume: what becomes of its data, and the root that it is in.
@@ -39,13 +39,7 @@ pub(crate) struct NodePlace {
 }
 
 impl Placement {
-    pub(crate) fn of(request: &ProvisionRequest<Parameters>, node: Option<&Node>) -> Result<Self, ProvisionError> {
-        if let (Some(here), Some(selected)) = (node, &request.selected_node)
-            && here.name() != selected
-        {
-            let here = here.name();
-            return Err(ProvisionError::ignored(format!("the claim's pod runs on {selected}, this is {here}")));
-        }
+    pub(crate) fn of(request: &ProvisionRequest<Parameters>, node: Option<&Seen>) -> Result<Self, ProvisionError> {
         let parameters = request.parameters.clone();
         let volume_type = match request.claim.metadata.annotations.as_ref().and_then(|all| all.get(VOLUME_TYPE)) {
             None => parameters.volume_type,
@@ -59,7 +53,7 @@ impl Placement {
         // The scheduler heeds them when it chooses the node, on which the volume then is.
         let needs_node = needs_node.or((!request.allowed_topologies().is_empty()).then_some("allowedTopologies"));
         let node = match (node, needs_node) {
-            (Some(node), _) => Some(node.place(key).map_err(ProvisionError::invalid)?),
+            (Some(node), _) => Some(node.place(key).map_err(ProvisionError::reschedule)?),
             (None, None) => None,
             (None, Some(what)) => {
                 let text = format!("{what} needs a provisioner that is started with --node-name");

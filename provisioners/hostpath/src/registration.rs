@@ -15,7 +15,7 @@ const NOTE: &str = "node";
 
 /// The volumes say the node's new uid, before anybody gives them up.
 pub(crate) async fn again(worker: &Worker, node: &Node, start: &Start) -> Result<(), StartError> {
-    let Some(uid) = node.uid().map(str::to_owned) else { return Ok(()) };
+    let Some(uid) = node.uid() else { return Ok(()) };
     let former: Option<String> = worker.run(|root| Ok::<_, StartError>(root.note(NOTE)?)).await?;
     if former.is_some_and(|former| former == uid) {
         return Ok(());

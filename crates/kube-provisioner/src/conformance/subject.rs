@@ -426,6 +426,7 @@ impl Request {
             secrets: self.secrets.clone()?,
             cluster_id: TEST_CLUSTER.to_owned(),
             idempotency_token: self.name.clone(),
+            resumed: true,
             fencing_token,
         })
     }

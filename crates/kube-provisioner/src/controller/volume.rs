@@ -92,6 +92,7 @@ pub(crate) fn control_loop(
         fencing: rules.safeguards.include(Safeguard::Fencing),
         restored: rules.safeguards.include(Safeguard::Journals),
     };
+    let namespace = process.namespace.clone();
     let (client, loop_options) = process.into_loop(options, "volumes", safeguards);
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |context: Context<VolumeCache>| VolumeReconciler {
@@ -100,6 +101,7 @@ pub(crate) fn control_loop(
             backend,
             rules,
             limits: CallLimits::of(options),
+            namespace,
             no_guard: AtomicBool::new(false),
             no_clean_up: AtomicBool::new(false),
             claims: WatchHealth::new(),
@@ -216,7 +218,8 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
-        if let ClaimState::Waiting(claim) = &facts.claim {
+        let of_other_node = matches!(self.decide(facts), Decision::LookForNode { .. });
+        if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
             events.record(events::blocked(&claim.facts, problem));
         }
     }

@@ -136,7 +136,10 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new(script: Script) -> Self {
-        let cluster = Cluster::builder().hide_managed_fields().build();
+        Self::on(Cluster::builder().hide_managed_fields().build(), script)
+    }
+
+    pub(crate) fn on(cluster: Cluster, script: Script) -> Self {
         let actors = cluster.run(Actors::all());
         let mut options = Options::new(PROVISIONER);
         options.namespace = Some("default".to_owned());

@@ -6,6 +6,7 @@ mod contract;
 mod event_order;
 mod fairness;
 mod fixture;
+mod nodes;
 mod repeats;
 mod replicas;
 mod toy;

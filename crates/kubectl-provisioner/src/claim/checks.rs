@@ -1,6 +1,7 @@
 //! What stands around a claim: its class, node, pods, data source and size.
 
 use kube_provisioner::protocol;
+use provisioner_runtime::journal::part_journal_name;
 use serde_json::Value;
 
 use super::Case;
@@ -94,7 +95,22 @@ pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
     if node.is_absent() {
         answer.obstacle(format!("The selected node {selected} does not exist any more."));
         answer.remedy.push(format!(
-            "delete the pod that waits for the claim, or remove the claim's annotation {}: the scheduler chooses another node",
+            "wait two minutes: the provisioner asks the scheduler for another node, unless it has begun on that one; otherwise remove \
+             the claim's annotation {}",
+            protocol::SELECTED_NODE
+        ));
+        return;
+    }
+    let Some(provisioner) = case.provisioner.as_deref().filter(|_| case.fleets.journals_known) else { return };
+    let journal = part_journal_name(provisioner, selected);
+    let fleets = case.fleets.of(provisioner);
+    let of_nodes = fleets.iter().filter(|fleet| fleet.is_per_node()).collect::<Vec<_>>();
+    let has_run = of_nodes.iter().any(|fleet| fleet.journals.iter().any(|one| one.name == journal));
+    if !of_nodes.is_empty() && !has_run {
+        answer.obstacle(format!("No replica of {provisioner} has run on the selected node {selected}."));
+        answer.remedy.push(format!(
+            "let the provisioner's pods run on that node (node selector, tolerations), or keep the claim's pod off it and remove \
+             the claim's annotation {}",
             protocol::SELECTED_NODE
         ));
     }

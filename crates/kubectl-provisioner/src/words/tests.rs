@@ -43,7 +43,8 @@ fn volume_refusals() -> Vec<volume::Refusal> {
         R::OtherInstallation { .. } => R::OtherInstallation { maker: text() }, R::Parameters(_) => R::Parameters(text()),
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::Populator { .. } => R::Populator { kind: text(), name: text() }, R::Request(_) => R::Request(text()),
-        R::RetainedTooLate => R::RetainedTooLate, R::Selector => R::Selector)
+        R::RetainedTooLate => R::RetainedTooLate, R::Selector => R::Selector,
+        R::SourceNamespace { .. } => R::SourceNamespace { namespace: text(), name: text() }, R::Unadopted => R::Unadopted)
 }
 
 fn volume_actions() -> Vec<volume::Decision> {

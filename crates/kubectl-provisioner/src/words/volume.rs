@@ -165,6 +165,16 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "Only the object leads to what is left in the backend, so it stays.",
             "",
         ),
+        Refusal::SourceNamespace { .. } => words(
+            "refused: data source of another namespace",
+            "Only a ReferenceGrant would permit the copy, and this provisioner does not look for one.",
+            "",
+        ),
+        Refusal::Unadopted => words(
+            "bound, and nobody expands it",
+            "Its volume names no installation, and each node's replica serves only what it has made or adopted.",
+            "",
+        ),
         Refusal::Selector => {
             words("refused: label selector", "A new volume would not be one that the claim selects.", "")
         }
@@ -200,8 +210,8 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         ),
         Decision::Save => words("its volume is being saved", "The storage is made, and its object is written now.", ""),
         Decision::LookForNode { .. } => words(
-            "released on a node",
-            "The node's replica deletes the data. The others look whether the node still exists.",
+            "left to the replica of its node",
+            "The node's replica makes the volume, or deletes the data. The others look whether the node still exists.",
             "look whether the node is there and its replica runs",
         ),
         Decision::Protect => words(

@@ -108,6 +108,16 @@ fn asked() -> Vec<Situation> {
         ),
         situation("The selected node is gone", ASK, &[&claim(&selected("n9"), GOLD), &class(LATE), &lease(ALIVE)]),
         situation(
+            "The selected node has no replica",
+            ASK,
+            &[
+                &claim(&selected("n2"), GOLD),
+                &class(LATE),
+                &journal("example.com-p-journal-node-n1", "node", None),
+                "{apiVersion: v1, kind: Node, metadata: {name: n2}}",
+            ],
+        ),
+        situation(
             "The selected node is not where the class allows volumes",
             ASK,
             &[

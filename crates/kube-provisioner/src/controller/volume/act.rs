@@ -5,6 +5,7 @@ mod clean_up;
 mod delete;
 mod expand;
 mod inputs;
+mod nodes;
 mod objects;
 mod protect;
 mod provision;
@@ -39,6 +40,8 @@ pub(crate) struct Actions {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
+    /// The provisioner's own namespace.
+    pub(crate) namespace: String,
     /// Whether a call has shown that the author has no `should_delete`.
     pub(crate) no_guard: AtomicBool,
     /// Whether a call has shown that the author has no `clean_up`.
@@ -60,7 +63,7 @@ impl Actions {
     }
 
     pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let claim = match self.asked_for(&decision, facts) {
+        let claim = match self.asked_for(&decision, facts, step) {
             Ok(claim) => claim,
             Err(outcome) => return outcome,
         };
@@ -75,7 +78,7 @@ impl Actions {
             Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
             Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
             Decision::Expand { bytes } => Box::pin(self.expand(bytes, facts, step)).await,
-            Decision::LookForNode { name } => self.look_for_node(name, step.work().waits()).await,
+            Decision::LookForNode { name } => Box::pin(self.look_for_node(name, facts, step)).await,
             Decision::Confirm => self.confirm(facts, key).await,
             Decision::ConfirmVolume => self.confirm_volume(key).await,
             Decision::Save => Box::pin(self.save_again(facts, key)).await,
@@ -86,7 +89,12 @@ impl Actions {
     }
 
     /// The claim of a new attempt. Where the author's `accepts` refuses the claim, it gets no event.
-    fn asked_for(&self, decision: &Decision, facts: &Facts) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
+    fn asked_for(
+        &self,
+        decision: &Decision,
+        facts: &Facts,
+        step: &Step<'_>,
+    ) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
         let is_new = match decision {
             Decision::Provision | Decision::Confirm => true,
             Decision::Refuse(
@@ -99,6 +107,8 @@ impl Actions {
                 | Refusal::UnreadableVolume { .. },
             ) => false,
             Decision::Refuse(_) => true,
+            // The first look at another node's claim only begins to wait.
+            Decision::LookForNode { .. } => step.work().waits() > 0,
             _ => false,
         };
         let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };

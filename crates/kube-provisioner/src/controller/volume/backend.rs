@@ -32,6 +32,7 @@ pub(crate) struct UntypedRequest {
     pub(crate) secrets: Secrets,
     pub(crate) cluster_id: String,
     pub(crate) idempotency_token: String,
+    pub(crate) resumed: bool,
     pub(crate) fencing_token: FencingToken,
 }
 
@@ -48,6 +49,7 @@ impl UntypedRequest {
             secrets,
             cluster_id,
             idempotency_token,
+            resumed,
             fencing_token,
             ..
         } = self;
@@ -62,6 +64,7 @@ impl UntypedRequest {
             secrets,
             cluster_id,
             idempotency_token,
+            resumed,
             fencing_token,
         }
     }

@@ -38,6 +38,9 @@ pub(crate) struct VolumeCache {
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
     /// Our volumes that are not named after their claim, by that claim.
     by_claim: HashMap<Key, BTreeSet<Key>>,
+    /// Claims of anybody that have a volume and ask for more, by that volume: those whose key is not the volume's name, and
+    /// those that ask no provisioner.
+    guests: Table<Key, Arc<GrowingClaim>>,
     progress: HashMap<Key, Progress>,
     /// See `stale`.
     stale_claims: u64,
@@ -70,6 +73,7 @@ impl VolumeCache {
             classes: Table::new(),
             by_class: HashMap::new(),
             by_claim: HashMap::new(),
+            guests: Table::new(),
             progress: HashMap::new(),
             stale_claims: 0,
             stale_volumes: 0,
@@ -86,6 +90,18 @@ impl VolumeCache {
         }
     }
 
+    /// The number of nodes with volumes of ours whose names are between that of `node` and that of our own node, in the circle
+    /// of all names.
+    pub(crate) fn nodes_between(&self, node: &str) -> usize {
+        let Some(here) = self.rules.node.as_deref() else { return 0 };
+        let is_between = |name: &&str| match node < here {
+            true => node < *name && *name < here,
+            false => *name != node && *name != here && (node < *name || *name < here),
+        };
+        let volumes = self.volumes.iter().filter_map(|(_, volume)| volume.as_ref()?.facts.identity.as_deref());
+        volumes.filter(is_between).collect::<BTreeSet<_>>().len()
+    }
+
     /// The number of claims that wait for us, and how long the oldest has waited.
     pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
         let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {
@@ -97,23 +113,32 @@ impl VolumeCache {
 
     pub(crate) fn claim_event(&mut self, event: Change<WatchedClaim>) -> Vec<Key> {
         match event {
-            Change::Begin => self.claims.begin_snapshot(),
-            Change::Listed(claim) | Change::Applied(claim) => return self.put_claim(&claim).into_iter().collect(),
+            Change::Begin => {
+                self.claims.begin_snapshot();
+                self.guests.begin_snapshot();
+                Vec::new()
+            }
+            Change::Listed(claim) | Change::Applied(claim) => {
+                let volume = self.put_guest(&claim);
+                self.put_claim(&claim).into_iter().chain(volume).collect()
+            }
             Change::Deleted(claim) => {
+                let volume = self.guest_of(&claim).filter(|volume| self.guests.remove(volume).is_some());
                 let key = claim.metadata().uid.as_deref().map(Key::of_claim);
                 let key = key.filter(|key| self.claim_gone(key));
-                return key.into_iter().flat_map(|key| self.of_claim(key)).collect();
+                key.into_iter().flat_map(|key| self.of_claim(key)).chain(volume).collect()
             }
             Change::Ready => {
+                let volumes = self.guests.end_snapshot();
                 let gone = self.claims.end_snapshot();
                 for (key, entry) in &gone {
                     self.forget_class_of(key, entry);
                     self.claim_gone(key);
                 }
-                return gone.into_iter().flat_map(|(key, _)| self.of_claim(key)).collect();
+                let keys = gone.into_iter().flat_map(|(key, _)| self.of_claim(key));
+                keys.chain(volumes.into_iter().map(|(key, _)| key)).collect()
             }
         }
-        Vec::new()
     }
 
     pub(crate) fn volume_event(&mut self, event: Change<WatchedVolume>) -> Vec<Key> {
@@ -161,6 +186,13 @@ impl VolumeCache {
     /// adds claims.
     pub(crate) fn observe_claim(&mut self, answer: WatchedClaim) {
         let Some(key) = answer.metadata().uid.as_deref().map(Key::of_claim) else { return };
+        if let Some(volume) = self.guest_of(&answer) {
+            let awaits_listing = self.guests.awaits_listing(&volume);
+            self.put_guest(&answer);
+            if awaits_listing {
+                self.guests.await_listing(volume);
+            }
+        }
         if self.claims.get(&key).is_some() {
             let awaits_listing = self.claims.awaits_listing(&key);
             self.claim_event(Change::Applied(answer));
@@ -211,12 +243,15 @@ impl VolumeCache {
             return None;
         }
         let entry = match claim.bound_to() {
-            Some(volume) => ClaimEntry::Bound {
-                bound_here: Key::of_volume(volume) == key,
-                deleting: claim.metadata.deletion_timestamp.is_some(),
-                growing: GrowingClaim::read(claim).map(Arc::new),
-                resource_version: number(claim_version(claim)).unwrap_or_default(),
-            },
+            Some(volume) => {
+                let bound_here = Key::of_volume(volume) == key;
+                ClaimEntry::Bound {
+                    bound_here,
+                    deleting: claim.metadata.deletion_timestamp.is_some(),
+                    growing: GrowingClaim::read(claim).filter(|_| bound_here).map(Arc::new),
+                    resource_version: number(claim_version(claim)).unwrap_or_default(),
+                }
+            }
             None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),
         };
         self.drop_claim(&key);
@@ -231,6 +266,35 @@ impl VolumeCache {
         }
         self.claims.insert(key.clone(), entry);
         Some(key)
+    }
+
+    /// The volume for which this claim is known as a guest.
+    fn guest_of(&self, watched: &WatchedClaim) -> Option<Key> {
+        let volume = Key::of_volume(watched.fields.as_ref().ok()?.bound_to()?);
+        let known = self.guests.get(&volume)?;
+        (watched.metadata().uid.as_deref() == Some(&*known.claim.uid)).then_some(volume)
+    }
+
+    /// Returns the volume's key if the claim asks for more than the volume, or has done so until now.
+    fn put_guest(&mut self, watched: &WatchedClaim) -> Option<Key> {
+        let known = self.guest_of(watched);
+        let claim = watched.fields.as_ref().ok()?;
+        let volume = Key::of_volume(claim.bound_to()?);
+        if let Some(volume) = &known
+            && self.guests.get(volume).is_some_and(|known| older(claim_version(claim), &known.resource_version))
+        {
+            self.guests.keep(volume);
+            return None;
+        }
+        let named_after = Key::of_claim(claim.metadata.uid.as_deref()?) == volume;
+        let ours = claim.metadata.annotations.asked().is_some_and(|name| self.rules.names.include(name));
+        match GrowingClaim::read(claim).filter(|_| !(ours && named_after)) {
+            Some(growing) => {
+                self.guests.insert(volume.clone(), Arc::new(growing));
+                Some(volume)
+            }
+            None => known.filter(|volume| self.guests.remove(volume).is_some()),
+        }
     }
 
     /// What cannot be read is present. What was begun for it stays as it is.

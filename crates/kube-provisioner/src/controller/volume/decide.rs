@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::facts::{
-    ClaimFacts, ClaimState, ClassState, Facts, OurClass, Phase, Progress, ReclaimPolicy, UnreadableClaim, VolumeFacts,
-    VolumeState,
+    ClaimFacts, ClaimState, ClassState, DataSource, Facts, OurClass, Phase, Progress, ReclaimPolicy, UnreadableClaim,
+    VolumeFacts, VolumeState,
 };
 use super::partial::{self, ClaimRef};
 use super::safeguards::{Safeguard, Safeguards};
@@ -97,7 +97,8 @@ pub enum Decision {
     ConfirmVolume,
     /// Save the volume whose asset exists.
     Save,
-    /// Check that the node exists whose replica has to delete the volume.
+    /// Check the node whose replica has to make the claim's volume, or to delete the volume: whether it exists, and runs a
+    /// replica.
     LookForNode {
         /// The node.
         name: String,
@@ -229,6 +230,15 @@ pub enum Refusal {
     RetainedTooLate,
     /// The claim has a label selector.
     Selector,
+    /// The claim asks for a copy of what is in another namespace.
+    SourceNamespace {
+        /// That namespace.
+        namespace: String,
+        /// The name of the source.
+        name: String,
+    },
+    /// The claim asks for more, and the volume names no installation: each node's replica serves only its own.
+    Unadopted,
 }
 
 /// How a volume is deleted. The cache alone never suffices.
@@ -307,6 +317,8 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         match &claim.selected_node {
             Some(selected) if selected == node => {}
             None if !class.waits_for_consumer && !claim.deleting => return Decision::Refuse(Refusal::ImmediateClass),
+            // A node that is gone or has no replica serves no claim, and only other nodes' replicas can notice that.
+            Some(selected) if !claim.deleting => return Decision::LookForNode { name: selected.to_string() },
             _ => return Decision::NoAction(NoAction::OtherNode),
         }
     }
@@ -352,6 +364,13 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
         let populated = source.needs_populator();
         return Some(if populated { Refusal::Populator { kind, name } } else { Refusal::DataSource { kind, name } });
     }
+    // Only a ReferenceGrant gives tenants what is another's, and the author alone can look for it.
+    if let Some(DataSource { namespace: Some(namespace), name, .. }) = &claim.data_source
+        && **namespace != *claim.namespace
+        && !can.sources_of_other_namespaces
+    {
+        return Some(Refusal::SourceNamespace { namespace: namespace.clone(), name: name.clone() });
+    }
     let of_class = &class.object;
     if !can.allowed_topologies && of_class.allowed_topologies.as_ref().is_some_and(|terms| !terms.is_empty()) {
         return Some(Refusal::AllowedTopologies);
@@ -384,6 +403,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
             Some(identity) if released && rules.is_named_by_node() => {
                 Decision::LookForNode { name: identity.to_string() }
             }
+            None if rules.node.is_some() && growth(volume, facts).is_some() => Decision::Refuse(Refusal::Unadopted),
             // No replica takes it for its own.
             None if released && rules.node.is_some() => Decision::Refuse(Refusal::Nobodys),
             _ if rules.node.is_some() => Decision::NoAction(NoAction::OtherNode),
@@ -413,12 +433,11 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
 /// The size to which the volume has to grow: it and its claim are bound to each other, and the claim asks for more. The
 /// API server lets it ask only where its class allows that.
 fn growth(volume: &VolumeFacts, facts: &Facts) -> Option<u64> {
-    let ClaimState::Bound { bound_here: true, deleting: false, growing: Some(growing), .. } = &facts.claim else {
-        return None;
-    };
-    let ClaimFacts { uid, namespace, name, .. } = &growing.claim;
+    let growing = facts.growing()?;
+    let ClaimFacts { uid, namespace, name, deleting, .. } = &growing.claim;
     let bound = |claim: &ClaimRef| *claim.uid == **uid && *claim.namespace == **namespace && *claim.name == **name;
-    let grows = volume.phase == Phase::Bound && !volume.deleting && volume.claim.as_ref().is_some_and(bound);
+    let grows =
+        volume.phase == Phase::Bound && !deleting && !volume.deleting && volume.claim.as_ref().is_some_and(bound);
     grows.then(|| growing.target(volume.capacity))
 }
 

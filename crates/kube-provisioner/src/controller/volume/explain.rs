@@ -135,6 +135,7 @@ fn everything(facts: &Facts) -> Capabilities {
         .block()
         .selectors()
         .data_sources(source.map(|source| source.type_name()))
+        .sources_of_other_namespaces()
         .volume_attributes_classes()
         .allowed_topologies()
         .mount_options()

@@ -26,6 +26,9 @@ pub(crate) struct Facts {
     pub(crate) progress: Progress,
     /// The claim with the uid that the volume names exists, even if it is being deleted.
     pub(crate) owner_lives: bool,
+    /// The claim that has the volume and asks for more, if the volume is not named after it or if it asks no provisioner: the
+    /// volume was adopted, restored, or made by a populator.
+    pub(crate) guest: Option<Arc<GrowingClaim>>,
 }
 
 impl Facts {
@@ -43,8 +46,8 @@ impl Facts {
     /// The claim that has its volume and asks for more.
     pub(crate) fn growing(&self) -> Option<&Arc<GrowingClaim>> {
         match &self.claim {
-            ClaimState::Bound { growing, .. } => growing.as_ref(),
-            _ => None,
+            ClaimState::Bound { growing: Some(growing), .. } => Some(growing),
+            _ => self.guest.as_ref(),
         }
     }
 

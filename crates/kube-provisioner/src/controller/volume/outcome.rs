@@ -22,6 +22,17 @@ pub(crate) enum MissingInput {
     SecretName(String),
 }
 
+/// Why the replica of the selected node makes no volume, as far as another node's replica can see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeSilence {
+    /// The node is not ready.
+    NotReady,
+    /// No replica has ever written its journal there.
+    NoReplica,
+    /// A replica has run there. It has told the reason by itself, or does not run any more.
+    Replica,
+}
+
 /// The outcome of one decision.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -37,6 +48,10 @@ pub(crate) enum Outcome {
     Behind,
     /// Another replica has to act. The key runs again after this time.
     LooksAgain { after: Duration },
+    /// The selected node does not exist, and nothing was made there. The scheduler was asked for another one.
+    NodeMissing { node: String },
+    /// The node that the scheduler has chosen exists, and its replica has not made the volume in time.
+    NodeSilent { node: String, why: NodeSilence },
     /// The API server rejects a write.
     Rejected { doing: &'static str, error: CallError },
     /// The asset is made and its volume is saved.

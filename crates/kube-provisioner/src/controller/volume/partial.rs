@@ -154,6 +154,7 @@ pub(crate) struct SourceFields {
     pub(crate) api_group: Option<String>,
     pub(crate) kind: String,
     pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

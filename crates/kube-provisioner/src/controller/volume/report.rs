@@ -15,10 +15,10 @@ use provisioner_runtime::queue::Next;
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
 pub(crate) use self::messages::parameters_text;
-use self::messages::{expansion_text, missing_input_text, refusal_text};
+use self::messages::{expansion_text, missing_input_text, refusal_text, silence_text};
 use super::decide::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
-use super::outcome::Outcome;
+use super::outcome::{MissingInput, NodeSilence, Outcome};
 use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
@@ -63,6 +63,9 @@ pub(crate) struct Case<'a> {
 /// How long a class may be unknown before the claim gets an event: the watch of classes may be behind that of claims.
 const CLASS_WAIT: Duration = Duration::from_secs(1);
 
+/// The pause before somebody looks again at a node whose replica makes no volume.
+const SILENCE: Duration = Duration::from_secs(300);
+
 /// The pause before an expansion is tried again that cannot be done, as external-resizer has it.
 const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 
@@ -86,6 +89,16 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: Next::Done, took: Some(took), ..OutcomeReport::provision(Some(event), "success") }
         }
         Outcome::LooksAgain { after } => OutcomeReport::quiet("looks_again", Next::Wait(Some(after))),
+        Outcome::NodeMissing { node } => rescheduled(&missing_input_text(&MissingInput::Node(node))),
+        Outcome::NodeSilent { node, why } => {
+            let text = silence_text(case.provisioner, &node, why);
+            let event = match why {
+                NodeSilence::NotReady | NodeSilence::NoReplica => failed(text),
+                NodeSilence::Replica => normal(EventObject::Claim, reason::PROVISIONING, text),
+            };
+            let event = EventDraft { same_from_all: true, ..event };
+            OutcomeReport { next: Next::Wait(Some(SILENCE)), ..OutcomeReport::provision(Some(event), "node_silent") }
+        }
         Outcome::Refused(
             refusal @ (Refusal::Copy { .. }
             | Refusal::Nobodys
@@ -101,6 +114,11 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::deletion(Some(event), "refused") }
         }
         Outcome::Refused(Refusal::Expansion) => expansion_unsupported(case),
+        Outcome::Refused(refusal @ Refusal::Unadopted) => {
+            let report = case.resize_failed(case.refusal_text(&refusal), "refused", None);
+            let event = report.event.map(|event| EventDraft { same_from_all: true, ..event });
+            OutcomeReport { event, next: Next::AwaitChange, ..report }
+        }
         Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.refusal_text(&refusal));
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "awaits_populator") }
@@ -189,7 +207,7 @@ fn not_provisioned(
     verdict: ProvisionVerdict,
     message: String,
     retry_after: Option<Duration>,
-    rescheduled: bool,
+    was_rescheduled: bool,
     case: &Case<'_>,
 ) -> OutcomeReport {
     match verdict {
@@ -204,14 +222,16 @@ fn not_provisioned(
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.with_origin(message));
             OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::provision(Some(event), "in_progress") }
         }
-        ProvisionVerdict::Reschedule if rescheduled => {
-            let text = format!("{message}; the scheduler is asked for another node");
-            OutcomeReport { next: Next::Done, ..OutcomeReport::provision(Some(failed(text)), "rescheduled") }
-        }
+        ProvisionVerdict::Reschedule if was_rescheduled => rescheduled(&message),
         ProvisionVerdict::Reschedule | ProvisionVerdict::Retry | ProvisionVerdict::NothingLeft => {
             case.provision_failed(message, "failed", retry_after)
         }
     }
+}
+
+fn rescheduled(problem: &str) -> OutcomeReport {
+    let text = format!("{problem}; the scheduler is asked for another node");
+    OutcomeReport { next: Next::Done, ..OutcomeReport::provision(Some(failed(text)), "rescheduled") }
 }
 
 /// No threshold ends this: only the attempt's record leads to what it may have left.

@@ -22,12 +22,14 @@ use crate::controller::volume::events::slow;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress};
 use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{MissingInput, Outcome};
 
 /// What a call of the author's code is for.
 pub(super) struct Attempt<'a> {
     pub(super) decision: Decision,
     pub(super) pending: Arc<Pending>,
+    /// An earlier call of the attempt may have left something.
+    pub(super) resumed: bool,
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) parameters: ClassParameters,
     pub(super) step: &'a Step<'a>,
@@ -67,7 +69,8 @@ impl Actions {
         let purpose = if decision == Decision::CleanUp { Purpose::Remove } else { Purpose::Create };
         let flow = pending.flow(purpose);
         let permit = step.enter(&flow).ok_or_else(|| Outcome::AwaitsPermit(flow.clone()))?;
-        Ok(Attempt { decision, pending, claim, parameters, step, flow, permit })
+        let resumed = facts.attempt().is_some();
+        Ok(Attempt { decision, pending, resumed, claim, parameters, step, flow, permit })
     }
 
     fn parameters_again(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
@@ -87,19 +90,26 @@ impl Actions {
         limit: Duration,
         call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, T>,
     ) -> Result<Answer<T>, Outcome> {
-        let Attempt { decision, pending, claim, parameters, step, flow, permit } = attempt;
+        let Attempt { decision, pending, resumed, claim, parameters, step, flow, permit } = attempt;
         let (fencing_token, _guard) = step.token();
         let (facts, key) = (&pending.claim.facts, step.key());
+        let node_labels = match self.node_labels(facts.selected_node.as_deref(), &decision).await {
+            Err(Outcome::NotReady(MissingInput::Node(node))) if !resumed => {
+                return Err(self.leave_missing_node(facts, &node, step).await);
+            }
+            labels => labels?,
+        };
         let request = UntypedRequest {
             name: key.to_string(),
             bytes: facts.request.clone().unwrap_or_default(),
             claim,
             class: pending.class.object.clone(),
             selected_node: facts.selected_node.as_deref().map(str::to_owned),
-            node_labels: self.node_labels(facts.selected_node.as_deref(), &decision).await?,
+            node_labels,
             secrets: self.secrets_for(&parameters.secrets, facts, key).await?,
             cluster_id: self.rules.cluster_id.to_string(),
             idempotency_token: pending.token.to_string(),
+            resumed,
             parameters: parameters.parsed,
             fencing_token: fencing_token.clone(),
         };

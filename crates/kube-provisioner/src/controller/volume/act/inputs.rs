@@ -1,7 +1,6 @@
 //! What the author's code needs beside claim and class: Secrets, and the labels of a node.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::api::Api;
@@ -10,14 +9,11 @@ use provisioner_runtime::call::CallError;
 use super::Actions;
 use crate::controller::shared::secret_names::{self, SecretName, TemplateNames};
 use crate::controller::shared::secret_reading::{READING, Unread, read_secret, read_secrets};
-use crate::controller::volume::decide::{Decision, Refusal};
+use crate::controller::volume::decide::Decision;
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::secrets::Secrets;
-
-/// How long the replica of its node has to delete a released volume.
-const NODE_GRACE: Duration = Duration::from_secs(300);
 
 impl Actions {
     /// The Secrets that the class names for this claim.
@@ -70,19 +66,6 @@ impl Actions {
             Err(CallError::NotFound) if *decision == Decision::CleanUp => Ok(BTreeMap::new()),
             Err(CallError::NotFound) => Err(Outcome::NotReady(MissingInput::Node(name.to_owned()))),
             Err(error) => Err(Outcome::CallFailed { doing: "reading the selected node", error }),
-        }
-    }
-
-    /// Waits for the node's own replica to delete the volume. Refuses the volume where the node does not exist.
-    pub(super) async fn look_for_node(&self, name: String, looks: u32) -> Outcome {
-        if looks == 0 {
-            return Outcome::LooksAgain { after: NODE_GRACE };
-        }
-        let api: Api<Node> = Api::all(self.client().clone());
-        match self.request(api.get_metadata(&name)).await {
-            Ok(_) => Outcome::LooksAgain { after: NODE_GRACE },
-            Err(CallError::NotFound) => Outcome::Refused(Refusal::NodeGone { node: name }),
-            Err(error) => Outcome::CallFailed { doing: "looking for the volume's node", error },
         }
     }
 }

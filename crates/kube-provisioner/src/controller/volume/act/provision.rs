@@ -95,8 +95,8 @@ impl Actions {
     }
 
     /// Lets the scheduler choose another node. That node's replica may begin at once, so this attempt's entry is
-    /// removed first.
-    async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<(), Outcome> {
+    /// removed first. Returns whether the claim still named the node.
+    pub(super) async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<bool, Outcome> {
         step.remove_entry();
         step.fence().await.map_err(Outcome::NotJournaled)?;
         let answer = self.unselect_node(claim, node).await;
@@ -104,14 +104,14 @@ impl Actions {
         let answer = match answer {
             Ok(Some(claim)) => {
                 cache.observe_claim(claim);
-                return Ok(());
+                return Ok(true);
             }
             answer => answer,
         };
         // Our copy of the claim is out of date, and the watch may be behind.
         cache.confirm_first(step.key());
         match answer {
-            Ok(_) | Err(CallError::NotFound) => Ok(()),
+            Ok(_) | Err(CallError::NotFound) => Ok(false),
             Err(error) => Err(Outcome::CallFailed { doing: "asking the scheduler for another node", error }),
         }
     }

@@ -38,7 +38,8 @@ impl Cache for VolumeCache {
             Some(Some(volume)) => VolumeState::Ours(volume.clone()),
         };
         let owner_lives = matches!(&volume, VolumeState::Ours(volume) if self.owner_lives(key, volume));
-        Facts { claim, class, volume, progress, owner_lives }
+        let guest = self.guests.get(key).cloned();
+        Facts { claim, class, volume, progress, owner_lives, guest }
     }
 
     fn inputs(&self, key: &Key) -> u64 {

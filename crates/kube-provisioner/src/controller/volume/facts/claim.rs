@@ -14,6 +14,8 @@ pub(crate) struct DataSource {
     pub(crate) group: String,
     pub(crate) kind: String,
     pub(crate) name: String,
+    /// Where it names one.
+    pub(crate) namespace: Option<String>,
 }
 
 impl DataSource {
@@ -115,6 +117,7 @@ impl ClaimFacts {
                 group: source.api_group.unwrap_or_default(),
                 kind: source.kind,
                 name: source.name,
+                namespace: source.namespace.filter(|namespace| !namespace.is_empty()),
             }),
             attributes_class: spec.volume_attributes_class_name.filter(|name| !name.is_empty()).map(Into::into),
             selected_node: meta.annotations.selected_node.as_deref().filter(|node| !node.is_empty()).map(Into::into),

@@ -2,7 +2,7 @@
 
 use crate::controller::shared::texts::sentence;
 use crate::controller::volume::decide::Refusal;
-use crate::controller::volume::outcome::MissingInput;
+use crate::controller::volume::outcome::{MissingInput, NodeSilence};
 use crate::protocol;
 
 /// Why a claim gets no volume, or why a volume is not deleted.
@@ -72,6 +72,12 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::UnreadableVolume { problem } => format!(
             "{provisioner} cannot read volume {volume}, so it changes neither the volume nor its data: {problem}; correct the volume, or upgrade the provisioner if the volume is valid"
         ),
+        Refusal::SourceNamespace { namespace, name } => format!(
+            "{provisioner} cannot fill a volume from \"{name}\" of another namespace, {namespace}; create the claim there, or remove the namespace from its dataSourceRef"
+        ),
+        Refusal::Unadopted => format!(
+            "another program made the volume {volume}, so no node's replica expands it; adopt it on its node with the provisioner's command `adopt --volume {volume}`"
+        ),
         Refusal::Selector => format!(
             "{provisioner} cannot provision a volume for a selector; remove spec.selector from the claim, or bind it to an existing volume"
         ),
@@ -88,6 +94,21 @@ pub(super) fn expansion_text(provisioner: &str) -> String {
 /// `check-class` uses the same message.
 pub(crate) fn parameters_text(problems: &str) -> String {
     format!("the claim's StorageClass cannot be used: {problems}")
+}
+
+pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence) -> String {
+    let other = format!("for another node, remove the claim's annotation {}", protocol::SELECTED_NODE);
+    match why {
+        NodeSilence::NotReady => format!(
+            "The selected node {node} is not ready, and only the replica of {provisioner} there can make the volume; the claim waits until the node is back; {other}"
+        ),
+        NodeSilence::NoReplica => format!(
+            "No replica of {provisioner} has run on the selected node {node}, and only one there can make the volume; let the provisioner's pods run on that node (node selector, tolerations), or keep the claim's pod off it; {other}"
+        ),
+        NodeSilence::Replica => format!(
+            "The replica of {provisioner} on the selected node {node} has not made the volume yet; if no other event of the claim says why, look whether the provisioner's pod runs on that node; {other}"
+        ),
+    }
 }
 
 pub(super) fn missing_input_text(missing: &MissingInput) -> String {

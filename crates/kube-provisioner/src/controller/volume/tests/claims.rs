@@ -182,6 +182,22 @@ fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
 }
 
 #[test]
+fn g65_a_source_of_another_namespace_needs_an_author_who_checks_the_grant() {
+    let asks = |namespace: Value, can: Capabilities| {
+        let source = json!({"kind": "PersistentVolumeClaim", "name": "c", "namespace": namespace});
+        let claim = claim(json!({"spec": {"dataSourceRef": source}}));
+        Fixture::able(can.data_sources(["PersistentVolumeClaim"])).class(class(json!({}))).claim(claim).about_claim()
+    };
+    let (plain, checks) = (Capabilities::default, || Capabilities::default().sources_of_other_namespaces());
+    let refused = Refusal::SourceNamespace { namespace: "theirs".into(), name: "c".into() };
+    assert_eq!(asks(json!("theirs"), plain()), Decision::Refuse(refused));
+    assert_eq!(asks(json!("theirs"), checks()), Decision::Provision);
+    for own in [json!("default"), json!(""), json!(null)] {
+        assert_eq!(asks(own, plain()), Decision::Provision);
+    }
+}
+
+#[test]
 fn g44_a_released_volume_of_another_node_is_asked_about() {
     let of = |phase, identity: &str| {
         let made = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});

@@ -17,7 +17,7 @@ use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decide::Refusal;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
-use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::controller::volume::outcome::{MissingInput, NodeSilence, Outcome};
 use crate::controller::volume::report::{
     Case, EventDraft, EventObject, begins_resizing, made_with_warning, not_now, report, still_provisioning,
 };
@@ -46,6 +46,10 @@ every!(refusals -> Refusal {
     Refusal::Request(_) => [Refusal::Request("PROBLEM".to_owned())],
     Refusal::RetainedTooLate => [Refusal::RetainedTooLate],
     Refusal::Selector => [Refusal::Selector],
+    Refusal::SourceNamespace { .. } => {
+        [Refusal::SourceNamespace { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() }]
+    },
+    Refusal::Unadopted => [Refusal::Unadopted],
     Refusal::Unreadable { .. } => [Refusal::Unreadable { problem: "PROBLEM".to_owned() }],
     Refusal::UnreadableVolume { .. } => [Refusal::UnreadableVolume { problem: "PROBLEM".to_owned() }],
 });
@@ -54,6 +58,12 @@ every!(missing_inputs -> MissingInput {
     MissingInput::Node(_) => [MissingInput::Node("NODE".to_owned())],
     MissingInput::Secret { .. } => [MissingInput::Secret { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() }],
     MissingInput::SecretName(_) => [MissingInput::SecretName("PROBLEM".to_owned())],
+});
+
+every!(node_silences -> NodeSilence {
+    NodeSilence::NotReady => [NodeSilence::NotReady],
+    NodeSilence::NoReplica => [NodeSilence::NoReplica],
+    NodeSilence::Replica => [NodeSilence::Replica],
 });
 
 every!(template_errors -> TemplateError {
@@ -86,6 +96,10 @@ every!(examples of Outcome => Example {
     Outcome::Changed => [],
     Outcome::Behind => [],
     Outcome::LooksAgain { .. } => [],
+    Outcome::NodeMissing { .. } => [Claim(Outcome::NodeMissing { node: "NODE".to_owned() })],
+    Outcome::NodeSilent { .. } => node_silences().into_iter().map(|why| {
+        Claim(Outcome::NodeSilent { node: "NODE".to_owned(), why })
+    }),
     Outcome::Rejected { .. } => of_each(|| Outcome::Rejected { doing: "DOING", error: call_error() }),
     Outcome::Provisioned { .. } => [Claim(Outcome::Provisioned { took: Duration::ZERO })],
     Outcome::NotJournaled(_) => journal_errors(),

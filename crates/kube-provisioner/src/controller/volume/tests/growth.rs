@@ -68,6 +68,56 @@ fn x2_what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
     assert_eq!(decided(json!({}), elsewhere), Decision::NoAction(NoAction::OtherInstallation));
 }
 
+/// It was adopted, restored, or made by a populator: its claim may ask no provisioner.
+#[test]
+fn x11_a_volume_that_is_not_named_after_its_claim_grows() {
+    let of_claim = json!({
+        "spec": {"capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}},
+        "metadata": {"finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"]},
+    });
+    let bound = |change: Value| growing(with(json!({"spec": {"volumeName": "volume-1"}}), change));
+    let able =
+        || Fixture::able(Capabilities::default().expansion()).volume(volume("Bound", "Delete", of_claim.clone()));
+    for asks in [
+        json!({}),
+        json!({"metadata": {"annotations": null}}),
+        json!({"metadata": {"annotations": {
+        "volume.beta.kubernetes.io/storage-provisioner": OTHER}}}),
+    ] {
+        let mut fixture = able();
+        assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
+        assert!(fixture.put_claim(bound(asks.clone())).contains(&Key::of_volume("volume-1")));
+        assert_eq!(fixture.about_volume(), expand(2));
+        // What our own writes bring back, and what somebody else's claim says.
+        let marked =
+            with(allocated("ControllerResizeInProgress", "2Gi"), json!({"metadata": {"resourceVersion": "31"}}));
+        fixture.cache.observe_claim(sent(bound(with(asks.clone(), marked))));
+        let facts = fixture.cache.facts(&Key::of_volume("volume-1"));
+        assert_eq!(facts.growing().map(|growing| &*growing.resource_version), Some("31"));
+        fixture.put_claim(bound(json!({"metadata": {"uid": "uid-2", "name": "pending", "resourceVersion": "32"},
+            "status": {"phase": "Pending"}})));
+        assert_eq!(fixture.about_volume(), expand(2));
+        let has = json!({"metadata": {"resourceVersion": "33"}, "status": {"capacity": {"storage": "2Gi"}}});
+        assert!(fixture.put_claim(bound(with(asks.clone(), has))).contains(&Key::of_volume("volume-1")));
+        assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
+    }
+    let mut fixture = able().claim(bound(json!({})));
+    fixture.cache.claim_event(Change::Deleted(sent(bound(json!({})))));
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
+    let mut fixture = able().claim(bound(json!({})));
+    fixture.cache.claim_event(Change::Begin);
+    assert!(fixture.cache.claim_event(Change::Ready).contains(&Key::of_volume("volume-1")));
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
+    let of_another = json!({"spec": {"claimRef": {"uid": "uid-of-former"}}});
+    let fixture = able().volume(volume("Bound", "Delete", with(of_claim.clone(), of_another))).claim(bound(json!({})));
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
+    // Nobody's replica takes it for its own.
+    let fixture = Fixture::able(Capabilities::default().expansion()).on_node("node-1");
+    let fixture = fixture.volume(volume("Bound", "Delete", of_claim.clone())).claim(bound(json!({})));
+    assert_eq!(fixture.about_volume(), Decision::Refuse(Refusal::Unadopted));
+}
+
 #[test]
 fn x3_who_cannot_expand_says_so() {
     let fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));

@@ -303,12 +303,12 @@ fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served()
     let selects =
         |node: &str| claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}));
     assert_eq!(fixture().claim(selects("node-1")).about_claim(), Decision::Provision);
-    assert_eq!(fixture().claim(selects("node-2")).about_claim(), Decision::NoAction(NoAction::OtherNode));
+    let of_another = Decision::LookForNode { name: "node-2".into() };
+    assert_eq!(fixture().claim(selects("node-2")).about_claim(), of_another);
     let made_by = |identity: Value| {
         protected("Released", "Delete", json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}}))
     };
     assert_eq!(fixture().volume(made_by(json!("node-1"))).about_volume(), Decision::Delete(Deletion::Protected));
-    let of_another = Decision::LookForNode { name: "node-2".into() };
     assert_eq!(fixture().volume(made_by(json!("node-2"))).about_volume(), of_another);
 }
 

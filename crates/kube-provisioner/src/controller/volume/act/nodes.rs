@@ -1,0 +1,79 @@
+//! The node of a claim or of a volume, where each node has a replica that serves it alone. Replicas of other nodes notice
+//! that a node is gone, or that nobody works there.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::Api;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::journal::part_journal_name;
+
+use super::{Actions, Step};
+use crate::controller::volume::decide::Refusal;
+use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, VolumeState};
+use crate::controller::volume::outcome::{NodeSilence, Outcome};
+
+/// How long the replica of its node has to delete a released volume.
+const DELETION_GRACE: Duration = Duration::from_secs(300);
+/// How long the replica of the selected node has to make a volume or to say why not. A waiting claim shows the reason within
+/// two minutes.
+const PROVISION_GRACE: Duration = Duration::from_secs(90);
+/// The number of replicas that look first, and of those that join them each time: not all of a thousand nodes.
+const LOOKERS: usize = 3;
+
+impl Actions {
+    /// Leaves the work to the replica of its node. After a while, looks whether the node exists and has a replica.
+    pub(super) async fn look_for_node(&self, name: String, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let claim = match (&facts.claim, &facts.volume) {
+            (ClaimState::Waiting(claim), VolumeState::Absent) => Some(&claim.facts),
+            _ => None,
+        };
+        let after = if claim.is_some() { PROVISION_GRACE } else { DELETION_GRACE };
+        let looks = usize::try_from(step.work().waits()).unwrap_or(usize::MAX);
+        if self.cache().nodes_between(&name) >= LOOKERS.saturating_mul(looks) {
+            return Outcome::LooksAgain { after };
+        }
+        let node = match self.request(Api::<Node>::all(self.client().clone()).get(&name)).await {
+            Ok(node) => node,
+            Err(CallError::NotFound) => {
+                return match claim {
+                    Some(claim) => self.leave_missing_node(claim, &name, step).await,
+                    None => Outcome::Refused(Refusal::NodeGone { node: name }),
+                };
+            }
+            Err(error) => return Outcome::CallFailed { doing: "looking for the node that has to do this", error },
+        };
+        match claim {
+            None => Outcome::LooksAgain { after },
+            Some(_) if is_unready(&node) => Outcome::NodeSilent { node: name, why: NodeSilence::NotReady },
+            Some(_) => self.look_for_replica(name).await,
+        }
+    }
+
+    /// Asks the scheduler for another node, since the selected one does not exist. Nothing was made there, or it is gone with
+    /// the node.
+    pub(super) async fn leave_missing_node(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Outcome {
+        match self.reschedule(claim, node, step).await {
+            Ok(true) => Outcome::NodeMissing { node: node.to_owned() },
+            // Another replica was faster.
+            Ok(false) => Outcome::Behind,
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// A replica writes its journal as soon as it runs.
+    async fn look_for_replica(&self, node: String) -> Outcome {
+        let api = Api::<ConfigMap>::namespaced(self.client().clone(), &self.namespace);
+        match self.request(api.get_metadata(&part_journal_name(&self.rules.names.own, &node))).await {
+            Ok(_) => Outcome::NodeSilent { node, why: NodeSilence::Replica },
+            Err(CallError::NotFound) => Outcome::NodeSilent { node, why: NodeSilence::NoReplica },
+            Err(error) => Outcome::CallFailed { doing: "looking for the journal of another node", error },
+        }
+    }
+}
+
+/// Whether the node says that it is not ready. Its replica cannot work then.
+fn is_unready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status != "True")
+}

@@ -1,0 +1,160 @@
+//! Claims whose selected node is gone, or has no replica that serves them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_provisioner::{Coordination, ProvisionError};
+use kube_sim::{Attributes, Authorizer, Cluster, Decision, DeleteOptions, PatchKind, Subresource, Target};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::fixture::{CLAIMS, Fixture, Script, volume};
+
+const SELECTED: &str = "volume.kubernetes.io/selected-node";
+/// A waiting claim shows the reason within this time.
+const TOLD: Duration = Duration::from_secs(120);
+
+/// Replicas on `node-1` and `node-2`, which exist, and a class that waits for its consumer.
+fn per_node(mut fixture: Fixture) -> Fixture {
+    fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+    fixture.options.coordination = Coordination::PerNode;
+    for (number, node) in [(1, "node-1"), (2, "node-2")] {
+        put_node(&fixture, node);
+        fixture.options.node_name = Some(node.to_owned());
+        drop(fixture.start(number));
+    }
+    fixture
+}
+
+/// Nobody may read nodes.
+struct NoNodes;
+
+impl Authorizer for NoNodes {
+    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        let allowed = (attributes.verb, attributes.resource) != ("get", "nodes");
+        Decision { allowed, reason: "is not allowed to read nodes".to_owned() }
+    }
+
+    fn rules(&self, _: &str, _: &[String], _: &str) -> Value {
+        Value::Null
+    }
+}
+
+fn put_node(fixture: &Fixture, name: &str) {
+    fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).unwrap();
+}
+
+fn node(name: &str) -> Target<'_> {
+    Target { group: "", plural: "nodes", namespace: "", name }
+}
+
+fn claim(fixture: &Fixture, name: &str, node: &str) {
+    fixture.claim_with(name, "late", json!({"annotations": {SELECTED: node}}));
+}
+
+fn selected(fixture: &Fixture, claim: &str) -> Option<String> {
+    let claim = fixture.get(CLAIMS, claim).unwrap();
+    claim["metadata"]["annotations"][SELECTED].as_str().map(str::to_owned)
+}
+
+#[tokio::test(start_paused = true)]
+async fn g64_the_node_of_a_claim_that_is_gone_is_taken_off_it() {
+    let fixture = per_node(Fixture::new(Script::default()));
+    claim(&fixture, "data", "gone");
+    let took = fixture.until("the scheduler may choose again", || selected(&fixture, "data").is_none()).await;
+    assert!(took < TOLD, "{took:?}");
+    fixture.until("it has an event", || !fixture.events("data").is_empty()).await;
+    fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED: "node-2"}}}));
+    fixture.until("it is served by the next node", || fixture.calls.count("provision data") == 1).await;
+    sleep(Duration::from_secs(600)).await;
+    let texts = fixture.events("data");
+    let moved = "The selected node gone does not exist any more; the scheduler is asked for another node";
+    assert_eq!(texts.iter().filter(|text| text.contains(moved)).count(), 1, "{texts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g64_a_node_that_cannot_be_read_is_not_absent() {
+    let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(NoNodes)).build();
+    let fixture = per_node(Fixture::on(cluster, Script::default()));
+    claim(&fixture, "data", "gone");
+    sleep(Duration::from_secs(1800)).await;
+    assert_eq!(selected(&fixture, "data").as_deref(), Some("gone"));
+    let texts = fixture.events("data");
+    assert!(texts.iter().all(|text| text.contains("is not allowed to read nodes")) && !texts.is_empty(), "{texts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g64_a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_answer() {
+    let fixture = per_node(Fixture::new(Script::default()));
+    put_node(&fixture, "virtual");
+    put_node(&fixture, "down");
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+    fixture.cluster.patch(&node("down"), Some(Subresource::Status), PatchKind::Merge, &status).unwrap();
+    put_node(&fixture, "crashing");
+    fixture
+        .cluster
+        .create(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "example.com-fixture-journal-node-crashing", "namespace": "default"},
+        }))
+        .unwrap();
+    sleep(Duration::from_secs(10)).await;
+    for node in ["virtual", "down", "crashing"] {
+        claim(&fixture, &format!("on-{node}"), node);
+    }
+    sleep(TOLD).await;
+    let texts = ["virtual", "down", "crashing"].map(|node| fixture.events(&format!("on-{node}")));
+    for (texts, expected) in texts.iter().zip([
+        "Warning ProvisioningFailed: No replica of example.com/fixture has run on the selected node virtual",
+        "Warning ProvisioningFailed: The selected node down is not ready",
+        "Normal Provisioning: The replica of example.com/fixture on the selected node crashing has not made the volume",
+    ]) {
+        assert!(texts.len() == 1 && texts[0].starts_with(expected), "one for all replicas: {texts:?}");
+    }
+    assert_eq!(selected(&fixture, "on-virtual").as_deref(), Some("virtual"), "only a person knows what to do");
+    // The node goes later.
+    fixture.cluster.delete(&node("virtual"), DeleteOptions::default()).unwrap();
+    fixture.until("the scheduler may choose again", || selected(&fixture, "on-virtual").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g64_a_claim_of_another_node_that_is_served_is_no_concern_of_ours() {
+    let fixture = per_node(Fixture::new(Script::default()));
+    claim(&fixture, "data", "node-1");
+    fixture.until("it is made", || fixture.calls.count("provision data") == 1).await;
+    sleep(Duration::from_secs(600)).await;
+    let texts = fixture.events("data");
+    assert!(texts.len() == 1 && texts[0].contains("ProvisioningSucceeded"), "{texts:?}");
+}
+
+/// With a Lease, the one replica reads the node before it calls.
+#[tokio::test(start_paused = true)]
+async fn g64_what_was_begun_on_a_node_that_is_gone_is_not_forgotten() {
+    let script = Script {
+        provision: Box::new(|request| {
+            Box::pin(async move {
+                match request.resumed {
+                    false => Err(ProvisionError::retry("the backend is busy")),
+                    true => Ok(volume(&request.name)),
+                }
+            })
+        }),
+        ..Script::default()
+    };
+    let fixture = Fixture::new(script);
+    fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+    let _running = fixture.start(1);
+    claim(&fixture, "nothing-made", "gone");
+    fixture.until("the scheduler may choose again", || selected(&fixture, "nothing-made").is_none()).await;
+    assert_eq!(fixture.calls.count("provision"), 0);
+    put_node(&fixture, "there");
+    claim(&fixture, "begun", "there");
+    fixture.until("it is begun", || fixture.calls.count("provision begun") == 1).await;
+    fixture.cluster.delete(&node("there"), DeleteOptions::default()).unwrap();
+    sleep(Duration::from_secs(1800)).await;
+    assert_eq!(selected(&fixture, "begun").as_deref(), Some("there"));
+    let told = |text: &String| text.contains("The selected node there does not exist any more");
+    assert!(fixture.events("begun").iter().any(told), "{:?}", fixture.events("begun"));
+    put_node(&fixture, "there");
+    fixture.until("it is bound", || fixture.is_bound("begun")).await;
+}

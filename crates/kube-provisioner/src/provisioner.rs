@@ -21,7 +21,7 @@ use crate::volume::Volume;
 /// * **One call at a time per volume.** Calls for different volumes run at the same time.
 /// * **Something may be left.** A failed `provision` is taken to have left something behind, unless the error says
 ///   otherwise: `?` and [`ProvisionError::retry`] mean "something may be there", and the attempt is remembered until it
-///   has ended. [`ProvisionError::nothing_left`], `invalid`, `not_mine` and `reschedule` say that nothing is there.
+///   has ended. [`ProvisionError::nothing_left`], `invalid`, `ignored` and `reschedule` say that nothing is there.
 /// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await`; the
 ///   controller then calls again until there is a final answer. Blocking work belongs into
 ///   `tokio::task::spawn_blocking`, and asks its [`FencingToken`](crate::FencingToken) before each step that makes or removes something.

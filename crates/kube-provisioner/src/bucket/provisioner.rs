@@ -18,7 +18,7 @@ use crate::error::{DeleteError, ProvisionError, StartError};
 ///   whose the bucket is.
 /// * **One call at a time per claim.** Calls for different claims run at the same time.
 /// * **Something may be left.** `?` and [`ProvisionError::retry`] mean "something may be there";
-///   [`ProvisionError::nothing_left`], `invalid` and `not_mine` say that nothing is.
+///   [`ProvisionError::nothing_left`], `invalid` and `ignored` say that nothing is.
 /// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await` and comes again.
 /// * A panic costs the attempt and nothing else, in every method.
 ///

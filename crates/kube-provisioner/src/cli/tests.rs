@@ -76,6 +76,17 @@ fn the_go_preset_changes_defaults_and_arguments_win() {
 }
 
 #[test]
+fn former_names_of_flags_are_accepted() {
+    let former = ["--workers=9", "--backend-concurrency=8", "--grace-period=7s", "--volume-finalizer=false"];
+    let former = options(&[&former[..], &["--admin-address=127.0.0.1:1"]].concat());
+    assert_eq!((former.api_concurrency, former.max_concurrent_calls, former.add_finalizer), (9, 8, false));
+    assert_eq!(former.shutdown_timeout, Duration::from_secs(7));
+    for name in ["--admin-address", "--metrics-address"] {
+        assert_eq!(options(&[name, "127.0.0.1:1"]).http_endpoint, "127.0.0.1:1".parse().ok());
+    }
+}
+
+#[test]
 fn wrong_arguments_are_errors() {
     for wrong in [&["--preset", "other"][..], &["--api-concurrency", "0"], &["--provision-timeout", "5"], &["extra"]] {
         assert!(

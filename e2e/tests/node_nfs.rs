@@ -159,7 +159,7 @@ async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result
     space.delete_pod("reader").await?;
 
     let lines = async || anyhow::Ok(space.logs("writer").await?.lines().count());
-    for (how, grace) in [("ended", "--shutdown-timeout=30"), ("killed", "--shutdown-timeout=0")] {
+    for (how, grace) in [("ended", "--grace-period=30"), ("killed", "--grace-period=0")] {
         let (start, before) = (Instant::now(), lines().await?);
         in_server(&["delete", "pod", &format!("{SERVER}-0"), grace, "--force=false"])?;
         ready()?;

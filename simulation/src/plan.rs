@@ -239,6 +239,10 @@ pub enum Deed {
     GarbleVolume(usize),
     /// Everything can be decoded again.
     Mend,
+    /// Deletes the object of a node. What runs there goes on.
+    LoseNode(usize),
+    /// Registers a node again, if it is gone.
+    MakeNode(usize),
 }
 
 /// How a backup is restored. Nothing restores uids, owners and status.

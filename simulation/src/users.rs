@@ -19,7 +19,8 @@ use crate::plan::{Deed, When};
 use crate::stage::Stage;
 
 pub(crate) const NAMESPACE: &str = "default";
-pub(crate) const NODES: [&str; 2] = ["node-a", "node-b"];
+/// The nodes. The last one never has a replica, and is there only where a deed makes it.
+pub(crate) const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 /// Holds an object as somebody else's finalizer does.
@@ -56,12 +57,8 @@ impl Users {
         for class in 0..stage.plan.classes.len() {
             users.make_class(class, 0);
         }
-        for node in NODES {
-            users.create(&json!({
-                "apiVersion": "v1", "kind": "Node",
-                "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},
-                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-            }));
+        for node in &NODES[..2] {
+            users.make_node(node);
         }
         if stage.plan.foreigners {
             users.make_foreigners();
@@ -126,6 +123,10 @@ impl Users {
     /// Undoes what would keep things from coming to their end, and has everything checked again.
     pub(crate) fn settle(&self) {
         self.mend();
+        // Two nodes may be gone for good. That without a replica is, so its claims have to be freed.
+        let back = if self.stage.plan.seed.is_multiple_of(3) { &NODES[..1] } else { &NODES[..2] };
+        back.iter().for_each(|node| self.make_node(node));
+        self.execute(Deed::LoseNode(2));
         for plural in [CLAIMS, VOLUMES] {
             for held in self.list(plural).iter().filter(|held| object::finalizers(held).any(|name| name == HOLD)) {
                 let rest: Vec<&str> = object::finalizers(held).filter(|name| *name != HOLD).collect();
@@ -245,7 +246,21 @@ impl Users {
                 self.volume_of(claim).into_iter().for_each(|volume| self.garble(VOLUMES, &volume));
             }
             Deed::Mend => self.mend(),
+            Deed::LoseNode(node) => {
+                let target = Target { group: "", plural: "nodes", namespace: "", name: NODES[node] };
+                // It may be gone already.
+                let _ = self.cluster.delete(&target, DeleteOptions::default());
+            }
+            Deed::MakeNode(node) => self.make_node(NODES[node]),
         }
+    }
+
+    fn make_node(&self, node: &str) {
+        self.create(&json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }));
     }
 
     fn take_over(&self, claim: usize, mark: Option<AssetStage>) {

@@ -37,8 +37,9 @@ impl Judge {
             if self.emptied.contains(&volume) && (foreign || !claim.volume.is_empty()) {
                 continue;
             }
-            // Users have taken the volume away by force.
-            if self.stripped.contains(&claim.volume) && !self.picture.volumes.contains_key(&claim.volume) {
+            // Users have taken the volume away by force, or have stopped its removal half-way.
+            let taken = |volume: &String| self.stripped.contains(volume) && !self.picture.volumes.contains_key(volume);
+            if taken(&claim.volume) || taken(&volume) {
                 continue;
             }
             let Some(planned) = planned.get(index) else { continue };
@@ -123,8 +124,9 @@ impl Judge {
     }
 
     fn noted(&self) -> Option<String> {
-        // An attempt waits while an object that is not ours has the name of its volume.
-        let waits = |key: &String| self.picture.volumes.get(key).is_some_and(|volume| !volume.ours);
+        // An attempt waits while an object that is not ours has the name of its volume, and for what users have stopped half-way.
+        let blocked = |key: &String| self.picture.volumes.get(key).is_some_and(|volume| !volume.ours);
+        let waits = |key: &String| blocked(key) || self.stripped.contains(key);
         let noted = self.picture.journals.iter();
         let noted = noted.flat_map(|(journal, keys)| keys.iter().map(move |key| (journal, key)));
         noted

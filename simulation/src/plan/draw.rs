@@ -14,6 +14,7 @@ impl Plan {
         let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x0005_eed0_f51d));
         let mut plan = Self::of_all_kinds(seed, &mut dice);
         grow(&mut plan);
+        lose_nodes(&mut plan);
         match dice.number(0, 99) {
             0..=2 => special::hang(&mut plan, &mut dice),
             3..=9 => special::make_again(&mut plan, &mut dice),
@@ -86,6 +87,28 @@ fn grow(plan: &mut Plan) {
                 _ => When::At(dice.seconds(seconds * 0.2, seconds)),
             };
             plan.deeds.push((when, Deed::Grow(claim, dice.number(2, 6))));
+        }
+    }
+}
+
+/// Nodes that go, and come back or not. It has dice of its own, as [`grow`].
+fn lose_nodes(plan: &mut Plan) {
+    let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x000d_ea11_0de5));
+    if !plan.classes.iter().any(|class| class.waits) || dice.chance(0.5) {
+        return;
+    }
+    let seconds = plan.storm.as_secs_f64();
+    if plan.slots[0][0].sharing == Sharing::Nodes && dice.chance(0.5) {
+        plan.deeds.push((When::At(Duration::ZERO), Deed::MakeNode(2)));
+    }
+    for node in 0..2 {
+        for _ in 0..dice.pick(&[0, 1, 1, 2]) {
+            let gone = match dice.chance(0.5) {
+                true => When::Write(4 + dice.small(40)),
+                false => When::At(dice.seconds(0.0, seconds)),
+            };
+            plan.deeds.push((gone, Deed::LoseNode(node)));
+            plan.deeds.push((When::At(dice.seconds(0.0, seconds)), Deed::MakeNode(node)));
         }
     }
 }

@@ -39,7 +39,7 @@ impl Fixture {
         fixture.done().await
     }
 
-    /// Nothing is left, and nothing was told of keys.
+    /// Ends the test once nothing of it is left in the store.
     async fn done(self) -> anyhow::Result<()> {
         self.nothing_left().await?;
         self.buckets.space.done().await

@@ -21,7 +21,7 @@ use crate::guard::Guard;
 use crate::packages::package;
 use crate::process::ProcessId;
 use crate::progress::SharedProgress;
-use supervisor::Supervisor;
+use crate::supervisor::Supervisor;
 
 /// The user that may use the admin operations API, with the name and the rights that Rook gives it.
 pub const ADMIN: &str = "rgw-admin-ops-user";
@@ -59,7 +59,7 @@ pub struct Settings {
 /// A running cluster that ends with this value, or with this process if that comes first. A radosgw that ends before is
 /// started again, unless [`State::stop_rgw`] ended it.
 pub struct Ceph {
-    supervisor: Supervisor,
+    supervisor: Supervisor<State>,
     instance: Instance,
 }
 
@@ -70,7 +70,7 @@ impl Ceph {
         let instance = Instance::create()?;
         let owner = ProcessId::of(std::process::id())?;
         let (state, children) = start::start(&instance.dir, Some(owner), settings, guard, progress).await?;
-        Ok(Self { supervisor: Supervisor::new(state, children, progress.clone()), instance })
+        Ok(Self { supervisor: supervisor::supervise(state, children, progress.clone()), instance })
     }
 
     /// What it is made of now, and what can be done with it.

@@ -51,5 +51,6 @@ pub mod prometheus;
 pub mod rights;
 pub mod s3;
 pub mod scenario;
+mod supervisor;
 pub mod toy;
 pub mod uml;

@@ -8,6 +8,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+/// Ends a process that outlives others and removes what it stored; `false` if there is none.
+pub(crate) async fn end_standing(id: Option<ProcessId>, limit: Duration, dir: &Path) -> anyhow::Result<bool> {
+    if let Some(id) = &id {
+        id.stop(limit).await;
+    }
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(id.is_some()),
+    }
+}
+
 /// One process: its number and when it started, so that a reused number is not taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {

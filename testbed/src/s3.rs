@@ -22,7 +22,7 @@ use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
 use crate::dependency::{self, Dependency, Python};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, Package, package};
-use crate::process::ProcessId;
+use crate::process::{self, ProcessId};
 
 /// The user who may do everything.
 const ADMIN: &str = "admin";
@@ -227,14 +227,8 @@ async fn stand_up(port: Option<u16>, guard: &Guard) -> anyhow::Result<dependency
 /// Ends the server of [`up`]; `false` if there was none.
 pub async fn down() -> anyhow::Result<bool> {
     let dir = standing_dir()?;
-    let standing = standing(&dir);
-    if let Some(standing) = &standing {
-        standing.id.stop(LIMIT).await;
-    }
-    match fs::remove_dir_all(&dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(standing.is_some()),
-    }
+    let id = standing(&dir).map(|standing| standing.id);
+    process::end_standing(id, LIMIT, &dir).await
 }
 
 fn standing(dir: &Path) -> Option<Server> {

@@ -9,16 +9,22 @@ use crate::request::Request;
 use crate::status::Status;
 use crate::store::Stored;
 
-/// Intercepts requests and answers. To delay one, await before returning.
+/// Intercepts requests and answers. To delay one, await before returning. Without a method, nothing is changed.
 pub trait Interceptor: Send + Sync {
     /// Called before a request is handled.
-    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before>;
+    fn before<'a>(&'a self, _request: &'a Request) -> BoxFuture<'a, Before> {
+        Box::pin(async { Before::Handle })
+    }
 
     /// Called after a request was handled, with the status code of its answer. The request's body is consumed by then.
-    fn after<'a>(&'a self, request: &'a Request, code: u16) -> BoxFuture<'a, After>;
+    fn after<'a>(&'a self, _request: &'a Request, _code: u16) -> BoxFuture<'a, After> {
+        Box::pin(async { After::Deliver })
+    }
 
     /// Called for each new watch. `None` leaves it alone.
-    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>>;
+    fn watch(&self, _request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        None
+    }
 }
 
 /// What happens to a request.

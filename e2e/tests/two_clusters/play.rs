@@ -20,7 +20,7 @@ use crate::inventory::Inventory;
 
 /// Every fifth claim asks for a name in the backend, which the claim of the other cluster asks for, too.
 const WANTED: usize = 5;
-/// Within this time whoever waits knows why.
+/// Every claim that waits has a reason within this time.
 const TOLD: Duration = Duration::from_secs(120);
 
 /// Plays it with `E2E_CLAIMS` claims in each cluster and `E2E_KILLS` kills.

@@ -56,21 +56,11 @@ impl BucketProvisioner for Aws {
                 Judgement::Unsure(text) => return Err(ProvisionError::retry(text)),
             }
         }
-        let user = match user {
-            // What is created tells whether it was there.
-            Sight::Absent | Sight::Forbidden(_) => account.make(&store, &request.parameters).await?,
-            user => user,
+        // What is created tells whether it was there.
+        let taken = |user: &str| {
+            format!("the IAM user {user} reserves the bucket name {name} for another claim: choose another bucketName")
         };
-        match user {
-            Sight::Own => {}
-            Sight::Forbidden(failure) => return Err(failure.into()),
-            Sight::Other | Sight::Absent => {
-                return Err(ProvisionError::retry(format!(
-                    "the IAM user {} reserves the bucket name {name} for another claim: choose another bucketName",
-                    account.name
-                )));
-            }
-        }
+        own_user(&account, &store, &request.parameters, user, taken).await?;
         let tags = match live {
             Some(tags) => tags,
             None => self.create(&store, &account, &request).await?,
@@ -98,20 +88,9 @@ impl BucketProvisioner for Aws {
             }
             Live::Forbidden(failure) => return Err(failure.into()),
         }
-        let user = match account.look(&store).await? {
-            Sight::Absent | Sight::Forbidden(_) => account.make(&store, &request.parameters).await?,
-            user => user,
-        };
-        match user {
-            Sight::Own => {}
-            Sight::Forbidden(failure) => return Err(failure.into()),
-            Sight::Other | Sight::Absent => {
-                return Err(ProvisionError::retry(format!(
-                    "the IAM user {} exists and was not made for this claim: delete it",
-                    account.name
-                )));
-            }
-        }
+        let taken = |user: &str| format!("the IAM user {user} exists and was not made for this claim: delete it");
+        let user = account.look(&store).await?;
+        own_user(&account, &store, &request.parameters, user, taken).await?;
         account.grant_access(&store, name, access, request.parameters.kms_key()).await?;
         answer(&store, &account, &request).await
     }
@@ -368,6 +347,25 @@ async fn answer(store: &Store, account: &Account, request: &RequestOf<Aws>) -> R
     let made = Bucket::new(store.endpoint.clone(), key);
     let made = account.state().into_iter().fold(made, |made, (key, value)| made.state(key, value));
     Ok(store.client_settings().into_iter().fold(made, |made, (key, value)| made.config(key, value)))
+}
+
+/// Makes the claim's user where there is none. `taken` is the problem with one that is not the claim's.
+async fn own_user(
+    account: &Account,
+    store: &Store,
+    parameters: &Parameters,
+    user: Sight,
+    taken: impl FnOnce(&str) -> String,
+) -> Result<(), ProvisionError> {
+    let user = match user {
+        Sight::Absent | Sight::Forbidden(_) => account.make(store, parameters).await?,
+        user => user,
+    };
+    match user {
+        Sight::Own => Ok(()),
+        Sight::Forbidden(failure) => Err(failure.into()),
+        Sight::Other | Sight::Absent => Err(ProvisionError::retry(taken(&account.name))),
+    }
 }
 
 /// What the claim wants cannot be done. It is for good only where nothing is left of earlier attempts.

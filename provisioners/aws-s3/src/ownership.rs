@@ -4,7 +4,7 @@
 //! administrator writes by the way proves anything, such as a bucket's name.
 //!
 //! Two claims may want one name at the same time, also claims of different clusters on one account, and in us-east-1 S3 answers
-//! 200 to whoever makes a bucket that the account has. So the name is reserved first: the claim's user is named after the bucket,
+//! 200 to a request for a bucket that the account has. So the name is reserved first: the claim's user is named after the bucket,
 //! and IAM makes a user of one name once in an account. Buckets of other accounts are no danger, since S3 refuses them everywhere.
 //!
 //! An administrator reserves nothing. AWS takes the tags together with the bucket, so a bucket without them was made by somebody

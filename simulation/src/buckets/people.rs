@@ -13,7 +13,7 @@ use super::store::Mark;
 use super::users::{Kind, Users, target};
 use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, text};
 
-/// Who waits is told why within two minutes, once no process stands still any more.
+/// Every claim that waits has a reason within two minutes, once no process is paused any more.
 const TOLD: Duration = Duration::from_secs(120 + 90);
 
 #[derive(Clone, Copy, Debug)]

@@ -1,51 +1,20 @@
-//! Starts radosgw again after its end.
+//! Starts radosgw again after its end. The others have nothing to come back to: what they knew was in memory.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::state::{RADOSGW, State};
 use crate::control_plane::{Children, spawn};
 use crate::guard::Lifetime;
 use crate::progress::SharedProgress;
-
-/// A thread that watches radosgw while the cluster is up. The others have nothing to come back to: what they knew was in
-/// memory.
-pub(super) struct Supervisor {
-    state: Arc<Mutex<State>>,
-    stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Children>>,
-}
-
-impl Supervisor {
-    pub(super) fn new(state: State, children: Children, progress: SharedProgress) -> Self {
-        let state = Arc::new(Mutex::new(state));
-        let stopping = Arc::new(AtomicBool::new(false));
-        let watched = Arc::clone(&state);
-        let stop = Arc::clone(&stopping);
-        let thread = std::thread::spawn(move || watch(&watched, children, &stop, &progress));
-        Self { state, stopping, thread: Some(thread) }
-    }
-
-    pub(super) fn state(&self) -> State {
-        locked(&self.state).clone()
-    }
-
-    /// Stops watching and hands over the children, which still run.
-    pub(super) fn end(&mut self) -> Children {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
-    }
-}
-
-impl Drop for Supervisor {
-    fn drop(&mut self) {
-        drop(self.end());
-    }
-}
+use crate::supervisor::{Supervisor, locked};
 
 const POLL: Duration = Duration::from_millis(50);
+
+pub(super) fn supervise(state: State, children: Children, progress: SharedProgress) -> Supervisor<State> {
+    Supervisor::new(state, children, move |state, children, stop| watch(state, children, stop, &progress))
+}
 
 fn watch(state: &Mutex<State>, mut children: Children, stop: &AtomicBool, progress: &SharedProgress) -> Children {
     while !stop.load(Ordering::Relaxed) {
@@ -66,8 +35,4 @@ fn watch(state: &Mutex<State>, mut children: Children, stop: &AtomicBool, progre
         }
     }
     children
-}
-
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

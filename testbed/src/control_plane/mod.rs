@@ -44,11 +44,11 @@ pub use versions::Versions;
 use crate::guard::{Guard, Lifetime};
 use crate::process::ProcessId;
 use crate::progress::{self, SharedProgress};
+use crate::supervisor::Supervisor;
 use health::Prober;
 pub(crate) use instance::{Instance, create_private_dir, wait_for_lock};
 pub(crate) use pki::{authority, serving, write_secret};
 pub(crate) use start::{Children, spawn};
-use supervisor::Supervisor;
 pub(crate) use versions::fnv1a;
 
 /// What can be chosen about a control plane.
@@ -85,7 +85,7 @@ impl Default for Settings {
 /// A running control plane that ends with this value, or with this process if that comes first. A component that ends
 /// before is started again with the same arguments.
 pub struct ControlPlane {
-    supervisor: Supervisor,
+    supervisor: Supervisor<State>,
     instance: Instance,
     progress: SharedProgress,
 }
@@ -96,7 +96,7 @@ impl ControlPlane {
         let instance = Instance::create()?;
         let owner = ProcessId::of(std::process::id())?;
         let (state, children) = start::start(&instance.dir, Some(owner), settings, guard, progress).await?;
-        let supervisor = Supervisor::new(state, children, progress.clone());
+        let supervisor = supervisor::supervise(state, children, progress.clone());
         Ok(Self { supervisor, instance, progress: progress.clone() })
     }
 

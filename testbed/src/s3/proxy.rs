@@ -79,7 +79,7 @@ impl Asked {
     }
 }
 
-/// What becomes of a request.
+/// How the proxy treats a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
     /// moto answers.

@@ -1,4 +1,4 @@
-//! Trees that are made to cost the memory of whoever removes them.
+//! Trees that should exhaust the memory of the process that removes them.
 
 use std::os::fd::OwnedFd;
 

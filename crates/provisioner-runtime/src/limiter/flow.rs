@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// What a permit is for: work of one purpose, in one group, for one tenant. The word is that of Kubernetes' API Priority and
-/// Fairness, where requests of one level are told apart by user or namespace.
+/// Fairness, which distinguishes requests of one level by user or namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// What the work does.

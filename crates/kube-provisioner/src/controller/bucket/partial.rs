@@ -75,10 +75,6 @@ impl Fields for ClaimFields {
     fn metadata(&self) -> &Meta<ClaimAnnotations, Labels> {
         &self.metadata
     }
-
-    fn wanted_whole(&self) -> bool {
-        false
-    }
 }
 
 impl Fields for BucketFields {
@@ -87,10 +83,6 @@ impl Fields for BucketFields {
 
     fn metadata(&self) -> &Meta<BucketAnnotations, Labels> {
         &self.metadata
-    }
-
-    fn wanted_whole(&self) -> bool {
-        false
     }
 }
 

@@ -40,7 +40,9 @@ pub(crate) trait Fields: Sized {
     fn metadata(&self) -> &MetaOf<Self>;
 
     /// Whether the whole object may be needed.
-    fn wanted_whole(&self) -> bool;
+    fn wanted_whole(&self) -> bool {
+        false
+    }
 }
 
 /// The metadata of one kind of object.

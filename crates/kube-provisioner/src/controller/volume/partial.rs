@@ -34,10 +34,6 @@ impl Fields for VolumeFields {
     fn metadata(&self) -> &Meta {
         &self.metadata
     }
-
-    fn wanted_whole(&self) -> bool {
-        false
-    }
 }
 
 /// The annotations that rules read; all others are skipped without being kept.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube_provisioner::bucket::objectbucket_api::{Validation, crds};
-use kube_sim::{After, Before, Cluster, DeleteOptions, Interceptor, PatchKind, Request, Verb, WatchInterceptor};
+use kube_sim::{After, Cluster, DeleteOptions, Interceptor, PatchKind, Request, Verb};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -139,10 +139,6 @@ async fn what_a_person_gives_up_goes_without_the_backend() {
 struct Overtaken(OnceLock<Cluster>);
 
 impl Interceptor for Overtaken {
-    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
-        Box::pin(async { Before::Handle })
-    }
-
     fn after<'a>(&'a self, request: &'a Request, status: u16) -> BoxFuture<'a, After> {
         let of_claim = request.resource.plural == CLAIMS && request.subresource.is_none();
         let patched = status == 200 && request.verb == Verb::Patch && of_claim;
@@ -152,10 +148,6 @@ impl Interceptor for Overtaken {
             cluster.delete(&claim, DeleteOptions::default()).unwrap();
         }
         Box::pin(async { After::Deliver })
-    }
-
-    fn watch(&self, _: &Request) -> Option<Box<dyn WatchInterceptor>> {
-        None
     }
 }
 

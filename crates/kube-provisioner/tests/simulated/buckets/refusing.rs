@@ -29,24 +29,12 @@ impl Interceptor for Refusing {
         let answer = if refused { Before::Refuse(Status::internal("the disk is full")) } else { Before::Handle };
         Box::pin(async move { answer })
     }
-
-    fn after<'a>(&'a self, _: &'a Request, _: u16) -> BoxFuture<'a, After> {
-        Box::pin(async { After::Deliver })
-    }
-
-    fn watch(&self, _: &Request) -> Option<Box<dyn WatchInterceptor>> {
-        None
-    }
 }
 
 /// The connection breaks before the answer to a deletion, and watches tell of it late.
 pub(crate) struct LosesDeletions;
 
 impl Interceptor for LosesDeletions {
-    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
-        Box::pin(async { Before::Handle })
-    }
-
     fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
         let answer = if request.verb == Verb::Delete { After::Break } else { After::Deliver };
         Box::pin(async move { answer })
@@ -81,10 +69,6 @@ impl LateList {
 }
 
 impl Interceptor for LateList {
-    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
-        Box::pin(async { Before::Handle })
-    }
-
     fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
         let is_late = self.is_armed() && request.resource.plural == BUCKETS && request.verb == Verb::List;
         Box::pin(async move {

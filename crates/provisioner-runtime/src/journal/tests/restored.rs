@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
-use kube_sim::{After, Before, Cluster, DeleteOptions, Interceptor, Request, Target, Verb, WatchInterceptor, object};
+use kube_sim::{After, Cluster, DeleteOptions, Interceptor, Request, Target, Verb, object};
 use serde_json::Value;
 
 use super::*;
@@ -124,20 +124,12 @@ async fn a_restored_journal_of_other_shards_is_not_adopted() {
 struct RestoresMeanwhile(OnceLock<(Cluster, Value)>);
 
 impl Interceptor for RestoresMeanwhile {
-    fn before<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Before> {
-        Box::pin(async { Before::Handle })
-    }
-
     fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
         let is_copied = request.verb == Verb::Update && request.name == "disks-journal-0-of-2";
         if let Some((cluster, saved)) = self.0.get().filter(|_| is_copied) {
             restore(cluster, saved.clone());
         }
         Box::pin(async { After::Deliver })
-    }
-
-    fn watch(&self, _: &Request) -> Option<Box<dyn WatchInterceptor>> {
-        None
     }
 }
 

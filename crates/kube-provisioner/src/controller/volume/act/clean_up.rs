@@ -55,7 +55,8 @@ impl Actions {
     /// Reads the volume and the claim from the API server. Our watch may be behind: the volume may be in use, and the
     /// claim may exist or have had the volume.
     async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Outcome> {
-        match self.read_volume(&attempt.step.key().to_string()).await {
+        let volume = attempt.step.key().to_string();
+        match self.read_volume(&volume).await {
             Err(CallError::NotFound) => {}
             Ok(live) if self.is_elsewhere(&live.seen) => {}
             Ok(_) => return Err(Outcome::Behind),
@@ -72,7 +73,7 @@ impl Actions {
         }
         let goes = live.metadata().deletion_timestamp.is_some();
         // The volume was saved, and somebody has removed it by force. The claim's data stay.
-        if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&attempt.step.key().to_string())) {
+        if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
             self.cache().set_progress(attempt.step.key(), Progress::None);
             return Err(Outcome::Changed);
         }

@@ -35,8 +35,17 @@ impl TestProgram {
     /// of one version, and so is what the simulator says.
     pub(crate) fn meets_any_version(&self) -> bool {
         const ONE_VERSION: [&str; 2] = ["e2e kubectl", "e2e scenarios"];
-        let on_control_plane = self.suite.starts_with("e2e ") || self.suite == "xtask context";
-        on_control_plane && !ONE_VERSION.contains(&self.suite.as_str())
+        self.is_end_to_end() && !ONE_VERSION.contains(&self.suite.as_str())
+    }
+
+    /// Whether it uses the control plane, a node or a standing server, which one program at a time uses.
+    pub(crate) fn uses_shared_servers(&self) -> bool {
+        const OWN_SERVERS: [&str; 4] = ["e2e buckets_gcs", "e2e buckets_s3", "e2e s3", "e2e s3_conformance"];
+        self.is_end_to_end() && !OWN_SERVERS.contains(&self.suite.as_str())
+    }
+
+    fn is_end_to_end(&self) -> bool {
+        self.suite.starts_with("e2e ") || self.suite == "xtask context"
     }
 }
 

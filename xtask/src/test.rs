@@ -132,6 +132,7 @@ fn is_called(suite: &str, name: &str) -> bool {
     suite == name || suite.split(' ').any(|word| word == name)
 }
 
+/// Runs what shares the control plane one program at a time, and everything else beside it: most tests wait.
 async fn run_suites(
     built: &Built,
     plan: &Plan,
@@ -141,16 +142,31 @@ async fn run_suites(
     progress: &SharedProgress,
 ) -> Vec<Suite> {
     environment.extend(built.provisioners.clone());
-    let mut suites = Vec::new();
-    for program in &built.programs {
-        progress.line(&format!("\n=== {}", program.suite));
-        let command = program_command(program, plan, filter, guard);
-        suites.push(suite::run(&program.suite, command, &environment, progress).await);
-    }
-    if built.doc_tests {
-        progress.line(&format!("\n=== {DOC_TESTS}"));
-        suites.push(suite::run(DOC_TESTS, docs_command(filter, guard), &environment, progress).await);
-    }
+    let run = async |suite: &str, command, progress: &SharedProgress| {
+        progress.line(&format!("\n=== {suite}"));
+        suite::run(suite, command, &environment, progress).await
+    };
+    let program = |program| program_command(program, plan, filter, guard);
+    let sharing = async {
+        let mut suites = Vec::new();
+        for each in built.programs.iter().filter(|program| program.uses_shared_servers()) {
+            suites.push(run(&each.suite, program(each), progress).await);
+        }
+        suites
+    };
+    let others = async {
+        let mut suites = Vec::new();
+        for each in built.programs.iter().filter(|program| !program.uses_shared_servers()) {
+            suites.push(run(&each.suite, program(each), &progress::buffered(progress)).await);
+        }
+        if built.doc_tests {
+            suites.push(run(DOC_TESTS, docs_command(filter, guard), &progress::buffered(progress)).await);
+        }
+        suites
+    };
+    let (mut suites, others) = tokio::join!(sharing, others);
+    suites.extend(others);
+    suites.sort_by(|a, b| a.name.cmp(&b.name));
     suites
 }
 

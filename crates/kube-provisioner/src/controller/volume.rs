@@ -28,7 +28,6 @@ mod safeguards;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kube::Api;
@@ -41,7 +40,7 @@ use provisioner_runtime::journal::Entry;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, WatchHealth};
 
-use self::act::{Actions, Step};
+use self::act::{ActContext, Actions, Step};
 use self::cache::VolumeCache;
 use self::class::{ReadClass, read_class};
 use self::decide::{Decision, Rules, decide};
@@ -74,7 +73,7 @@ pub(crate) use self::safeguards::Safeguards;
 
 /// The reconciler of claims and volumes.
 pub(crate) struct VolumeReconciler {
-    actions: Arc<Actions>,
+    actions: Actions,
     thresholds: Thresholds,
     metrics: VolumeMetrics,
 }
@@ -95,18 +94,18 @@ pub(crate) fn control_loop(
     let namespace = process.namespace.clone();
     let (client, loop_options) = process.into_loop(options, "volumes", safeguards);
     let cache = VolumeCache::new(rules.clone());
-    let reconciler = |context: Context<VolumeCache>| VolumeReconciler {
-        actions: Arc::new(Actions {
-            context,
-            backend,
-            rules,
-            limits: CallLimits::of(options),
+    let reconciler = |runtime: Context<VolumeCache>| VolumeReconciler {
+        actions: Actions::new(
+            ActContext {
+                runtime,
+                backend,
+                rules,
+                limits: CallLimits::of(options),
+                claims: WatchHealth::new(),
+                volumes: WatchHealth::new(),
+            },
             namespace,
-            no_guard: AtomicBool::new(false),
-            no_clean_up: AtomicBool::new(false),
-            claims: WatchHealth::new(),
-            volumes: WatchHealth::new(),
-        }),
+        ),
         thresholds: Thresholds::of(options),
         metrics: VolumeMetrics::new(),
     };
@@ -137,7 +136,7 @@ pub(crate) fn rules(
 impl VolumeReconciler {
     fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, work: &Work<Key>) -> Case<'a> {
         let (attempt, repeats, waits) = (work.attempt(), work.repeats(), work.waits());
-        let (provisioner, thresholds) = (&self.actions.rules.names.own, self.thresholds);
+        let (provisioner, thresholds) = (&self.actions.context.rules.names.own, self.thresholds);
         Case { provisioner, volume, facts, attempt, repeats, waits, thresholds }
     }
 }
@@ -149,8 +148,8 @@ impl Reconciler for VolumeReconciler {
     type Status = ();
 
     fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
-        let client = || self.actions.context.client().clone();
-        let (claims, actions) = (self.actions.claims.clone(), self.actions.clone());
+        let client = || self.actions.context.runtime.client().clone();
+        let (claims, actions) = (self.actions.context.claims.clone(), self.actions.context.clone());
         let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
             cache.claim_event_at(claims.delivering(), event)
         };
@@ -163,14 +162,14 @@ impl Reconciler for VolumeReconciler {
         let claims = WatchSpec::new(
             "persistentvolumeclaims",
             Api::all(client()),
-            self.actions.claims.clone(),
+            self.actions.context.claims.clone(),
             std::convert::identity,
             on_claim,
         );
         let volumes = WatchSpec::new(
             "persistentvolumes",
             Api::all(client()),
-            self.actions.volumes.clone(),
+            self.actions.context.volumes.clone(),
             std::convert::identity,
             |cache: &mut VolumeCache, event: Change<WatchedVolume>| cache.volume_event(event),
         );
@@ -185,7 +184,7 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn decide(&self, facts: &Facts) -> Decision {
-        decide(facts, &self.actions.rules)
+        decide(facts, &self.actions.context.rules)
     }
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -208,11 +207,11 @@ impl Reconciler for VolumeReconciler {
     }
 
     async fn probe(&self) -> Result<(), String> {
-        self.actions.backend.probe().await.map_err(|error| error.to_string())
+        self.actions.context.backend.probe().await.map_err(|error| error.to_string())
     }
 
     fn journal(&self) -> JournalSpec<VolumeCache> {
-        let (actions, rules) = (self.actions.clone(), self.actions.rules.clone());
+        let (actions, rules) = (self.actions.context.clone(), self.actions.context.rules.clone());
         let read = move |entry: &Entry| journal_entry::read(entry, (&*actions.backend, &actions.rules.capabilities));
         JournalSpec::new(read).owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
     }
@@ -225,6 +224,6 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn register(&self, registry: &mut Registry) {
-        self.metrics.register(registry, self.actions.context.clone());
+        self.metrics.register(registry, self.actions.context.runtime.clone());
     }
 }

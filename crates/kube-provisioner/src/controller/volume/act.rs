@@ -2,6 +2,7 @@
 
 mod attempt;
 mod clean_up;
+mod context;
 mod delete;
 mod expand;
 mod inputs;
@@ -11,55 +12,58 @@ mod protect;
 mod provision;
 mod save;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, MutexGuard};
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::Client;
-use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{CallAborted, Context, Refused, catch_panic};
-use provisioner_runtime::watch::WatchHealth;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::{CallAborted, Refused, catch_panic};
 
-use super::backend::Backend;
+pub(crate) use self::context::ActContext;
+use self::delete::Deleting;
+use self::expand::Expanding;
+use self::provision::Provisioning;
 use super::cache::VolumeCache;
-use super::decide::{Decision, NoAction, Refusal, Rules, decide};
-use super::facts::{ClaimState, ClassState, Facts, WaitingClaim};
+use super::decide::{Decision, NoAction, Refusal};
+use super::facts::{ClaimState, ClassState, Facts, Progress, WaitingClaim};
 use super::key::Key;
 use super::outcome::Outcome;
 use crate::controller::shared::calls::start_backend;
 use crate::controller::shared::class_parameters::BadParameters;
-use crate::controller::shared::limits::CallLimits;
 use crate::start::Start;
 
 /// One step of the work on one key.
 pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache>;
 
 pub(crate) struct Actions {
-    pub(crate) context: Context<VolumeCache>,
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) rules: Arc<Rules>,
-    pub(crate) limits: CallLimits,
-    /// The provisioner's own namespace.
-    pub(crate) namespace: String,
-    /// Whether a call has shown that the author has no `should_delete`.
-    pub(crate) no_guard: AtomicBool,
-    /// Whether a call has shown that the author has no `clean_up`.
-    pub(crate) no_clean_up: AtomicBool,
-    /// The watches of the claims and of the volumes.
-    pub(crate) claims: WatchHealth,
-    pub(crate) volumes: WatchHealth,
+    pub(crate) context: Arc<ActContext>,
+    provisioning: Provisioning,
+    deleting: Deleting,
+    expanding: Expanding,
 }
 
 impl Actions {
+    /// `namespace` is the provisioner's own.
+    pub(crate) fn new(context: ActContext, namespace: String) -> Self {
+        let context = Arc::new(context);
+        Self {
+            provisioning: Provisioning { context: context.clone(), namespace, no_clean_up: AtomicBool::new(false) },
+            deleting: Deleting { context: context.clone(), no_guard: AtomicBool::new(false) },
+            expanding: Expanding { context: context.clone() },
+            context,
+        }
+    }
+
     /// Calls the author's `start`, which restores what the author keeps in memory.
-    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), String> {
-        let actions = self.clone();
-        let start = Start::listing(self.client().clone(), &self.rules.cluster_id, move || {
-            let actions = actions.clone();
-            async move { Ok(actions.own_volumes().await?) }.boxed()
+    pub(crate) async fn start(&self) -> Result<(), String> {
+        let ActContext { rules, limits, backend, .. } = &*self.context;
+        let context = self.context.clone();
+        let start = Start::listing(context.client().clone(), &rules.cluster_id, move || {
+            let context = context.clone();
+            async move { Ok(context.own_volumes().await?) }.boxed()
         });
-        start_backend(self.limits.delete, async { self.backend.start(start).await }).await
+        start_backend(limits.delete, async { backend.start(start).await }).await
     }
 
     pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -72,19 +76,19 @@ impl Actions {
             Decision::NoAction(why) => Outcome::NoAction(why),
             Decision::Refuse(Refusal::ParametersCrash(_)) => self.read_class_again(facts),
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
-            Decision::Provision => self.provision(claim, facts, step).await,
+            Decision::Provision => self.provisioning.provision(claim, facts, step).await,
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
-            Decision::CleanUp => Box::pin(self.clean_up(facts, step)).await,
-            Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
-            Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
-            Decision::Expand { bytes } => Box::pin(self.expand(bytes, facts, step)).await,
-            Decision::LookForNode { name } => Box::pin(self.look_for_node(name, facts, step)).await,
-            Decision::Confirm => self.confirm(facts, key).await,
+            Decision::CleanUp => Box::pin(self.provisioning.clean_up(facts, step)).await,
+            Decision::DeleteSurplus => Box::pin(self.provisioning.delete_surplus(facts, step)).await,
+            Decision::Delete(deletion) => Box::pin(self.deleting.delete(deletion, facts, step)).await,
+            Decision::Expand { bytes } => Box::pin(self.expanding.expand(bytes, facts, step)).await,
+            Decision::LookForNode { name } => Box::pin(self.provisioning.look_for_node(name, facts, step)).await,
+            Decision::Confirm => self.provisioning.confirm(facts, key).await,
             Decision::ConfirmVolume => self.confirm_volume(key).await,
-            Decision::Save => Box::pin(self.save_again(facts, key)).await,
-            Decision::FinishDelete => self.finish_delete(facts, key).await,
-            Decision::Protect => self.set_protection(facts, key, true).await,
-            Decision::Unprotect => self.set_protection(facts, key, false).await,
+            Decision::Save => Box::pin(self.provisioning.save_again(facts, key)).await,
+            Decision::FinishDelete => self.deleting.finish_delete(facts, key).await,
+            Decision::Protect => self.deleting.set_protection(facts, key, true).await,
+            Decision::Unprotect => self.deleting.set_protection(facts, key, false).await,
         }
     }
 
@@ -116,7 +120,7 @@ impl Actions {
             return Ok(None);
         }
         let Some(typed) = typed(claim)? else { return Ok(None) };
-        match catch_panic(|| self.backend.accepts(&typed)) {
+        match catch_panic(|| self.context.backend.accepts(&typed)) {
             Ok(true) => Ok(Some(Arc::new(typed))),
             Ok(false) => Err(Outcome::NoAction(NoAction::Vetoed)),
             Err(panic) => Err(Outcome::ProvisionAborted { method: "accepts", aborted: CallAborted::Panicked(panic) }),
@@ -126,28 +130,29 @@ impl Actions {
     /// Reads the parameters once more, since the author's code may not crash the second time.
     fn read_class_again(&self, facts: &Facts) -> Outcome {
         let ClassState::Ours(class) = &facts.class else { return Outcome::Changed };
-        let again = class.read_again((&*self.backend, &self.rules.capabilities));
+        let again = class.read_again((&*self.context.backend, &self.context.rules.capabilities));
         if let Err(BadParameters::Crashed(panic)) = again.parameters {
             return Outcome::ProvisionAborted {
                 method: "Parameters::deserialize",
                 aborted: CallAborted::Panicked(panic),
             };
         }
-        self.cache().class_read_again(again);
+        self.context.cache().class_read_again(again);
         Outcome::Changed
     }
 
-    pub(crate) fn cache(&self) -> MutexGuard<'_, VolumeCache> {
-        self.context.cache()
-    }
-
-    fn client(&self) -> &Client {
-        self.context.client()
-    }
-
-    /// What would be decided now.
-    fn decision_now(&self, key: &Key) -> Decision {
-        decide(&self.cache().facts(key), &self.rules)
+    /// Reads the volume that the watch has shown. If it exists, the attempt has ended.
+    async fn confirm_volume(&self, key: &Key) -> Outcome {
+        match self.context.read_volume(&key.to_string()).await {
+            Ok(live) => {
+                let mut cache = self.context.cache();
+                cache.set_progress(key, Progress::None);
+                cache.observe_volume(live.seen);
+            }
+            Err(CallError::NotFound) => self.context.cache().volume_is_gone(key),
+            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
+        }
+        Outcome::Changed
     }
 }
 

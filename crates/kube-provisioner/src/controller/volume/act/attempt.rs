@@ -12,7 +12,8 @@ use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::queue::Permit;
 use tokio::time::Instant;
 
-use super::{Actions, Step, answered, typed};
+use super::provision::Provisioning;
+use super::{Step, answered, typed};
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::volume::backend::UntypedRequest;
@@ -45,7 +46,7 @@ pub(super) struct Answer<T> {
     pub(super) permit: Permit<Key>,
 }
 
-impl Actions {
+impl Provisioning {
     /// Begins an attempt, or continues one.
     pub(super) fn attempt<'a>(
         &self,
@@ -74,7 +75,7 @@ impl Actions {
     }
 
     fn parameters_again(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
-        let again = pending.class.read_again((&*self.backend, &self.rules.capabilities));
+        let again = pending.class.read_again((&*self.context.backend, &self.context.rules.capabilities));
         again.parameters.map_err(|bad| match bad {
             BadParameters::Wrong(problems) => Outcome::Refused(Refusal::Parameters(problems)),
             BadParameters::Crashed(panic) => {
@@ -107,7 +108,7 @@ impl Actions {
             selected_node: facts.selected_node.as_deref().map(str::to_owned),
             node_labels,
             secrets: self.secrets_for(&parameters.secrets, facts, key).await?,
-            cluster_id: self.rules.cluster_id.to_string(),
+            cluster_id: self.context.rules.cluster_id.to_string(),
             idempotency_token: pending.token.to_string(),
             resumed,
             parameters: parameters.parsed,
@@ -123,9 +124,10 @@ impl Actions {
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
-        let slow = || slow(&self.rules.names.own, facts);
-        let value =
-            answered(step.call(step_call, wanted, || watched(self.context.events(), slow, call(request))).await)?;
+        let slow = || slow(&self.context.rules.names.own, facts);
+        let value = answered(
+            step.call(step_call, wanted, || watched(self.context.runtime.events(), slow, call(request))).await,
+        )?;
         Ok(Answer { value, permit })
     }
 
@@ -134,11 +136,11 @@ impl Actions {
         let same = |now: Arc<Pending>| {
             now.claim.fingerprint == then.claim.fingerprint && now.class.fingerprint == then.class.fingerprint
         };
-        decide(facts, &self.rules) == *decision && pending(facts, || then.token.clone()).is_some_and(same)
+        decide(facts, &self.context.rules) == *decision && pending(facts, || then.token.clone()).is_some_and(same)
     }
 
     fn token(&self, key: &Key) -> Arc<str> {
-        format!("{:016x}", self.context.environment().number(&format!("token {key}"))).into()
+        format!("{:016x}", self.context.runtime.environment().number(&format!("token {key}"))).into()
     }
 }
 

@@ -11,7 +11,8 @@ use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 
 use super::attempt::{Answer, Attempt};
-use super::{Actions, Step, answered};
+use super::provision::Provisioning;
+use super::{Step, answered};
 use crate::controller::volume::decide::Decision;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress};
 use crate::controller::volume::outcome::Outcome;
@@ -19,7 +20,7 @@ use crate::controller::volume::safeguards::Safeguard;
 use crate::error::DeleteVerdict;
 use crate::request::ProvisionedVolume;
 
-impl Actions {
+impl Provisioning {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = match self.attempt(Decision::CleanUp, None, facts, step) {
             Ok(attempt) => attempt,
@@ -32,10 +33,12 @@ impl Actions {
         if let Err(outcome) = self.still_without_volume(&attempt).await {
             return outcome;
         }
-        let answer = self.call_backend(attempt, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await;
+        let answer = self
+            .call_backend(attempt, self.context.limits.delete, |attempt| self.context.backend.clean_up(attempt))
+            .await;
         let error = match answer {
             Ok(Answer { value: Ok(Ok(())), .. }) => {
-                self.cache().set_progress(step.key(), Progress::None);
+                self.context.cache().set_progress(step.key(), Progress::None);
                 return Outcome::CleanedUp;
             }
             Ok(Answer { value: Ok(Err(error)), .. }) => error,
@@ -56,14 +59,14 @@ impl Actions {
     /// claim may exist or have had the volume.
     async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Outcome> {
         let volume = attempt.step.key().to_string();
-        match self.read_volume(&volume).await {
+        match self.context.read_volume(&volume).await {
             Err(CallError::NotFound) => {}
-            Ok(live) if self.is_elsewhere(&live.seen) => {}
+            Ok(live) if self.context.is_elsewhere(&live.seen) => {}
             Ok(_) => return Err(Outcome::Behind),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
         }
         let claim = &attempt.pending.claim.facts;
-        let live = match self.read_claim(&claim.namespace, &claim.name).await {
+        let live = match self.context.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) => live,
             Err(CallError::NotFound) => return Ok(()),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
@@ -74,16 +77,16 @@ impl Actions {
         let goes = live.metadata().deletion_timestamp.is_some();
         // The volume was saved, and somebody has removed it by force. The claim's data stay.
         if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
-            self.cache().set_progress(attempt.step.key(), Progress::None);
+            self.context.cache().set_progress(attempt.step.key(), Progress::None);
             return Err(Outcome::Changed);
         }
         let has_other = match &live.fields {
             Ok(claim) => claim.bound_to().is_some(),
-            Err(_) if self.rules.safeguards.include(Safeguard::Unreadable) => false,
+            Err(_) if self.context.rules.safeguards.include(Safeguard::Unreadable) => false,
             Err(_) => true,
         };
         // If the cache knows that the claim exists, the class is the reason for the clean-up.
-        let known = self.cache().facts(attempt.step.key()).claim;
+        let known = self.context.cache().facts(attempt.step.key()).claim;
         let lives = matches!(known, ClaimState::Waiting(claim) if !claim.facts.deleting);
         if goes || has_other || lives { Ok(()) } else { Err(Outcome::Behind) }
     }
@@ -97,19 +100,19 @@ impl Actions {
             Ok(object) => object,
             Err(error) => return Outcome::NotSaved(CallError::Other(error.to_string())),
         };
-        let secrets = match self.secrets_of(&object).await {
+        let secrets = match self.context.secrets_of(&object).await {
             Ok(secrets) => secrets,
             Err(outcome) => return outcome,
         };
         let (fencing_token, _guard) = step.token();
         let argument = ProvisionedVolume::new(Arc::new(object))
-            .in_cluster(&self.rules.cluster_id)
+            .in_cluster(&self.context.rules.cluster_id)
             .with(secrets, fencing_token.clone());
-        let limit = self.limits.delete;
+        let limit = self.context.limits.delete;
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
-        match answered(step.call(call, |_| true, || self.backend.delete(argument)).await) {
+        match answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await) {
             Ok(Ok(Ok(()))) => {
-                self.cache().set_progress(step.key(), Progress::None);
+                self.context.cache().set_progress(step.key(), Progress::None);
                 Outcome::CleanedUp
             }
             Ok(Ok(Err(error))) => {

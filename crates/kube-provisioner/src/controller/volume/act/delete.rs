@@ -1,7 +1,7 @@
 //! Calls the author's `delete` once for a released volume, and deletes its object.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -11,7 +11,8 @@ use provisioner_runtime::controller::{Call, CallPermit, FencingToken, JournalRec
 use provisioner_runtime::limiter::{LimiterPermit, Purpose};
 use tokio::time::Instant;
 
-use super::{Actions, Step, answered};
+use super::context::ActContext;
+use super::{Step, answered};
 use crate::controller::volume::decide::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::volume::key::Key;
@@ -19,6 +20,13 @@ use crate::controller::volume::outcome::Outcome;
 use crate::error::{DeleteError, DeleteVerdict};
 use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
+
+/// Deletes released volumes, and protects those that it will delete.
+pub(crate) struct Deleting {
+    pub(super) context: Arc<ActContext>,
+    /// Whether a call has shown that the author has no `should_delete`.
+    pub(super) no_guard: AtomicBool,
+}
 
 /// The common parts of the calls of the author's code for one volume.
 struct DeleteCalls<'a> {
@@ -33,7 +41,7 @@ impl<'a> DeleteCalls<'a> {
     }
 }
 
-impl Actions {
+impl Deleting {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let flow = volume.facts.flow(Purpose::Remove);
@@ -44,11 +52,12 @@ impl Actions {
         let calls = DeleteCalls { step, permit: &permit, token: &token };
         let deleting = async {
             let live = self.ready_to_delete(deletion, facts, &calls).await?;
-            let secrets = self.secrets_of(&live).await?;
-            let argument =
-                ProvisionedVolume::new(live.clone()).in_cluster(&self.rules.cluster_id).with(secrets, token.clone());
-            let call = calls.call(self.limits.delete, JournalRecord::Exists);
-            let answer = answered(step.call(call, |_| true, || self.backend.delete(argument)).await)?;
+            let secrets = self.context.secrets_of(&live).await?;
+            let argument = ProvisionedVolume::new(live.clone())
+                .in_cluster(&self.context.rules.cluster_id)
+                .with(secrets, token.clone());
+            let call = calls.call(self.context.limits.delete, JournalRecord::Exists);
+            let answer = answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await)?;
             Ok((live, answer))
         };
         let answer: Result<_, Outcome> = deleting.await;
@@ -60,7 +69,7 @@ impl Actions {
             Ok((_, Err(aborted))) => return Outcome::DeleteAborted { method: "delete", aborted },
             Err(outcome) => return outcome,
         };
-        self.cache().backend_deleted(key, &volume.facts.uid, false);
+        self.context.cache().backend_deleted(key, &volume.facts.uid, false);
         self.remove_object(&live, volume, key, started).await
     }
 
@@ -81,7 +90,7 @@ impl Actions {
             self.still_unbound(facts).await?;
         }
         // No process may make the asset again by an old entry. The fence before the call stores the removal.
-        if !self.cache().unfinished(key) {
+        if !self.context.cache().unfinished(key) {
             calls.step.remove_entry();
         }
         Ok(live)
@@ -97,13 +106,13 @@ impl Actions {
         if self.no_guard.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let live = self.as_decided(Decision::Delete(deletion), volume, calls.step.key()).await?;
+        let live = self.context.as_decided(Decision::Delete(deletion), volume, calls.step.key()).await?;
         let version = live.metadata.resource_version.clone();
         let argument = ProvisionedVolume::new(live)
-            .in_cluster(&self.rules.cluster_id)
+            .in_cluster(&self.context.rules.cluster_id)
             .with(Secrets::default(), calls.token.clone());
-        let call = calls.call(self.limits.delete, JournalRecord::None);
-        match answered(calls.step.call(call, |_| true, || self.backend.should_delete(argument)).await)? {
+        let call = calls.call(self.context.limits.delete, JournalRecord::None);
+        match answered(calls.step.call(call, |_| true, || self.context.backend.should_delete(argument)).await)? {
             Ok(Ok(())) => Ok(version),
             Ok(Err(error)) if error.verdict() == DeleteVerdict::Unsupported => {
                 self.no_guard.store(true, Ordering::Relaxed);
@@ -120,7 +129,7 @@ impl Actions {
         else {
             return Ok(());
         };
-        match self.read_claim(&claim.namespace, &claim.name).await {
+        match self.context.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
                 let bound_to = live.fields.as_ref().ok().and_then(|claim| claim.bound_to());
                 let lives = bound_to.is_none_or(|volume| Key::of_volume(volume) == *key);
@@ -134,13 +143,13 @@ impl Actions {
     /// An earlier attempt has deleted the asset. Deletes the object.
     pub(super) async fn finish_delete(&self, facts: &Facts, key: &Key) -> Outcome {
         let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else { return Outcome::Changed };
-        let live = match self.read_volume(&key.to_string()).await {
+        let live = match self.context.read_volume(&key.to_string()).await {
             Ok(live) => live,
             Err(CallError::NotFound) => return Outcome::Deleted { took: started.elapsed() },
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) {
-            self.cache().observe_volume(live.seen);
+            self.context.cache().observe_volume(live.seen);
             return Outcome::Changed;
         }
         self.remove_object(&live.object, volume, key, started).await
@@ -159,45 +168,28 @@ impl Actions {
         // keeps the object; without the finalizer, an annotation records that the deletion has begun.
         let (doing, answer) = match deletion {
             Deletion::Protected if !volume.facts.deleting => {
-                ("deleting the volume", self.delete_volume(&name, uid, Some(version)).await)
+                ("deleting the volume", self.context.delete_volume(&name, uid, Some(version)).await)
             }
             Deletion::Checked if !volume.facts.deletion_begun => {
-                ("marking the volume", self.mark_deleting(&name, uid, version).await.map(Some))
+                ("marking the volume", self.context.mark_deleting(&name, uid, version).await.map(Some))
             }
-            _ => return self.as_decided(Decision::Delete(deletion), volume, key).await,
+            _ => return self.context.as_decided(Decision::Delete(deletion), volume, key).await,
         };
         match answer {
             Ok(Some(live)) => Ok(Arc::new(live)),
             Ok(None) | Err(CallError::NotFound) => Err(Outcome::NoAction(NoAction::VolumeTerminating)),
             Err(CallError::Conflict) => {
-                self.as_decided(Decision::Delete(deletion), volume, key).await?;
+                self.context.as_decided(Decision::Delete(deletion), volume, key).await?;
                 Err(Outcome::Changed)
             }
             Err(error) => Err(Outcome::CallFailed { doing, error }),
         }
     }
 
-    /// The current volume, if the rules decide the same about it.
-    pub(super) async fn as_decided(
-        &self,
-        decided: Decision,
-        volume: &OurVolume,
-        key: &Key,
-    ) -> Result<Arc<PersistentVolume>, Outcome> {
-        let live = match self.read_volume(&key.to_string()).await {
-            Ok(live) => live,
-            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeTerminating)),
-            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
-        };
-        self.cache().observe_volume(live.seen);
-        let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
-        if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
-    }
-
     /// Reads the claim from the API server: the watch may not show yet that it is bound.
     async fn still_unbound(&self, facts: &Facts) -> Result<(), Outcome> {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Outcome::Changed) };
-        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+        let live = match self.context.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) => live,
             // The controller-manager releases the volume.
             Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeTerminating)),
@@ -207,25 +199,25 @@ impl Actions {
         if same && live.fields.as_ref().is_ok_and(|fields| fields.bound_to().is_none()) {
             return Ok(());
         }
-        self.cache().observe_claim(live);
+        self.context.cache().observe_claim(live);
         Err(Outcome::NoAction(NoAction::VolumeTerminating))
     }
 
     async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {
         if live.metadata.deletion_timestamp.is_none() {
-            match self.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
+            match self.context.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
                 Ok(_) | Err(CallError::NotFound) => {}
                 Err(error) => return Outcome::CallFailed { doing: "deleting the volume", error },
             }
         }
-        match self.remove_finalizer(live).await {
+        match self.context.remove_finalizer(live).await {
             Ok(()) | Err(CallError::NotFound) => {}
             Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
                 return Outcome::Rejected { doing: "removing the volume's finalizer", error };
             }
             Err(error) => return Outcome::CallFailed { doing: "removing the volume's finalizer", error },
         }
-        self.cache().backend_deleted(key, &volume.facts.uid, true);
+        self.context.cache().backend_deleted(key, &volume.facts.uid, true);
         Outcome::Deleted { took: started.elapsed() }
     }
 }

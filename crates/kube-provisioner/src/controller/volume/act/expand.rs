@@ -16,8 +16,9 @@ use provisioner_runtime::limiter::Purpose;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::context::ActContext;
 use super::objects::{patched, shown};
-use super::{Actions, Step, answered};
+use super::{Step, answered};
 use crate::controller::shared::requests;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, decide};
@@ -35,7 +36,12 @@ const RESIZING: &str = "Resizing";
 /// The condition of a claim that cannot be expanded.
 const RESIZE_ERROR: &str = "ControllerResizeError";
 
-impl Actions {
+/// Expands volumes.
+pub(crate) struct Expanding {
+    pub(super) context: Arc<ActContext>,
+}
+
+impl Expanding {
     pub(super) async fn expand(&self, bytes: u64, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let flow = volume.facts.flow(Purpose::Create);
@@ -45,18 +51,19 @@ impl Actions {
         let (token, _guard) = step.token();
         let decision = Decision::Expand { bytes };
         let expanding = async {
-            let live = self.as_decided(decision.clone(), volume, key).await?;
+            let live = self.context.as_decided(decision.clone(), volume, key).await?;
             self.mark_resizing(bytes, key).await?;
-            if !self.rules.safeguards.include(Safeguard::ExpandFirst) {
+            if !self.context.rules.safeguards.include(Safeguard::ExpandFirst) {
                 self.write_capacity(&live, bytes, key).await?;
             }
-            let secrets = self.secrets_of(&live).await?;
-            let argument =
-                ProvisionedVolume::new(live.clone()).in_cluster(&self.rules.cluster_id).with(secrets, token.clone());
-            let limit = self.limits.delete;
+            let secrets = self.context.secrets_of(&live).await?;
+            let argument = ProvisionedVolume::new(live.clone())
+                .in_cluster(&self.context.rules.cluster_id)
+                .with(secrets, token.clone());
+            let limit = self.context.limits.delete;
             let call = Call { permit: CallPermit::Held(&permit), limit, token: &token, record: JournalRecord::Exists };
-            let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.rules) == decision;
-            let answer = answered(step.call(call, wanted, || self.backend.expand(argument, bytes)).await)?;
+            let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.context.rules) == decision;
+            let answer = answered(step.call(call, wanted, || self.context.backend.expand(argument, bytes)).await)?;
             Ok((live, answer))
         };
         let answer: Result<_, Outcome> = expanding.await;
@@ -76,7 +83,7 @@ impl Actions {
 
     /// The claim that grows, as it is known now.
     fn growing(&self, key: &Key) -> Result<Arc<GrowingClaim>, Outcome> {
-        self.cache().facts(key).growing().cloned().ok_or(Outcome::Changed)
+        self.context.cache().facts(key).growing().cloned().ok_or(Outcome::Changed)
     }
 
     /// Says in the claim's status that the expansion begins. What was begun is finished, even if the user asks for less
@@ -92,7 +99,7 @@ impl Actions {
             "conditions": [self.condition(RESIZING, ""), without(RESIZE_ERROR)],
         });
         self.write_status(&growing, status).await?;
-        self.context.events().record(events::resizing(&self.rules.names.own, key, &growing.claim));
+        self.context.runtime.events().record(events::resizing(&self.context.rules.names.own, key, &growing.claim));
         Ok(())
     }
 
@@ -125,7 +132,7 @@ impl Actions {
                 self.write_status(&growing, status).await?;
             }
             // The user asks for another size already.
-            if self.decision_now(key) != (Decision::Expand { bytes }) {
+            if self.context.decision_now(key) != (Decision::Expand { bytes }) {
                 return Err(Outcome::Changed);
             }
         }
@@ -150,10 +157,10 @@ impl Actions {
         let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
         let (path, name, patch) =
             (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
-        let answer = requests::patch(&self.context, path, &name, None, &patch);
-        match patched(shown(&self.volumes, answer, WatchedVolume::version).await) {
+        let answer = requests::patch(&self.context.runtime, path, &name, None, &patch);
+        match patched(shown(&self.context.volumes, answer, WatchedVolume::version).await) {
             Ok(Some(volume)) => {
-                self.cache().observe_volume(volume);
+                self.context.cache().observe_volume(volume);
                 Ok(())
             }
             Ok(None) | Err(CallError::NotFound) => Err(Outcome::Behind),
@@ -167,10 +174,10 @@ impl Actions {
         let metadata = json!({"uid": &*claim.uid, "resourceVersion": resource_version});
         let patch = Patch::Strategic(json!({"metadata": metadata, "status": status}));
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
-        let answer = requests::patch(&self.context, path, &claim.name, Some("status"), &patch);
-        match shown(&self.claims, answer, WatchedClaim::version).await {
+        let answer = requests::patch(&self.context.runtime, path, &claim.name, Some("status"), &patch);
+        match shown(&self.context.claims, answer, WatchedClaim::version).await {
             Ok(claim) => {
-                self.cache().observe_claim(claim);
+                self.context.cache().observe_claim(claim);
                 Ok(())
             }
             Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Behind),
@@ -179,7 +186,7 @@ impl Actions {
     }
 
     fn condition(&self, kind: &str, message: &str) -> Value {
-        let now = self.context.environment().now();
+        let now = self.context.runtime.environment().now();
         json!({"type": kind, "status": "True", "message": message, "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()})
     }
 }

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use provisioner_runtime::call::CallError;
 
-use super::Actions;
+use super::provision::Provisioning;
 use crate::controller::shared::secret_names::{self, SecretName, TemplateNames};
-use crate::controller::shared::secret_reading::{READING, Unread, read_secret, read_secrets};
+use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
 use crate::controller::volume::decide::Decision;
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::secrets::Secrets;
 
-impl Actions {
+impl Provisioning {
     /// The Secrets that the class names for this claim.
     pub(super) async fn secrets_for(
         &self,
@@ -24,7 +24,7 @@ impl Actions {
         key: &Key,
     ) -> Result<Secrets, Outcome> {
         let volume = key.to_string();
-        read_secrets(&self.context, named, template_names(claim, &volume)).await.map_err(not_read)
+        read_secrets(&self.context.runtime, named, template_names(claim, &volume)).await.map_err(not_read)
     }
 
     /// The annotations that name these Secrets on the volume: its deletion needs them too.
@@ -41,17 +41,6 @@ impl Actions {
         named.iter().map(annotation).collect()
     }
 
-    /// The Secrets that the class named when the volume was made.
-    pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Outcome> {
-        let mut secrets = Secrets::default();
-        for role in &self.rules.capabilities.secrets {
-            if let Some(reference) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
-                read_secret(&self.context, &mut secrets, &role.role, &reference).await.map_err(not_read)?;
-            }
-        }
-        Ok(secrets)
-    }
-
     /// The labels of the selected node, where the author reads them. A missing node ends provisioning, but not cleaning
     /// up.
     pub(super) async fn node_labels(
@@ -59,9 +48,11 @@ impl Actions {
         node: Option<&str>,
         decision: &Decision,
     ) -> Result<BTreeMap<String, String>, Outcome> {
-        let Some(name) = node.filter(|_| self.rules.capabilities.node_labels) else { return Ok(BTreeMap::new()) };
-        let api: Api<Node> = Api::all(self.client().clone());
-        match self.request(api.get_metadata(name)).await {
+        let Some(name) = node.filter(|_| self.context.rules.capabilities.node_labels) else {
+            return Ok(BTreeMap::new());
+        };
+        let api: Api<Node> = Api::all(self.context.client().clone());
+        match self.context.request(api.get_metadata(name)).await {
             Ok(node) => Ok(node.metadata.labels.unwrap_or_default()),
             Err(CallError::NotFound) if *decision == Decision::CleanUp => Ok(BTreeMap::new()),
             Err(CallError::NotFound) => Err(Outcome::NotReady(MissingInput::Node(name.to_owned()))),
@@ -74,7 +65,7 @@ fn template_names<'a>(claim: &'a ClaimFacts, volume: &'a str) -> TemplateNames<'
     TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume }
 }
 
-fn not_read(unread: Unread) -> Outcome {
+pub(super) fn not_read(unread: Unread) -> Outcome {
     match unread {
         Unread::Unnamed(problem) => Outcome::NotReady(MissingInput::SecretName(problem)),
         Unread::Missing { namespace, name } => Outcome::NotReady(MissingInput::Secret { namespace, name }),

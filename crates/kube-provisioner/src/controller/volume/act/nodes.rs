@@ -8,7 +8,8 @@ use kube::api::Api;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::part_journal_name;
 
-use super::{Actions, Step};
+use super::Step;
+use super::provision::Provisioning;
 use crate::controller::volume::decide::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, VolumeState};
 use crate::controller::volume::outcome::{NodeSilence, Outcome};
@@ -21,7 +22,7 @@ const PROVISION_GRACE: Duration = Duration::from_secs(90);
 /// The number of replicas that look first, and of those that join them each time: not all of a thousand nodes.
 const LOOKERS: usize = 3;
 
-impl Actions {
+impl Provisioning {
     /// Leaves the work to the replica of its node. After a while, looks whether the node exists and has a replica.
     pub(super) async fn look_for_node(&self, name: String, facts: &Facts, step: &Step<'_>) -> Outcome {
         let claim = match (&facts.claim, &facts.volume) {
@@ -30,10 +31,10 @@ impl Actions {
         };
         let after = if claim.is_some() { PROVISION_GRACE } else { DELETION_GRACE };
         let looks = usize::try_from(step.work().waits()).unwrap_or(usize::MAX);
-        if self.cache().nodes_between(&name) >= LOOKERS.saturating_mul(looks) {
+        if self.context.cache().nodes_between(&name) >= LOOKERS.saturating_mul(looks) {
             return Outcome::LooksAgain { after };
         }
-        let node = match self.request(Api::<Node>::all(self.client().clone()).get(&name)).await {
+        let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
             Ok(node) => node,
             Err(CallError::NotFound) => {
                 return match claim {
@@ -63,8 +64,8 @@ impl Actions {
 
     /// A replica writes its journal as soon as it runs.
     async fn look_for_replica(&self, node: String) -> Outcome {
-        let api = Api::<ConfigMap>::namespaced(self.client().clone(), &self.namespace);
-        match self.request(api.get_metadata(&part_journal_name(&self.rules.names.own, &node))).await {
+        let api = Api::<ConfigMap>::namespaced(self.context.client().clone(), &self.namespace);
+        match self.context.request(api.get_metadata(&part_journal_name(&self.context.rules.names.own, &node))).await {
             Ok(_) => Outcome::NodeSilent { node, why: NodeSilence::Replica },
             Err(CallError::NotFound) => Outcome::NodeSilent { node, why: NodeSilence::NoReplica },
             Err(error) => Outcome::CallFailed { doing: "looking for the journal of another node", error },

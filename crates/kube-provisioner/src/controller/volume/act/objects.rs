@@ -10,11 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Actions;
+use super::context::ActContext;
 use crate::controller::shared::requests;
-use crate::controller::volume::facts::{ClaimFacts, Progress, VolumeFacts};
-use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::facts::{ClaimFacts, VolumeFacts};
 use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
@@ -38,29 +36,15 @@ fn whole(json: &str, name: &str) -> PersistentVolume {
     })
 }
 
-impl Actions {
+impl ActContext {
     /// One request about claims or volumes, under the limit of requests.
     pub(super) async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-        self.context.request(request).await
+        self.runtime.request(request).await
     }
 
     pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
         let path = PersistentVolumeClaim::url_path(&(), Some(namespace));
-        shown(&self.claims, requests::get(&self.context, path, name), WatchedClaim::version).await
-    }
-
-    /// Reads the volume that the watch has shown. If it exists, the attempt has ended.
-    pub(super) async fn confirm_volume(&self, key: &Key) -> Outcome {
-        match self.read_volume(&key.to_string()).await {
-            Ok(live) => {
-                let mut cache = self.cache();
-                cache.set_progress(key, Progress::None);
-                cache.observe_volume(live.seen);
-            }
-            Err(CallError::NotFound) => self.cache().volume_is_gone(key),
-            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
-        }
-        Outcome::Changed
+        shown(&self.claims, requests::get(&self.runtime, path, name), WatchedClaim::version).await
     }
 
     pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {
@@ -126,7 +110,7 @@ impl Actions {
         loop {
             let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
             let request = request.list(&page).map_err(unsent)?;
-            let list: List = self.context.urgent_request(self.client().request(request)).await?;
+            let list: List = self.runtime.urgent_request(self.client().request(request)).await?;
             for raw in list.items {
                 let volume = serde_json::from_str::<WatchedVolume>(raw.get());
                 let ours = |volume: &WatchedVolume| match &volume.fields {
@@ -192,7 +176,7 @@ impl Actions {
         ]);
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
-        let answer = requests::patch(&self.context, path, &claim.name, None, &patch);
+        let answer = requests::patch(&self.runtime, path, &claim.name, None, &patch);
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
 }

@@ -2,26 +2,26 @@
 
 use provisioner_runtime::call::CallError;
 
-use super::Actions;
+use super::delete::Deleting;
 use crate::controller::volume::decide::{Decision, NoAction};
 use crate::controller::volume::facts::{Facts, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 
-impl Actions {
+impl Deleting {
     pub(super) async fn set_protection(&self, facts: &Facts, key: &Key, wanted: bool) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
         let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
-        let live = match self.read_volume(&key.to_string()).await {
+        let live = match self.context.read_volume(&key.to_string()).await {
             Ok(live) => live,
             Err(CallError::NotFound) => return Outcome::NoAction(NoAction::VolumeTerminating),
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
         };
-        self.cache().observe_volume(live.seen);
-        if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) || self.decision_now(key) != seen {
+        self.context.cache().observe_volume(live.seen);
+        if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) || self.context.decision_now(key) != seen {
             return Outcome::Changed;
         }
-        match self.set_finalizer(&live.object, wanted).await {
+        match self.context.set_finalizer(&live.object, wanted).await {
             Ok(()) => Outcome::ProtectionSet,
             Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
                 Outcome::Rejected { doing: "setting the volume's finalizer", error }

@@ -1,12 +1,14 @@
 //! Calls the author's `provision` and saves the volume.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 
+use super::Step;
 use super::attempt::{Answer, Attempt};
-use super::{Actions, Step};
+use super::context::ActContext;
 use crate::controller::shared::secret_names::SecretName;
 use crate::controller::volume::decide::{Decision, NoAction};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
@@ -17,7 +19,16 @@ use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ProvisionError, ProvisionVerdict};
 use crate::volume::Volume;
 
-impl Actions {
+/// Attempts to make a volume, and their end.
+pub(crate) struct Provisioning {
+    pub(super) context: Arc<ActContext>,
+    /// The provisioner's own namespace.
+    pub(super) namespace: String,
+    /// Whether a call has shown that the author has no `clean_up`.
+    pub(super) no_clean_up: AtomicBool,
+}
+
+impl Provisioning {
     pub(super) async fn provision(
         &self,
         claim: Option<Arc<PersistentVolumeClaim>>,
@@ -37,7 +48,10 @@ impl Actions {
     pub(super) async fn resume(&self, attempt: Attempt<'_>) -> Outcome {
         let (pending, step, key) = (attempt.pending.clone(), attempt.step, attempt.step.key());
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
-        match self.call_backend(attempt, self.limits.provision, |request| self.backend.provision(request)).await {
+        match self
+            .call_backend(attempt, self.context.limits.provision, |request| self.context.backend.provision(request))
+            .await
+        {
             Ok(Answer { value: Ok(Ok(volume)), permit: _permit }) => {
                 match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
                     Ok(unsaved) => self.save(key, unsaved).await,
@@ -60,10 +74,10 @@ impl Actions {
     ) -> Result<UnsavedVolume, Outcome> {
         let name = key.to_string();
         let class = &pending.class.object;
-        let finalizer = self.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
+        let finalizer = self.context.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
         volume.annotations.extend(Self::secret_annotations(secrets, &pending.claim.facts, key)?);
-        let (identity, cluster_id) = (Some(&*self.rules.identity), &*self.rules.cluster_id);
+        let (identity, cluster_id) = (Some(&*self.context.rules.identity), &*self.context.rules.cluster_id);
         let inputs = VolumeInputs { name: &name, bytes, claim, class, finalizer, identity, cluster_id };
         let warning = volume.warning.take();
         let object = object::build(&inputs, volume).map_err(Outcome::BadTemplate)?;
@@ -77,11 +91,11 @@ impl Actions {
         let verdict = error.verdict();
         let may_be_left = match verdict {
             ProvisionVerdict::InProgress => true,
-            ProvisionVerdict::Retry => self.rules.safeguards.include(Safeguard::FailedAttempts),
+            ProvisionVerdict::Retry => self.context.rules.safeguards.include(Safeguard::FailedAttempts),
             _ => false,
         };
         if !may_be_left {
-            self.cache().set_progress(step.key(), Progress::None);
+            self.context.cache().set_progress(step.key(), Progress::None);
         }
         let mut rescheduled = false;
         if let (ProvisionVerdict::Reschedule, Some(node)) = (verdict, &pending.claim.facts.selected_node) {
@@ -99,8 +113,8 @@ impl Actions {
     pub(super) async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<bool, Outcome> {
         step.remove_entry();
         step.fence().await.map_err(Outcome::NotJournaled)?;
-        let answer = self.unselect_node(claim, node).await;
-        let mut cache = self.cache();
+        let answer = self.context.unselect_node(claim, node).await;
+        let mut cache = self.context.cache();
         let answer = match answer {
             Ok(Some(claim)) => {
                 cache.observe_claim(claim);
@@ -119,13 +133,13 @@ impl Actions {
     /// Reads the claim from the API server: the watch may not show yet that it has a volume.
     pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
         let ClaimState::Waiting(claim) = &facts.claim else { return Outcome::Changed };
-        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+        let live = match self.context.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
             // The watch will show it, and any other claim of that name.
             Ok(_) | Err(CallError::NotFound) => return Outcome::NoAction(NoAction::ClaimTerminating),
             Err(error) => return Outcome::CallFailed { doing: "reading the claim again", error },
         };
-        let mut cache = self.cache();
+        let mut cache = self.context.cache();
         cache.confirmed(key);
         cache.observe_claim(live);
         Outcome::Changed

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 
-use super::Actions;
 use super::objects::LiveVolume;
+use super::provision::Provisioning;
 use crate::controller::volume::decide::NoAction;
 use crate::controller::volume::events;
 use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
@@ -30,7 +30,7 @@ enum Found {
     Foreign,
 }
 
-impl Actions {
+impl Provisioning {
     pub(super) async fn save_again(&self, facts: &Facts, key: &Key) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
         self.try_save(key, unsaved).await
@@ -39,30 +39,30 @@ impl Actions {
     pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume) -> Outcome {
         let unsaved = Arc::new(unsaved);
         // The asset exists, so only a saved volume ends the work.
-        self.cache().set_progress(key, Progress::Unsaved(unsaved.clone()));
+        self.context.cache().set_progress(key, Progress::Unsaved(unsaved.clone()));
         self.try_save(key, &unsaved).await
     }
 
     async fn try_save(&self, key: &Key, unsaved: &Arc<UnsavedVolume>) -> Outcome {
-        let saved = match self.create_volume(unsaved.body.clone()).await {
+        let saved = match self.context.create_volume(unsaved.body.clone()).await {
             Ok(saved) => saved,
-            Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
-                Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
+            Err(CallError::AlreadyExists) => match self.context.read_volume(&unsaved.name).await {
+                Ok(LiveVolume { seen, .. }) if !self.context.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
                     Found::Same => seen,
                     Found::SameAsset => {
-                        self.cache().set_progress(key, Progress::None);
+                        self.context.cache().set_progress(key, Progress::None);
                         return Outcome::NoAction(NoAction::OtherInstallation);
                     }
                     Found::OtherAsset => {
                         tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
-                        self.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
+                        self.context.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
                         return Outcome::Changed;
                     }
                     Found::OtherServer => {
                         let text = other_server_text(&unsaved.body, &object);
-                        self.context.events().record(events::warned(&text, &unsaved.pending.claim.facts));
-                        self.cache().saved(key, seen);
+                        self.context.runtime.events().record(events::warned(&text, &unsaved.pending.claim.facts));
+                        self.context.cache().saved(key, seen);
                         return Outcome::Changed;
                     }
                     Found::Foreign => return Outcome::NameTakenMeanwhile,
@@ -72,9 +72,9 @@ impl Actions {
             Err(error) => return Outcome::NotSaved(error),
         };
         // The watch may be slower than the next look at this key.
-        self.cache().saved(key, saved);
+        self.context.cache().saved(key, saved);
         if let Some(text) = &unsaved.warning {
-            self.context.events().record(events::warned(text, &unsaved.pending.claim.facts));
+            self.context.runtime.events().record(events::warned(text, &unsaved.pending.claim.facts));
         }
         Outcome::Provisioned { took: unsaved.pending.begun.elapsed() }
     }

@@ -1,0 +1,75 @@
+//! What provisioning, deleting and expanding share.
+
+use std::sync::{Arc, MutexGuard};
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Client;
+use provisioner_runtime::Cache;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::Context;
+use provisioner_runtime::watch::WatchHealth;
+
+use super::inputs::not_read;
+use crate::controller::shared::limits::CallLimits;
+use crate::controller::shared::secret_names;
+use crate::controller::shared::secret_reading::read_secret;
+use crate::controller::volume::backend::Backend;
+use crate::controller::volume::cache::VolumeCache;
+use crate::controller::volume::decide::{Decision, NoAction, Rules, decide};
+use crate::controller::volume::facts::OurVolume;
+use crate::controller::volume::key::Key;
+use crate::controller::volume::outcome::Outcome;
+use crate::secrets::Secrets;
+
+pub(crate) struct ActContext {
+    pub(crate) runtime: Context<VolumeCache>,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) limits: CallLimits,
+    /// The watches of the claims and of the volumes.
+    pub(crate) claims: WatchHealth,
+    pub(crate) volumes: WatchHealth,
+}
+
+impl ActContext {
+    pub(crate) fn cache(&self) -> MutexGuard<'_, VolumeCache> {
+        self.runtime.cache()
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        self.runtime.client()
+    }
+
+    /// What would be decided now.
+    pub(super) fn decision_now(&self, key: &Key) -> Decision {
+        decide(&self.cache().facts(key), &self.rules)
+    }
+
+    /// The current volume, if the rules decide the same about it.
+    pub(super) async fn as_decided(
+        &self,
+        decided: Decision,
+        volume: &OurVolume,
+        key: &Key,
+    ) -> Result<Arc<PersistentVolume>, Outcome> {
+        let live = match self.read_volume(&key.to_string()).await {
+            Ok(live) => live,
+            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeTerminating)),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+        };
+        self.cache().observe_volume(live.seen);
+        let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
+        if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
+    }
+
+    /// The Secrets that the class named when the volume was made.
+    pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Outcome> {
+        let mut secrets = Secrets::default();
+        for role in &self.rules.capabilities.secrets {
+            if let Some(reference) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
+                read_secret(&self.runtime, &mut secrets, &role.role, &reference).await.map_err(not_read)?;
+            }
+        }
+        Ok(secrets)
+    }
+}

@@ -1,11 +1,11 @@
 //! `nfs-provisioner server`: an NFS server of our own, NFS-Ganesha, and an export per volume.
 
-mod book;
 mod commands;
 mod dbus;
 mod disk;
 mod early;
 mod export;
+mod export_table;
 mod former;
 mod ganesha;
 #[cfg(test)]
@@ -27,9 +27,9 @@ use directory_volumes::{Root, TrashLimits, Worker};
 use kube_provisioner::{Options, Program};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::book::Book;
 use self::disk::Disk;
 use self::export::{Offer, hostname};
+use self::export_table::ExportTable;
 use self::ganesha::{Exporter as _, Ganesha, Settings};
 use self::provisioner::{Server, Terms};
 
@@ -112,7 +112,7 @@ async fn begin(args: Args) -> Result<Server<Ganesha>, Box<dyn Error + Send + Syn
     let ganesha = Arc::new(Ganesha::new(settings, Disk::wait(worker.root().path(), &mut terminate).await?)?);
     // Without its marker the root is new, or another file system than before: the controller finds out which.
     if worker.root().has_marker()? {
-        ganesha.start(&Book::new(worker.root().path()));
+        ganesha.start(&ExportTable::new(worker.root().path()));
     }
     early::api_server(&args.options, &mut terminate).await?;
     tokio::spawn(worker.clone().empty_trash(args.trash));

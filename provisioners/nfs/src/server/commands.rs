@@ -10,8 +10,8 @@ use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands}
 use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
 
-use super::book::Book;
 use super::export::{Offer, hostname};
+use super::export_table::ExportTable;
 use super::former;
 use super::ganesha::{Settings, add_beside};
 use super::provisioner::{ANNOTATIONS, ROOT_SQUASH};
@@ -74,7 +74,7 @@ impl commands::Site for Site {
     /// A directory that is a volume's now is exported, with the id that it had where that is known.
     async fn came(&self, root: &Root, path: &VolumePath, volume: &PersistentVolume) -> Result<(), BoxError> {
         let wanted = former::id(volume);
-        let export = Book::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
+        let export = ExportTable::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != export.id) {
             let id = export.id;
             commands::print(&format!(

@@ -34,7 +34,7 @@ const HASH: &str = "#";
 
 /// Where the exports of one root are written down.
 #[derive(Clone, Debug)]
-pub(crate) struct Book {
+pub(crate) struct ExportTable {
     dir: PathBuf,
 }
 
@@ -65,7 +65,7 @@ struct Record {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BookError {
+pub(crate) enum ExportTableError {
     #[error("the exports at {path} cannot be written down: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error("there are {0} exports, as many as there may be; delete volumes, or run another server")]
@@ -74,7 +74,7 @@ pub(crate) enum BookError {
     Damaged(String),
 }
 
-impl Book {
+impl ExportTable {
     /// Below a root that has its marker.
     pub(crate) fn new(root: &Path) -> Self {
         Self { dir: root.join(PLACE) }
@@ -87,7 +87,7 @@ impl Book {
         access: Access,
         wanted: Option<u16>,
         most: Option<u32>,
-    ) -> Result<Export, BookError> {
+    ) -> Result<Export, ExportTableError> {
         let _lock = self.lock()?;
         let names = self.names()?;
         if let Some(found) = self.find_in(&names, path)? {
@@ -95,7 +95,7 @@ impl Book {
         }
         let count = names.len();
         if most.is_some_and(|most| count >= most as usize) || count >= usize::from(u16::MAX) {
-            return Err(BookError::Full(count));
+            return Err(ExportTableError::Full(count));
         }
         let kept = self.kept()?;
         let is_free = |id: u16| {
@@ -106,7 +106,7 @@ impl Book {
             None => {
                 let after = self.next()?;
                 let mut ids = (after..=u16::MAX).chain(1..after);
-                let id = ids.find(|id| is_free(*id)).ok_or(BookError::Full(count))?;
+                let id = ids.find(|id| is_free(*id)).ok_or(ExportTableError::Full(count))?;
                 self.write(NEXT, &id.checked_add(1).unwrap_or(1).to_string())?;
                 id
             }
@@ -119,7 +119,7 @@ impl Book {
     }
 
     /// Keeps ids for the paths that have them, until the next call. Where two paths have one id, it is the first one's.
-    pub(crate) fn keep<'a>(&self, ids: impl Iterator<Item = (u16, &'a VolumePath)>) -> Result<(), BookError> {
+    pub(crate) fn keep<'a>(&self, ids: impl Iterator<Item = (u16, &'a VolumePath)>) -> Result<(), ExportTableError> {
         let mut kept = BTreeMap::new();
         for (id, path) in ids {
             kept.entry(id).or_insert_with(|| label(path));
@@ -131,27 +131,27 @@ impl Book {
         }
     }
 
-    fn kept(&self) -> Result<BTreeMap<u16, String>, BookError> {
+    fn kept(&self) -> Result<BTreeMap<u16, String>, ExportTableError> {
         let file = self.dir.join(KEPT);
         match fs::read_to_string(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
             text => serde_json::from_str(&text.map_err(|error| self.error(error))?)
-                .map_err(|error| BookError::Damaged(format!("{}: {error}", file.display()))),
+                .map_err(|error| ExportTableError::Damaged(format!("{}: {error}", file.display()))),
         }
     }
 
     /// The export of a path.
-    pub(crate) fn find(&self, path: &VolumePath) -> Result<Option<Export>, BookError> {
+    pub(crate) fn find(&self, path: &VolumePath) -> Result<Option<Export>, ExportTableError> {
         self.find_in(&self.names()?, path)
     }
 
     /// How many exports there are.
-    pub(crate) fn count(&self) -> Result<usize, BookError> {
+    pub(crate) fn count(&self) -> Result<usize, ExportTableError> {
         Ok(self.names()?.len())
     }
 
     /// Forgets an export, which the server does not have any more. Forgotten already is success.
-    pub(crate) fn release(&self, export: &Export) -> Result<(), BookError> {
+    pub(crate) fn release(&self, export: &Export) -> Result<(), ExportTableError> {
         let _lock = self.lock()?;
         match fs::remove_file(self.dir.join(name(export))) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.error(error)),
@@ -160,7 +160,7 @@ impl Book {
     }
 
     /// Everything that is written down, in the order of the ids.
-    pub(crate) fn entries(&self) -> Result<Entries, BookError> {
+    pub(crate) fn entries(&self) -> Result<Entries, ExportTableError> {
         let mut entries = Entries::default();
         for name in self.names()? {
             match self.read(&name) {
@@ -173,7 +173,7 @@ impl Book {
         Ok(entries)
     }
 
-    fn names(&self) -> Result<Vec<Name>, BookError> {
+    fn names(&self) -> Result<Vec<Name>, ExportTableError> {
         let listed = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             listed => listed.map_err(|error| self.error(error))?,
@@ -189,10 +189,10 @@ impl Book {
         Ok(names)
     }
 
-    fn find_in(&self, names: &[Name], path: &VolumePath) -> Result<Option<Export>, BookError> {
+    fn find_in(&self, names: &[Name], path: &VolumePath) -> Result<Option<Export>, ExportTableError> {
         let label = label(path);
         match names.iter().find(|name| name.label == label) {
-            Some(name) => self.read(name).map_err(BookError::Damaged),
+            Some(name) => self.read(name).map_err(ExportTableError::Damaged),
             None => Ok(None),
         }
     }
@@ -220,7 +220,7 @@ impl Book {
         }
     }
 
-    fn next(&self) -> Result<u16, BookError> {
+    fn next(&self) -> Result<u16, ExportTableError> {
         match fs::read_to_string(self.dir.join(NEXT)) {
             Ok(text) => Ok(text.trim().parse().ok().filter(|id| *id > 0).unwrap_or(1)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(1),
@@ -229,7 +229,7 @@ impl Book {
     }
 
     /// Durably, and as a whole or not at all.
-    fn write(&self, name: &str, text: &str) -> Result<(), BookError> {
+    fn write(&self, name: &str, text: &str) -> Result<(), ExportTableError> {
         let tmp = self.dir.join("tmp");
         let written = File::create(&tmp).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
@@ -240,11 +240,11 @@ impl Book {
         self.sync()
     }
 
-    fn sync(&self) -> Result<(), BookError> {
+    fn sync(&self) -> Result<(), ExportTableError> {
         File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(|error| self.error(error))
     }
 
-    fn lock(&self) -> Result<File, BookError> {
+    fn lock(&self) -> Result<File, ExportTableError> {
         let locked = fs::create_dir_all(&self.dir).and_then(|()| {
             let file = File::options().create(true).append(true).open(self.dir.join(LOCK))?;
             flock(&file, FlockOperation::LockExclusive)?;
@@ -253,8 +253,8 @@ impl Book {
         locked.map_err(|error| self.error(error))
     }
 
-    fn error(&self, source: io::Error) -> BookError {
-        BookError::Io { path: self.dir.clone(), source }
+    fn error(&self, source: io::Error) -> ExportTableError {
+        ExportTableError::Io { path: self.dir.clone(), source }
     }
 }
 

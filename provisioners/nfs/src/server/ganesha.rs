@@ -15,10 +15,10 @@ use tokio::process::{Child, Command};
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::book::Book;
 use super::dbus::{Bus, BusError};
 use super::disk::{self, Disk};
 use super::export::{Export, Offer, is_plain};
+use super::export_table::ExportTable;
 
 /// How long the server may take to answer. With many exports it reads for seconds.
 const START: Duration = Duration::from_secs(120);
@@ -42,13 +42,13 @@ pub(crate) struct Settings {
 
 /// What serves exports.
 pub(crate) trait Exporter: Send + Sync + 'static {
-    /// Starts serving what is in the book; once, however often it is called.
-    fn start(self: &Arc<Self>, book: &Book);
+    /// Starts serving what is in the export table; once, however often it is called.
+    fn start(self: &Arc<Self>, table: &ExportTable);
 
-    /// While this is held, the server is not started again: what is done to the book and to the server is one step.
+    /// While this is held, the server is not started again: what is done to the export table and to the server is one step.
     fn hold(&self) -> impl Future<Output = RwLockReadGuard<'_, ()>> + Send;
 
-    /// Serves an export that is in the book. Served already is success.
+    /// Serves an export that is in the export table. Served already is success.
     fn add(&self, export: &Export) -> impl Future<Output = Result<(), ExportError>> + Send;
 
     /// Stops serving an export. Not served is success.
@@ -93,7 +93,7 @@ pub(crate) struct Ganesha {
     _disk: Disk,
     bus: Bus,
     state: watch::Sender<State>,
-    /// Held for writing while the server starts: what it reads then is the book.
+    /// Held for writing while the server starts: what it reads then is the export table.
     gate: RwLock<()>,
 }
 
@@ -112,11 +112,11 @@ impl Ganesha {
     }
 
     /// Runs the server forever.
-    async fn supervise(&self, book: &Book) {
+    async fn supervise(&self, table: &ExportTable) {
         let mut pause = FIRST_PAUSE;
         loop {
             let since = Instant::now();
-            let why = match self.started(book).await {
+            let why = match self.started(table).await {
                 Ok(children) => {
                     self.state.send_replace(State::Up);
                     tracing::info!("the NFS server is ready");
@@ -135,10 +135,10 @@ impl Ganesha {
     }
 
     /// Starts bus and server, and waits until that answers.
-    async fn started(&self, book: &Book) -> Result<Children, String> {
+    async fn started(&self, table: &ExportTable) -> Result<Children, String> {
         let _gate = self.gate.write().await;
         let Settings { runtime, program, .. } = &self.settings;
-        let configured = config::write(&self.settings, &self.bus, book).map_err(|error| error.to_string())?;
+        let configured = config::write(&self.settings, &self.bus, table).map_err(|error| error.to_string())?;
         configured.iter().for_each(|left_out| tracing::error!("not exported: {left_out}"));
         for name in [config::GANESHA_PID, config::BUS_PID] {
             end_leftover(&runtime.join(name), runtime).await;
@@ -185,15 +185,15 @@ impl Ganesha {
 }
 
 impl Exporter for Ganesha {
-    fn start(self: &Arc<Self>, book: &Book) {
+    fn start(self: &Arc<Self>, table: &ExportTable) {
         let is_first = self.state.send_if_modified(|state| {
             let is_new = matches!(state, State::New);
             *state = if is_new { State::Starting } else { state.clone() };
             is_new
         });
         if is_first {
-            let (server, book) = (self.clone(), book.clone());
-            tokio::spawn(async move { server.supervise(&book).await });
+            let (server, table) = (self.clone(), table.clone());
+            tokio::spawn(async move { server.supervise(&table).await });
         }
     }
 
@@ -207,7 +207,7 @@ impl Exporter for Ganesha {
     }
 
     async fn remove(&self, export: &Export) -> Result<(), ExportError> {
-        // Where no server runs, nothing is served, and the next one reads the book.
+        // Where no server runs, nothing is served, and the next one reads the export table.
         if self.check_up().is_err() {
             return Ok(());
         }

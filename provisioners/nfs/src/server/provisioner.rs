@@ -10,8 +10,8 @@ use kube_provisioner::{
     StartError, Volume,
 };
 
-use super::book::{Book, BookError};
 use super::export::Export;
+use super::export_table::{ExportTable, ExportTableError};
 use super::former;
 use super::ganesha::Exporter;
 use super::parameters::Parameters;
@@ -41,14 +41,14 @@ pub(crate) struct Terms {
 pub(crate) struct Server<E> {
     worker: Worker,
     exporter: Arc<E>,
-    book: Book,
+    table: ExportTable,
     terms: Terms,
 }
 
 impl<E: Exporter> Server<E> {
     pub(crate) fn new(worker: Worker, exporter: Arc<E>, terms: Terms) -> Self {
-        let book = Book::new(worker.root().path());
-        Self { worker, exporter, book, terms }
+        let table = ExportTable::new(worker.root().path());
+        Self { worker, exporter, table, terms }
     }
 
     fn path_of(&self, volume: &ProvisionedVolume) -> Result<VolumePath, directory_volumes::DirectoryError> {
@@ -60,17 +60,17 @@ impl<E: Exporter> Server<E> {
     async fn reserve_all(&self, start: &Start) -> Result<Vec<Export>, StartError> {
         let volumes = start.volumes().await?;
         let placed = volumes.into_iter().filter_map(|volume| Some((self.path_of(&volume).ok()?, volume)));
-        let (placed, book): (Vec<_>, _) = (placed.collect(), self.book.clone());
+        let (placed, table): (Vec<_>, _) = (placed.collect(), self.table.clone());
         let reserve = move |root: &directory_volumes::Root| {
-            book.keep(placed.iter().filter_map(|(path, volume)| Some((former::id(&volume.object)?, path))))?;
-            let known: BTreeSet<_> = book.entries()?.exports.into_iter().map(|export| export.path).collect();
+            table.keep(placed.iter().filter_map(|(path, volume)| Some((former::id(&volume.object)?, path))))?;
+            let known: BTreeSet<_> = table.entries()?.exports.into_iter().map(|export| export.path).collect();
             let mut added = Vec::new();
             for (path, volume) in placed.iter().filter(|(path, _)| !known.contains(path)) {
                 let is_there = root.path().join(path.as_str()).is_dir();
                 if !is_there || !root.is_marked_for(path, &owner_here(volume))? {
                     continue;
                 }
-                match book.reserve(path, former::access(&volume.object), former::id(&volume.object), None) {
+                match table.reserve(path, former::access(&volume.object), former::id(&volume.object), None) {
                     Ok(export) => added.push(export),
                     Err(error) => tracing::warn!("{path} is not exported: {error}"),
                 }
@@ -83,8 +83,8 @@ impl<E: Exporter> Server<E> {
     /// Writes an export down before the server hears of it. The directory is there.
     async fn export(&self, path: VolumePath, parameters: &Parameters) -> Result<Export, ProvisionError> {
         let _held = self.exporter.hold().await;
-        let (book, access, most) = (self.book.clone(), parameters.access(), self.terms.most);
-        let reserve = move |_: &_| Ok::<_, ProvisionError>(book.reserve(&path, access, None, most)?);
+        let (table, access, most) = (self.table.clone(), parameters.access(), self.terms.most);
+        let reserve = move |_: &_| Ok::<_, ProvisionError>(table.reserve(&path, access, None, most)?);
         let export: Export = self.worker.run(reserve).await?;
         self.exporter.add(&export).await?;
         Ok(export)
@@ -92,19 +92,19 @@ impl<E: Exporter> Server<E> {
 
     /// Ends an export and the directory, in this order: there is no export without a directory.
     async fn end(&self, deletion: Deletion, token: kube_provisioner::FencingToken) -> Result<(), DeleteError> {
-        let (book, path, owner) = (self.book.clone(), deletion.path().clone(), deletion.owner().clone());
+        let (table, path, owner) = (self.table.clone(), deletion.path().clone(), deletion.owner().clone());
         let find = move |root: &directory_volumes::Root| {
             // The export is that of whoever has the directory.
             let is_ours = root.is_marked_for(&path, &owner)?;
-            Ok::<_, DeleteError>(book.find(&path)?.filter(|_| is_ours))
+            Ok::<_, DeleteError>(table.find(&path)?.filter(|_| is_ours))
         };
         let held = self.exporter.hold().await;
         if let Some(export) = self.worker.run(find).await?
             && token.is_valid()
         {
             self.exporter.remove(&export).await?;
-            let book = self.book.clone();
-            self.worker.run(move |_| Ok::<_, DeleteError>(book.release(&export)?)).await?;
+            let table = self.table.clone();
+            self.worker.run(move |_| Ok::<_, DeleteError>(table.release(&export)?)).await?;
         }
         drop(held);
         self.worker.end(deletion, token).await
@@ -120,8 +120,8 @@ impl<E: Exporter> Provisioner for Server<E> {
         }
         self.worker.begin(&ANNOTATIONS, &start, |_| true).await?;
         let added = self.reserve_all(&start).await?;
-        self.exporter.start(&self.book);
-        // The server may have been started before; where it has not, it reads the book.
+        self.exporter.start(&self.table);
+        // The server may have been started before; where it has not, it reads the export table.
         let _held = self.exporter.hold().await;
         for export in added {
             if let Err(error) = self.exporter.add(&export).await {
@@ -136,13 +136,13 @@ impl<E: Exporter> Provisioner for Server<E> {
         let (path, owner) = whose(&request, &parameters.path_pattern.0)?;
         // Without a server nothing need be made yet.
         self.exporter.ready().await.map_err(ProvisionError::retry)?;
-        let (bytes, enforced, book) = (request.bytes, parameters.enforce_size, self.book.clone());
+        let (bytes, enforced, table) = (request.bytes, parameters.enforce_size, self.table.clone());
         let (most, wanted) = (self.terms.most, path.clone());
         let look = move |root: &directory_volumes::Root| {
-            if book.find(&wanted)?.is_none() {
-                let count = book.count()?;
+            if table.find(&wanted)?.is_none() {
+                let count = table.count()?;
                 if most.is_some_and(|most| count >= most as usize) {
-                    return Err(ProvisionError::retry(BookError::Full(count)));
+                    return Err(ProvisionError::retry(ExportTableError::Full(count)));
                 }
                 let free = root.free_bytes()?;
                 if free < bytes {
@@ -196,10 +196,10 @@ impl<E: Exporter> Provisioner for Server<E> {
 
     async fn probe(&self) -> Result<(), StartError> {
         self.worker.probe().await?;
-        let book = self.book.clone();
-        let damaged: Vec<String> = self.worker.run(move |_| Ok::<_, StartError>(book.entries()?.damaged)).await?;
+        let table = self.table.clone();
+        let damaged: Vec<String> = self.worker.run(move |_| Ok::<_, StartError>(table.entries()?.damaged)).await?;
         if let Some(damaged) = damaged.first() {
-            return Err(BookError::Damaged(damaged.clone()).into());
+            return Err(ExportTableError::Damaged(damaged.clone()).into());
         }
         Ok(self.exporter.ready().await?)
     }

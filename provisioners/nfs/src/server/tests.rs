@@ -9,8 +9,8 @@ use directory_volumes::{Root, Worker};
 use kube_provisioner::conformance::Conformance;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-use super::book::Book;
 use super::export::Export;
+use super::export_table::ExportTable;
 use super::ganesha::{ExportError, Exporter};
 use super::provisioner::{Server, Terms};
 
@@ -21,7 +21,7 @@ pub(super) struct Fake {
 }
 
 impl Exporter for Fake {
-    fn start(self: &Arc<Self>, _: &Book) {}
+    fn start(self: &Arc<Self>, _: &ExportTable) {}
 
     async fn hold(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().await
@@ -50,7 +50,7 @@ pub(super) fn server(root: Root, fake: Fake) -> Server<Fake> {
 fn keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
-    // It outlives the provisioner, as a server does that is started again from the book.
+    // It outlives the provisioner, as a server does that is started again from the export table.
     let served = Arc::new(Mutex::new(BTreeSet::new()));
     let serves = served.clone();
     let start = move || {

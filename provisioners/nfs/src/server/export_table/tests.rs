@@ -6,90 +6,90 @@ fn path(text: &str) -> VolumePath {
     text.to_owned().try_into().unwrap()
 }
 
-fn reserve(book: &Book, text: &str) -> u16 {
-    book.reserve(&path(text), Access::default(), None, None).unwrap().id
+fn reserve(table: &ExportTable, text: &str) -> u16 {
+    table.reserve(&path(text), Access::default(), None, None).unwrap().id
 }
 
 #[test]
 fn an_id_stays_with_its_path_and_is_not_given_again() {
     let root = tempfile::tempdir().unwrap();
-    let book = Book::new(root.path());
-    assert_eq!((reserve(&book, "pvc-1"), reserve(&book, "shop/data")), (1, 2));
+    let table = ExportTable::new(root.path());
+    assert_eq!((reserve(&table, "pvc-1"), reserve(&table, "shop/data")), (1, 2));
     // Another process, later.
-    let book = Book::new(root.path());
-    assert_eq!(reserve(&book, "shop/data"), 2);
-    let first = book.find(&path("pvc-1")).unwrap().unwrap();
-    book.release(&first).unwrap();
-    book.release(&first).unwrap();
-    assert_eq!(reserve(&book, "pvc-3"), 3, "an id that a client may hold");
-    assert_eq!(reserve(&book, "pvc-1"), 4);
+    let table = ExportTable::new(root.path());
+    assert_eq!(reserve(&table, "shop/data"), 2);
+    let first = table.find(&path("pvc-1")).unwrap().unwrap();
+    table.release(&first).unwrap();
+    table.release(&first).unwrap();
+    assert_eq!(reserve(&table, "pvc-3"), 3, "an id that a client may hold");
+    assert_eq!(reserve(&table, "pvc-1"), 4);
 }
 
 #[test]
 fn the_longest_names_have_an_export() {
     let root = tempfile::tempdir().unwrap();
-    let book = Book::new(root.path());
+    let table = ExportTable::new(root.path());
     // A namespace and a claim; the others differ at the end only, and are around the limit.
     let longest = format!("{}/{}", "n".repeat(63), "c".repeat(253));
     let others = [format!("{}/{}d", "n".repeat(63), "c".repeat(252)), "a".repeat(249), "b".repeat(250)];
     for (id, text) in (65_530..).zip([&longest].into_iter().chain(&others)) {
-        book.reserve(&path(text), Access { root_squash: true }, Some(id), None).unwrap();
+        table.reserve(&path(text), Access { root_squash: true }, Some(id), None).unwrap();
     }
-    let book = Book::new(root.path());
-    let entries = book.entries().unwrap();
+    let table = ExportTable::new(root.path());
+    let entries = table.entries().unwrap();
     assert!(entries.damaged.is_empty(), "{:?}", entries.damaged);
     let paths: Vec<_> = entries.exports.iter().map(|export| export.path.as_str()).collect();
     assert_eq!(paths, [&[longest.clone()][..], &others].concat());
-    assert_eq!(reserve(&book, &longest), 65_530);
-    let export = book.find(&path(&longest)).unwrap().unwrap();
+    assert_eq!(reserve(&table, &longest), 65_530);
+    let export = table.find(&path(&longest)).unwrap().unwrap();
     assert!(export.access.root_squash);
-    book.release(&export).unwrap();
-    assert_eq!((book.find(&path(&longest)).unwrap(), book.count().unwrap()), (None, 3));
+    table.release(&export).unwrap();
+    assert_eq!((table.find(&path(&longest)).unwrap(), table.count().unwrap()), (None, 3));
 }
 
 #[test]
 fn ids_begin_again_after_the_last_one() {
     let root = tempfile::tempdir().unwrap();
-    let book = Book::new(root.path());
-    assert_eq!(reserve(&book, "pvc-1"), 1);
-    fs::write(book.dir.join(NEXT), "65535").unwrap();
-    assert_eq!((reserve(&book, "pvc-2"), reserve(&book, "pvc-3")), (u16::MAX, 2));
+    let table = ExportTable::new(root.path());
+    assert_eq!(reserve(&table, "pvc-1"), 1);
+    fs::write(table.dir.join(NEXT), "65535").unwrap();
+    assert_eq!((reserve(&table, "pvc-2"), reserve(&table, "pvc-3")), (u16::MAX, 2));
 }
 
 #[test]
 fn the_limit_counts_what_is_damaged_too() {
     let root = tempfile::tempdir().unwrap();
-    let book = Book::new(root.path());
-    reserve(&book, "pvc-1");
-    fs::write(book.dir.join("2@pvc-2"), "{").unwrap();
-    assert_eq!(reserve(&book, "pvc-3"), 3);
-    assert_eq!(book.entries().unwrap().damaged.len(), 1);
-    let full = book.reserve(&path("pvc-4"), Access::default(), None, Some(3));
-    assert!(matches!(full, Err(BookError::Full(3))), "{full:?}");
+    let table = ExportTable::new(root.path());
+    reserve(&table, "pvc-1");
+    fs::write(table.dir.join("2@pvc-2"), "{").unwrap();
+    assert_eq!(reserve(&table, "pvc-3"), 3);
+    assert_eq!(table.entries().unwrap().damaged.len(), 1);
+    let full = table.reserve(&path("pvc-4"), Access::default(), None, Some(3));
+    assert!(matches!(full, Err(ExportTableError::Full(3))), "{full:?}");
     // Who has an export keeps it, and gets no second one while the first cannot be read.
-    assert!(book.reserve(&path("pvc-1"), Access::default(), None, Some(3)).is_ok());
-    let damaged = book.reserve(&path("pvc-2"), Access::default(), None, None);
-    assert!(matches!(damaged, Err(BookError::Damaged(_))), "{damaged:?}");
+    assert!(table.reserve(&path("pvc-1"), Access::default(), None, Some(3)).is_ok());
+    let damaged = table.reserve(&path("pvc-2"), Access::default(), None, None);
+    assert!(matches!(damaged, Err(ExportTableError::Damaged(_))), "{damaged:?}");
 }
 
 #[test]
 fn an_id_of_another_provisioner_can_be_kept() {
     let root = tempfile::tempdir().unwrap();
-    let book = Book::new(root.path());
-    assert_eq!(book.reserve(&path("pvc-9"), Access::default(), Some(1), None).unwrap().id, 1);
-    assert_eq!(book.reserve(&path("b"), Access::default(), Some(1), None).unwrap().id, 2, "another has it");
-    assert_eq!(reserve(&book, "pvc-1"), 3);
+    let table = ExportTable::new(root.path());
+    assert_eq!(table.reserve(&path("pvc-9"), Access::default(), Some(1), None).unwrap().id, 1);
+    assert_eq!(table.reserve(&path("b"), Access::default(), Some(1), None).unwrap().id, 2, "another has it");
+    assert_eq!(reserve(&table, "pvc-1"), 3);
 }
 
 #[test]
 fn kept_ids_wait_for_their_paths() {
     let root = tempfile::tempdir().unwrap();
-    let book = Book::new(root.path());
-    book.keep([(1, &path("former-1")), (3, &path("former-3"))].into_iter()).unwrap();
-    let book = Book::new(root.path());
-    assert_eq!((reserve(&book, "pvc-1"), reserve(&book, "pvc-2")), (2, 4));
-    assert_eq!(book.reserve(&path("pvc-3"), Access::default(), Some(3), None).unwrap().id, 5);
-    assert_eq!(book.reserve(&path("former-1"), Access::default(), Some(1), None).unwrap().id, 1);
-    book.keep([].into_iter()).unwrap();
-    assert_eq!(book.reserve(&path("pvc-4"), Access::default(), Some(3), None).unwrap().id, 3);
+    let table = ExportTable::new(root.path());
+    table.keep([(1, &path("former-1")), (3, &path("former-3"))].into_iter()).unwrap();
+    let table = ExportTable::new(root.path());
+    assert_eq!((reserve(&table, "pvc-1"), reserve(&table, "pvc-2")), (2, 4));
+    assert_eq!(table.reserve(&path("pvc-3"), Access::default(), Some(3), None).unwrap().id, 5);
+    assert_eq!(table.reserve(&path("former-1"), Access::default(), Some(1), None).unwrap().id, 1);
+    table.keep([].into_iter()).unwrap();
+    assert_eq!(table.reserve(&path("pvc-4"), Access::default(), Some(3), None).unwrap().id, 3);
 }

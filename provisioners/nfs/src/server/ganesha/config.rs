@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Bus, Settings};
-use crate::server::book::{Book, BookError};
 use crate::server::export::{Export, Version};
+use crate::server::export_table::{ExportTable, ExportTableError};
 
 pub(crate) const CONFIG: &str = "ganesha.conf";
 pub(crate) const BUS_CONFIG: &str = "bus.conf";
@@ -25,13 +25,13 @@ pub(crate) enum ConfigError {
     #[error("cannot write the configuration below {path}: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Book(#[from] BookError),
+    ExportTable(#[from] ExportTableError),
 }
 
 /// Writes everything for a start. The answer is what is not exported, and why.
-pub(super) fn write(settings: &Settings, bus: &Bus, book: &Book) -> Result<Vec<String>, ConfigError> {
+pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Result<Vec<String>, ConfigError> {
     let Settings { runtime, root, .. } = settings;
-    let entries = book.entries()?;
+    let entries = table.entries()?;
     let mut left_out = entries.damaged;
     let written = fs::create_dir_all(runtime.join(EXPORTS)).and_then(|()| {
         fs::set_permissions(runtime, fs::Permissions::from_mode(0o700))?;

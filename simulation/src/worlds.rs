@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::PROVISIONER;
 use crate::backend::{Author, Plain, Whole};
 use crate::edges::Edges;
-use crate::garble::Garbled;
+use crate::garble::garble;
 use crate::judge::{Invariant, Judge, Violation};
 use crate::plan::{Fate, Life, Pace, Plan, Settings, Sharing};
 use crate::process::Process;
@@ -236,7 +236,7 @@ impl Scene {
 
     fn client(&self, name: &str) -> kube::Client {
         match self.garbles {
-            true => kube::Client::new(Garbled(self.cluster.service(name)), "default"),
+            true => kube::Client::new(self.cluster.service(name).edit(garble), "default"),
             false => self.cluster.client(name),
         }
     }

@@ -69,6 +69,7 @@ mod clock;
 mod cluster;
 mod crd;
 pub mod defaults;
+mod edit;
 mod event;
 mod faults;
 mod go_json;

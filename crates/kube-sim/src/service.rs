@@ -12,11 +12,12 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, US
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::Value;
 use tower::BoxError;
 
 use crate::api_server::ApiServer;
 use crate::authorize::Attributes;
-
+use crate::edit::{Edit, edited};
 use crate::intercept::{After, Before};
 use crate::pages;
 use crate::patch::PatchKind;
@@ -34,10 +35,14 @@ pub struct ApiService {
     server: Arc<ApiServer>,
     user: Arc<str>,
     groups: Arc<[String]>,
+    edit: Option<Edit>,
 }
 
 /// The body of an answer: a document, or the stream of a watch.
-pub struct Body(Source);
+pub struct Body {
+    source: Source,
+    edit: Option<Edit>,
+}
 
 enum Source {
     Document(Option<Bytes>),
@@ -51,7 +56,14 @@ const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 impl ApiService {
     pub(crate) fn new(server: Arc<ApiServer>, user: Arc<str>, groups: Arc<[String]>) -> Self {
-        Self { server, user, groups }
+        Self { server, user, groups, edit: None }
+    }
+
+    /// Edits all objects in answers, lists and watches, for example to ones that no client can decode. The cluster keeps
+    /// its objects as they are.
+    #[must_use]
+    pub fn edit(self, edit: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Self { edit: Some(Arc::new(edit)), ..self }
     }
 }
 
@@ -72,7 +84,11 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let service = self.clone();
-        Box::pin(async move { service.answer(request).await })
+        Box::pin(async move {
+            let edit = service.edit.clone();
+            let answer = service.answer(request).await?;
+            Ok(answer.map(|body| Body { edit, ..body }))
+        })
     }
 }
 
@@ -139,7 +155,7 @@ impl ApiService {
             Ok(Answer::Watch(start)) => {
                 let interceptor = self.server.interceptor.as_ref().and_then(|interceptor| interceptor.watch(&request));
                 let watch = Watch::new(Arc::clone(&self.server), *start, RequestInfo::from(&request), interceptor);
-                respond(200, Body(Source::Watch(Box::new(watch))))
+                respond(200, Source::Watch(Box::new(watch)))
             }
             Err(refused) => refusal(&refused),
         })
@@ -409,11 +425,11 @@ fn refusal(status: &Status) -> http::Response<Body> {
 }
 
 fn document(code: u16, json: Bytes) -> http::Response<Body> {
-    respond(code, Body(Source::Document(Some(json))))
+    respond(code, Source::Document(Some(json)))
 }
 
-fn respond(code: u16, body: Body) -> http::Response<Body> {
-    let mut response = http::Response::new(body);
+fn respond(code: u16, source: Source) -> http::Response<Body> {
+    let mut response = http::Response::new(Body { source, edit: None });
     // The code of a fault may be any number.
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -424,7 +440,7 @@ impl Body {
     /// Whether it is the stream of a watch.
     #[cfg(feature = "serve")]
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.0, Source::Watch(_))
+        matches!(self.source, Source::Watch(_))
     }
 }
 
@@ -436,24 +452,28 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
-        match &mut self.get_mut().0 {
-            Source::Document(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(http_body::Frame::data(bytes)))),
-            Source::Watch(watch) => {
-                watch.poll_frame(context).map(|piece| piece.map(|bytes| bytes.map(http_body::Frame::data)))
-            }
-        }
+        let Self { source, edit } = self.get_mut();
+        let piece = match source {
+            Source::Document(bytes) => Poll::Ready(bytes.take().map(Ok)),
+            Source::Watch(watch) => watch.poll_frame(context),
+        };
+        let edited = |bytes| match edit.as_ref() {
+            Some(edit) => edited(&bytes, edit),
+            None => bytes,
+        };
+        piece.map(|piece| piece.map(|bytes| bytes.map(|bytes| http_body::Frame::data(edited(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Source::Document(None))
+        matches!(self.source, Source::Document(None))
     }
 
     fn size_hint(&self) -> http_body::SizeHint {
-        match &self.0 {
-            Source::Document(bytes) => {
+        match &self.source {
+            Source::Document(bytes) if self.edit.is_none() => {
                 http_body::SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Source::Watch(_) => http_body::SizeHint::default(),
+            _ => http_body::SizeHint::default(),
         }
     }
 }

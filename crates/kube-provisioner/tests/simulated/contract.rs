@@ -325,7 +325,7 @@ async fn g57_an_attempt_has_one_token_and_one_view_for_the_author() {
         "annotations": {"example.com/read": "yes", "example.com/unread": "no"}, "labels": {"app": "db"},
         "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "db", "uid": owner.unwrap()["metadata"]["uid"]}],
     });
-    fixture.claim_with("data", "class", metadata);
+    fixture.claim_with("data", "class", json!({"metadata": metadata}));
     let first = fixture.start(1);
     fixture.until("it is begun", || fixture.calls.count("provision") == 1).await;
     first.abort();
@@ -367,20 +367,8 @@ async fn g44_a_released_volume_of_a_node_that_is_gone_is_told_once() {
     let mut fixture = Fixture::new(Script::default());
     fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "there"}})).unwrap();
     for node in ["gone", "there"] {
-        fixture
-            .cluster
-            .create(&json!({
-                "apiVersion": "v1", "kind": "PersistentVolume",
-                "metadata": {"name": format!("of-{node}"), "annotations": {
-                    "pv.kubernetes.io/provisioned-by": "example.com/fixture", "kube-provisioner/identity": node,
-                }},
-                "spec": {
-                    "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "s", "path": "/p"},
-                    "persistentVolumeReclaimPolicy": "Delete",
-                    "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "no", "uid": "no"},
-                },
-            }))
-            .unwrap();
+        let change = json!({"metadata": {"annotations": {"kube-provisioner/identity": node}, "finalizers": null}});
+        fixture.released(&format!("of-{node}"), change);
     }
     fixture.options.coordination = Coordination::PerNode;
     for (number, node) in [(1, "node-1"), (2, "node-2")] {

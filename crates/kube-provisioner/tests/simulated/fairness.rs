@@ -108,7 +108,7 @@ async fn g63_a_namespace_whose_calls_hang_stops_no_other_namespace() {
     let crowd = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "crowd"}});
     fixture.cluster.create(&crowd).unwrap();
     for index in 0..500 {
-        fixture.claim_with(&format!("hangs-{index}"), "other", serde_json::json!({"namespace": "crowd"}));
+        fixture.claim_with(&format!("hangs-{index}"), "other", serde_json::json!({"metadata": {"namespace": "crowd"}}));
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube_provisioner::kube::Client;
+use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
-    ProvisionedVolume, Provisioner, RunError, Start, StartError, Volume,
+    CancellationToken, Capabilities, Controller, Coordination, DeleteError, Environment, Options, ProvisionError,
+    ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Start, StartError, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target};
 use serde::Deserialize;
@@ -16,9 +18,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::outages::Outages;
+
 pub(crate) const PROVISIONER: &str = "example.com/fixture";
 pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
 pub(crate) const VOLUMES: &str = "persistentvolumes";
+pub(crate) const CLASSES: &str = "storageclasses";
 
 pub(crate) type Request = ProvisionRequest<Parameters>;
 type Answer<T, E> = BoxFuture<'static, Result<T, E>>;
@@ -149,13 +154,29 @@ impl Fixture {
         fixture
     }
 
+    /// For a single process, whose requests fail as the test wants.
+    pub(crate) fn with_outages(script: Script) -> (Outages, Self) {
+        let outages = Outages::default();
+        let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
+        let mut fixture = Self::on(cluster, script);
+        fixture.options.coordination = Coordination::None;
+        (outages, fixture)
+    }
+
     /// Starts a process of the provisioner.
     pub(crate) fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
+        self.start_with(number, self.cluster.client(&format!("ours-{number}")))
+    }
+
+    pub(crate) fn start_with(&self, number: u64, client: Client) -> JoinHandle<Result<(), RunError>> {
+        let controller = self.controller().environment(Environment::simulated(number, SimClock::EPOCH));
+        tokio::spawn(controller.run_with(client, CancellationToken::new()))
+    }
+
+    /// A controller with the machine's clock.
+    pub(crate) fn controller(&self) -> Controller {
         let author = Scripted { script: self.script.clone(), calls: self.calls.clone() };
-        let environment = Environment::simulated(number, SimClock::EPOCH);
-        let controller = Controller::new(author, self.options.clone()).environment(environment);
-        let client = self.cluster.client(&format!("ours-{number}"));
-        tokio::spawn(async move { controller.run_with(client, CancellationToken::new()).await })
+        Controller::new(author, self.options.clone())
     }
 
     pub(crate) fn class(&self, name: &str, change: Value) {
@@ -172,7 +193,7 @@ impl Fixture {
         self.claim_with(name, class, json!({}))
     }
 
-    pub(crate) fn claim_with(&self, name: &str, class: &str, metadata: Value) -> String {
+    pub(crate) fn claim_with(&self, name: &str, class: &str, change: Value) -> String {
         let mut claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
             "spec": {
@@ -180,9 +201,24 @@ impl Fixture {
                 "resources": {"requests": {"storage": "1Gi"}},
             },
         });
-        claim["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        merge(&mut claim, change);
         let created = self.cluster.create(&claim).unwrap();
         format!("pvc-{}", created["metadata"]["uid"].as_str().unwrap())
+    }
+
+    /// Creates a volume of ours whose claim is gone.
+    pub(crate) fn released(&self, name: &str, change: Value) {
+        let mut volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}, "finalizers": [FINALIZER]},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "s", "path": "/p"},
+                "persistentVolumeReclaimPolicy": "Delete",
+                "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "gone", "uid": "gone"},
+            },
+        });
+        merge(&mut volume, change);
+        self.cluster.create(&volume).unwrap();
     }
 
     pub(crate) fn delete(&self, plural: &str, name: &str) {
@@ -239,11 +275,26 @@ impl Fixture {
 
 fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {
     let (group, namespace) = match plural {
-        "storageclasses" => ("storage.k8s.io", ""),
+        CLASSES => ("storage.k8s.io", ""),
         VOLUMES => ("", ""),
         _ => ("", "default"),
     };
     Target { group, plural, namespace, name }
+}
+
+/// Merges a change into an object; `null` removes.
+pub(crate) fn merge(object: &mut Value, change: Value) {
+    match (object, change) {
+        (Value::Object(fields), Value::Object(changes)) => {
+            for (name, change) in changes {
+                match change {
+                    Value::Null => drop(fields.remove(&name)),
+                    change => merge(fields.entry(name).or_insert(Value::Null), change),
+                }
+            }
+        }
+        (object, change) => *object = change,
+    }
 }
 
 /// A map of texts, for Secrets.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_provisioner::protocol::SELECTED_NODE;
 use kube_provisioner::{Coordination, ProvisionError};
 use kube_sim::{Attributes, Authorizer, Cluster, Decision, DeleteOptions, PatchKind, Subresource, Target};
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Script, volume};
 
-const SELECTED: &str = "volume.kubernetes.io/selected-node";
 /// A waiting claim shows the reason within this time.
 const TOLD: Duration = Duration::from_secs(120);
 
@@ -40,7 +40,7 @@ impl Authorizer for NoNodes {
     }
 }
 
-fn put_node(fixture: &Fixture, name: &str) {
+pub(crate) fn put_node(fixture: &Fixture, name: &str) {
     fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).unwrap();
 }
 
@@ -48,13 +48,13 @@ fn node(name: &str) -> Target<'_> {
     Target { group: "", plural: "nodes", namespace: "", name }
 }
 
-fn claim(fixture: &Fixture, name: &str, node: &str) {
-    fixture.claim_with(name, "late", json!({"annotations": {SELECTED: node}}));
+pub(crate) fn claim(fixture: &Fixture, name: &str, node: &str) {
+    fixture.claim_with(name, "late", json!({"metadata": {"annotations": {SELECTED_NODE: node}}}));
 }
 
-fn selected(fixture: &Fixture, claim: &str) -> Option<String> {
+pub(crate) fn selected(fixture: &Fixture, claim: &str) -> Option<String> {
     let claim = fixture.get(CLAIMS, claim).unwrap();
-    claim["metadata"]["annotations"][SELECTED].as_str().map(str::to_owned)
+    claim["metadata"]["annotations"][SELECTED_NODE].as_str().map(str::to_owned)
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn g64_the_node_of_a_claim_that_is_gone_is_taken_off_it() {
     let took = fixture.until("the scheduler may choose again", || selected(&fixture, "data").is_none()).await;
     assert!(took < TOLD, "{took:?}");
     fixture.until("it has an event", || !fixture.events("data").is_empty()).await;
-    fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED: "node-2"}}}));
+    fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}}));
     fixture.until("it is served by the next node", || fixture.calls.count("provision data") == 1).await;
     sleep(Duration::from_secs(600)).await;
     let texts = fixture.events("data");

@@ -97,6 +97,29 @@ async fn events_are_delayed_and_refused() {
     assert_eq!(seen, expected.map(|(name, time)| (name.to_owned(), time)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn objects_are_edited_for_one_client() {
+    let cluster = Cluster::new();
+    let edit = |object: &mut Value| {
+        if object["metadata"]["name"] == "odd" {
+            object["data"] = json!({"edited": "yes"});
+        }
+    };
+    let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(cluster.service("test").edit(edit), "default"));
+    for name in ["even", "odd"] {
+        cluster.create(&settings(name, &[])).unwrap();
+    }
+    let is_edited = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("edited"));
+    let list = maps.list(&ListParams::default()).await.unwrap();
+    assert_eq!(list.items.iter().map(is_edited).collect::<Vec<_>>(), [false, true]);
+    assert!(is_edited(&maps.get("odd").await.unwrap()) && !is_edited(&maps.get("even").await.unwrap()));
+    let watch = maps.watch(&WatchParams::default(), "0").await.unwrap();
+    let watched: Vec<_> = watch.take(2).try_collect().await.unwrap();
+    let edited = |event: &WatchEvent<ConfigMap>| matches!(event, WatchEvent::Added(map) if is_edited(map));
+    assert_eq!(watched.iter().filter(|event| edited(event)).count(), 1);
+    assert!(cluster.get("", "configmaps", "default", "odd").unwrap()["data"]["edited"].is_null());
+}
+
 /// Allows all reads.
 struct Readers;
 

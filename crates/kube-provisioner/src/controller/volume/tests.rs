@@ -1,16 +1,11 @@
 //! The rules, from objects as the API server sends them to decisions. A test's name begins with the
 //! row of `docs/book/pages/reference/behaviour.md` that it proves.
 
-mod api;
 mod cache;
 mod claims;
 mod event_table;
-mod faults;
 mod growth;
-mod hostile;
-mod journal;
 mod reports;
-mod running;
 mod volumes;
 
 use std::sync::Arc;

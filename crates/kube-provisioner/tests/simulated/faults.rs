@@ -1,0 +1,438 @@
+//! An API server that hangs, falls silent, refuses, or loses its answers.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_provisioner::protocol::SELECTED_NODE;
+use kube_provisioner::{CancellationToken, ProvisionError, Volume};
+use kube_sim::Verb::{self, Create, Delete, List, Patch, Update, Watch};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{CLAIMS, CLASSES, Fixture, PROVISIONER, Request, Script, VOLUMES, volume};
+use super::nodes::{claim as claim_on, put_node, selected};
+use super::outages::Outage::{self, Busy, Hang, Late, Lose, Refuse, Silence, Swallow};
+use super::outages::Outages;
+
+const EVENTS: &str = "events";
+const CONFIG_MAPS: &str = "configmaps";
+/// The resources that the controller watches.
+const WATCHED: [&str; 3] = [CLAIMS, VOLUMES, CLASSES];
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Time limit of one call.
+const LIMIT: Duration = Duration::from_secs(30);
+/// More than any pause before the second attempt.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// A claim `no-room` needs another node, everything else succeeds at once.
+fn fixture() -> (Outages, Fixture) {
+    let provision = |request: Request| -> BoxFuture<'static, Result<Volume, ProvisionError>> {
+        Box::pin(async move {
+            match request.claim.metadata.name.as_deref() {
+                Some("no-room") => Err(ProvisionError::reschedule("no room on this node")),
+                _ => Ok(volume(&request.name)),
+            }
+        })
+    };
+    let (outages, fixture) = Fixture::with_outages(Script { provision: Box::new(provision), ..Script::default() });
+    fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+    put_node(&fixture, "node");
+    (outages, fixture)
+}
+
+/// A volume to delete, as the binder leaves it.
+async fn released(fixture: &Fixture, name: &str) {
+    fixture.released(name, json!({}));
+    fixture.until("released", || fixture.get(VOLUMES, name).unwrap()["status"]["phase"] == "Released").await;
+}
+
+async fn until_bound(fixture: &Fixture, claim: &str) -> Duration {
+    fixture.until(claim, || fixture.is_bound(claim)).await
+}
+
+async fn until_gone(fixture: &Fixture, volume: &str) -> Duration {
+    fixture.until(volume, || fixture.get(VOLUMES, volume).is_none()).await
+}
+
+fn volumes(fixture: &Fixture) -> usize {
+    fixture.cluster.list_stored("", VOLUMES, None).unwrap().len()
+}
+
+/// The names of the objects that have an event of ours with this reason, once for each event.
+fn named_in_events(fixture: &Fixture, reason: &str) -> Vec<String> {
+    let events = fixture.cluster.list("", EVENTS, None).unwrap();
+    let ours = events.iter().filter(|event| event["reportingComponent"] == PROVISIONER && event["reason"] == reason);
+    ours.map(|event| event["involvedObject"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Removes a volume, whatever holds it.
+fn remove_volume(fixture: &Fixture, name: &str) {
+    fixture.delete(VOLUMES, name);
+    fixture.patch(VOLUMES, name, json!({"metadata": {"finalizers": null}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
+    for resource in WATCHED {
+        let (outages, fixture) = fixture();
+        fixture.claim("a", "class");
+        outages.next(List, resource, [Hang]);
+        let running = fixture.start(1);
+        let took = until_bound(&fixture, "a").await;
+        assert!((LIMIT..LIMIT + PAUSE).contains(&took), "{resource}: {took:?}");
+        running.abort();
+    }
+}
+
+/// The controller acts within this time on changes that a silent watch does not show.
+async fn nothing_is_lost(resource: &'static str, outage: Outage, limit: Duration) {
+    let (outages, fixture) = fixture();
+    let retained = json!({"metadata": {"finalizers": null}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+    fixture.released("old", retained);
+    sleep(SECOND).await;
+    outages.next(Watch, resource, [outage]);
+    let running = fixture.start(1);
+    sleep(SECOND).await;
+    assert!(outages.are_over(), "the watch of {resource} began");
+    fixture.class("class-2", json!({}));
+    fixture.claim("a", "class");
+    fixture.claim("b", "class-2");
+    fixture.patch(VOLUMES, "old", json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
+    let all = || fixture.is_bound("a") && fixture.is_bound("b") && fixture.get(VOLUMES, "old").is_none();
+    let took = SECOND + fixture.until("all is done", all).await;
+    assert!((limit..limit + PAUSE).contains(&took), "{resource}: {took:?}");
+    let calls = ["provision a", "provision b", "delete old"].map(|call| fixture.calls.count(call));
+    assert_eq!(calls, [1, 1, 1], "{resource}");
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
+    for resource in WATCHED {
+        nothing_is_lost(resource, Hang, 15 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
+    nothing_is_lost(CLASSES, Silence, 65 * SECOND).await;
+    // The claim of the volume that is to be deleted is asked for, and is gone.
+    nothing_is_lost(CLAIMS, Silence, 5 * SECOND).await;
+    // The answer shows the volume that is saved for `a`.
+    nothing_is_lost(VOLUMES, Silence, 5 * SECOND).await;
+}
+
+/// Nothing is saved here, but the volume that is to be deleted is not there any more.
+#[tokio::test(start_paused = true)]
+async fn g25_a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
+    let (outages, fixture) = fixture();
+    released(&fixture, "old").await;
+    outages.next(Delete, VOLUMES, [Busy(3)]);
+    outages.next(Watch, VOLUMES, [Silence]);
+    let _running = fixture.start(1);
+    sleep(SECOND).await;
+    remove_volume(&fixture, "old");
+    fixture.released("next", json!({}));
+    let took = SECOND + until_gone(&fixture, "next").await;
+    assert!(outages.are_over());
+    // Of which the busy server is left alone for up to 5.5 s.
+    assert!(took < 12 * SECOND, "{took:?}");
+}
+
+/// The asset is gone; what the server says of the object need not mean that it is gone too.
+#[tokio::test(start_paused = true)]
+async fn g27_a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
+    let (outages, fixture) = fixture();
+    fixture.released("bare", json!({"metadata": {"finalizers": null}}));
+    outages.next(Delete, VOLUMES, [Refuse(409)]);
+    let _running = fixture.start(1);
+    until_gone(&fixture, "bare").await;
+    assert!(outages.are_over());
+    assert_eq!(fixture.calls.count("delete bare"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_what_changed_while_an_attempt_waited_is_what_the_author_is_asked_for() {
+    let nodes = Arc::new(Mutex::new(Vec::new()));
+    let seen = nodes.clone();
+    let provision = move |request: Request| -> BoxFuture<'static, Result<Volume, ProvisionError>> {
+        seen.lock().unwrap().push(request.selected_node.clone());
+        Box::pin(async move { Ok(volume(&request.name)) })
+    };
+    let (outages, fixture) = Fixture::with_outages(Script { provision: Box::new(provision), ..Script::default() });
+    fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+    ["first", "second"].iter().for_each(|node| put_node(&fixture, node));
+    let _running = fixture.start(1);
+    fixture.until("the journal is there", || fixture.get(CONFIG_MAPS, "example.com-fixture-journal").is_some()).await;
+    outages.next(Update, CONFIG_MAPS, [Late(5 * SECOND)]);
+    claim_on(&fixture, "a", "first");
+    fixture.until("the attempt is being recorded", || outages.are_over()).await;
+    fixture.patch(CLAIMS, "a", json!({"metadata": {"annotations": {SELECTED_NODE: "second"}}}));
+    until_bound(&fixture, "a").await;
+    assert_eq!(*nodes.lock().unwrap(), [Some("second".to_owned())]);
+}
+
+/// The watch of claims does not show that the scheduler was asked for another node.
+#[tokio::test(start_paused = true)]
+async fn g25_a_node_that_was_taken_back_is_not_served_again() {
+    for lost in [None, Some(Swallow)] {
+        let (outages, fixture) = fixture();
+        claim_on(&fixture, "no-room", "node");
+        // The binder has set the annotation of the provisioner.
+        sleep(SECOND).await;
+        outages.next(Watch, CLAIMS, [Silence]);
+        outages.next(Patch, CLAIMS, lost);
+        let running = fixture.start(1);
+        fixture.until("the node is taken back", || selected(&fixture, "no-room").is_none()).await;
+        fixture.patch(CLASSES, "late", json!({"metadata": {"labels": {"touched": "yes"}}}));
+        sleep(50 * SECOND).await;
+        assert!(outages.are_over());
+        assert_eq!(fixture.calls.count("provision no-room"), 1);
+        running.abort();
+    }
+}
+
+/// The watch of claims does not show that the claim and its volume are gone and that another claim has the name.
+#[tokio::test(start_paused = true)]
+async fn g25_another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
+    let (outages, fixture) = fixture();
+    let first = fixture.claim("a", "class");
+    sleep(SECOND).await;
+    outages.next(Watch, CLAIMS, [Silence]);
+    let _running = fixture.start(1);
+    let started = Instant::now();
+    fixture.until("the volume is saved", || fixture.get(VOLUMES, &first).is_some()).await;
+    assert!(outages.are_over());
+    fixture.delete(CLAIMS, "a");
+    fixture.until("the claim is gone", || fixture.get(CLAIMS, "a").is_none()).await;
+    let another = fixture.claim("a", "class");
+    remove_volume(&fixture, &first);
+    sleep(10 * SECOND).await;
+    assert!(outages.requests() < 50, "{} requests", outages.requests());
+    until_bound(&fixture, "a").await;
+    assert!(started.elapsed() < 65 * SECOND + PAUSE, "{:?}", started.elapsed());
+    assert!(fixture.get(VOLUMES, &another).is_some());
+    assert_eq!(fixture.calls.count("provision a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_save_that_hangs_holds_up_no_other_claim() {
+    let (outages, fixture) = fixture();
+    outages.next(Create, VOLUMES, [Hang]);
+    fixture.claim("slow", "class");
+    let _running = fixture.start(1);
+    let started = Instant::now();
+    fixture.until("the save began", || outages.are_over()).await;
+    for claim in ["a", "b", "c"] {
+        fixture.claim(claim, "class");
+        assert!(until_bound(&fixture, claim).await < PAUSE);
+    }
+    until_bound(&fixture, "slow").await;
+    assert!((LIMIT..LIMIT + PAUSE).contains(&started.elapsed()), "{:?}", started.elapsed());
+    assert_eq!(fixture.calls.count("provision slow"), 1, "saving again is not provisioning again");
+    let texts = |reason: &str| -> Vec<String> {
+        fixture.events("slow").into_iter().filter(|text| text.contains(reason)).collect()
+    };
+    fixture.until("it has its event", || !texts("ProvisioningSucceeded").is_empty()).await;
+    let warnings = texts("ProvisioningFailed");
+    assert!(warnings[0].contains("made but not saved yet"), "{warnings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_a_deletion_that_hangs_holds_up_no_other_volume() {
+    for verb in [Delete, Patch] {
+        let (outages, fixture) = fixture();
+        outages.next(verb, VOLUMES, [Hang]);
+        released(&fixture, "slow").await;
+        let running = fixture.start(1);
+        let started = Instant::now();
+        fixture.until("the deletion began", || outages.are_over()).await;
+        fixture.released("quick", json!({}));
+        assert!(until_gone(&fixture, "quick").await < PAUSE, "{verb:?}");
+        until_gone(&fixture, "slow").await;
+        assert!((LIMIT..LIMIT + PAUSE).contains(&started.elapsed()), "{verb:?}: {:?}", started.elapsed());
+        assert_eq!(["delete quick", "delete slow"].map(|call| fixture.calls.count(call)), [1, 1], "{verb:?}");
+        running.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g24_events_that_hang_hold_up_no_work_and_come_later() {
+    let (outages, fixture) = fixture();
+    outages.next(Create, EVENTS, [Hang; 16]);
+    let mut claims: Vec<String> = (10..50).map(|at| format!("claim-{at}")).collect();
+    claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
+    let _running = fixture.start(1);
+    let took = fixture.until("all are bound", || claims.iter().all(|claim| fixture.is_bound(claim))).await;
+    assert!(took < PAUSE, "{took:?}");
+    let named = || named_in_events(&fixture, "ProvisioningSucceeded");
+    let took = took + fixture.until("all have events", || named().len() == claims.len()).await;
+    assert!(took < LIMIT && outages.are_over(), "{took:?}");
+    let mut named = named();
+    named.sort();
+    claims.sort();
+    assert_eq!(named, claims);
+}
+
+/// One of each thing that the controller writes.
+fn all_kinds_of_work(fixture: &Fixture) -> String {
+    fixture.claim_with("no-room", "class", json!({"metadata": {"annotations": {SELECTED_NODE: "node"}}}));
+    fixture.released("old", json!({}));
+    fixture.claim("a", "class")
+}
+
+/// Waits until all is as it should be: the end is the same whatever failed on the way.
+async fn until_all_is_done(fixture: &Fixture) {
+    until_bound(fixture, "a").await;
+    until_gone(fixture, "old").await;
+    fixture.until("the node is taken back", || selected(fixture, "no-room").is_none()).await;
+    let has_event = || fixture.events("no-room").iter().any(|text| text.contains("ProvisioningFailed"));
+    fixture.until("it has its event", has_event).await;
+}
+
+fn calls(fixture: &Fixture) -> [usize; 2] {
+    ["provision a", "delete old"].map(|call| fixture.calls.count(call))
+}
+
+/// Every request that changes something.
+const WRITES: [(Verb, &str); 5] =
+    [(Create, VOLUMES), (Delete, VOLUMES), (Patch, VOLUMES), (Patch, CLAIMS), (Create, EVENTS)];
+
+#[tokio::test(start_paused = true)]
+async fn g26_a_server_that_asks_to_wait_is_left_alone_for_as_long() {
+    for (verb, resource) in WRITES {
+        let (outages, fixture) = fixture();
+        outages.next(verb, resource, [Busy(60)]);
+        all_kinds_of_work(&fixture);
+        if (verb, resource) == (Patch, VOLUMES) {
+            // Or the watch's word that the object is being deleted, which is a change that matters, ends the pause.
+            fixture.delete(VOLUMES, "old");
+        }
+        let running = fixture.start(1);
+        let started = Instant::now();
+        let asked = || -> Vec<Duration> {
+            outages.asked(verb, resource).iter().map(|asked| asked.at.duration_since(started)).collect()
+        };
+        fixture.until("the server was busy", || outages.are_over()).await;
+        sleep(59 * SECOND).await;
+        // Events of several claims are several requests, and were under way together.
+        assert!(asked().iter().all(|at| *at < SECOND), "{verb:?} {resource}: {:?}", asked());
+        until_all_is_done(&fixture).await;
+        fixture.until("the server is asked again", || asked().iter().any(|at| *at >= SECOND)).await;
+        let last = *asked().last().unwrap();
+        assert!((60 * SECOND..80 * SECOND).contains(&last), "{verb:?} {resource}: {last:?}");
+        assert_eq!(calls(&fixture), [1, 1], "{verb:?} {resource}");
+        running.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g26_a_server_that_stays_busy_is_not_flooded() {
+    for (verb, resource) in WRITES {
+        let (outages, fixture) = fixture();
+        outages.next(verb, resource, [Busy(1); 2_000]);
+        all_kinds_of_work(&fixture);
+        let running = fixture.start(1);
+        sleep(60 * SECOND).await;
+        let asked = outages.asked(verb, resource).len();
+        assert!((2..=70).contains(&asked), "{verb:?} {resource}: {asked} requests in a minute");
+        assert!(outages.requests() < 400, "{verb:?} {resource}: {} requests in a minute", outages.requests());
+        assert!(matches!(calls(&fixture), [1, 0 | 1]), "{verb:?} {resource}");
+        running.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g27_refused_writes_are_repeated_and_the_author_is_not_asked_again() {
+    let refusals: [&[Outage]; 4] = [&[Refuse(500); 3], &[Refuse(503)], &[Refuse(409)], &[Refuse(409), Refuse(500)]];
+    for (verb, resource) in WRITES {
+        for refusals in refusals {
+            // A new event is never in conflict with another but by its name, which stands for itself.
+            if resource == EVENTS && refusals.contains(&Refuse(409)) {
+                continue;
+            }
+            let (outages, fixture) = fixture();
+            outages.next(verb, resource, refusals.iter().copied());
+            all_kinds_of_work(&fixture);
+            let running = fixture.start(1);
+            until_all_is_done(&fixture).await;
+            let case = format!("{verb:?} {resource} {refusals:?}");
+            assert!(outages.are_over(), "{case}");
+            assert_eq!((calls(&fixture), volumes(&fixture)), ([1, 1], 1), "{case}");
+            running.abort();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g28_lost_answers_do_not_double_what_was_done() {
+    for (verb, resource) in WRITES {
+        for outage in [Lose(504), Lose(500), Swallow] {
+            let (outages, fixture) = fixture();
+            outages.next(verb, resource, [outage]);
+            let volume = all_kinds_of_work(&fixture);
+            let running = fixture.start(1);
+            until_all_is_done(&fixture).await;
+            // Long enough for whatever might still come.
+            sleep(60 * SECOND).await;
+            let case = format!("{verb:?} {resource} {outage:?}");
+            assert!(outages.are_over(), "{case}");
+            assert_eq!((calls(&fixture), volumes(&fixture)), ([1, 1], 1), "{case}");
+            assert!(fixture.get(VOLUMES, &volume).is_some(), "{case}");
+            let named = named_in_events(&fixture, "ProvisioningSucceeded");
+            assert!(named.iter().filter(|name| *name == "a").count() <= 1, "{case}");
+            running.abort();
+        }
+    }
+}
+
+/// While keys are ready, events wait; when the controller stops under load, keys stay ready.
+#[tokio::test(start_paused = true)]
+async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
+    let (outages, fixture) = fixture();
+    let claims: Vec<String> = (0..400).map(|at| format!("claim-{at}")).collect();
+    claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
+    outages.next(Create, VOLUMES, [Late(SECOND / 10); 400]);
+    // One after the other they take longer than a controller that stops has time for last words.
+    outages.next(Create, EVENTS, [Late(SECOND / 5); 400]);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), stop.clone()));
+    fixture.until("a quarter is done", || volumes(&fixture) >= 100).await;
+    let named = || named_in_events(&fixture, "ProvisioningSucceeded");
+    assert!(volumes(&fixture) < 400 && named().len() < 50, "stopped in the middle, with much to tell");
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    assert!(volumes(&fixture) < 400);
+    let (mut named, mut bound) = (named(), claims);
+    bound.retain(|claim| fixture.is_bound(claim));
+    named.sort();
+    bound.sort();
+    assert_eq!(named, bound);
+}
+
+/// The wall clock is not asked: it nearly stands still while the controller's time goes on, and goes on while that
+/// stands still.
+#[tokio::test(start_paused = true)]
+async fn g32_pauses_do_not_depend_on_the_wall_clock() {
+    let (outages, fixture) = fixture();
+    outages.next(Create, VOLUMES, [Busy(600)]);
+    fixture.claim("a", "class");
+    let wall = std::time::SystemTime::now();
+    tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), CancellationToken::new()));
+    let took = until_bound(&fixture, "a").await;
+    assert!((600 * SECOND..670 * SECOND).contains(&took), "{took:?}");
+    assert!(wall.elapsed().unwrap_or_default() < 120 * SECOND, "a pause of ten minutes in a moment of wall time");
+
+    outages.next(Create, VOLUMES, [Busy(1)]);
+    fixture.claim("b", "class");
+    fixture.until("the server was busy", || outages.are_over()).await;
+    let asked = outages.asked(Create, VOLUMES).len();
+    std::thread::sleep(SECOND + SECOND / 5);
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(outages.asked(Create, VOLUMES).len(), asked, "the wall clock has gone on by more than the pause");
+    until_bound(&fixture, "b").await;
+}

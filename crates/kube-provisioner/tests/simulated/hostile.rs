@@ -1,0 +1,192 @@
+//! Objects that no controller expects, as no API server of today stores them: clear words, no wrong action, no busy loop,
+//! and everybody else is served.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use kube_provisioner::kube::Client;
+use kube_provisioner::quantity::parse_bytes;
+use kube_sim::object;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, merge};
+
+/// More than what the objects of a test may cost in requests, beside a read of the journal every ten seconds; a loop costs
+/// thousands.
+const FEW: usize = 120;
+
+/// How the objects with these names look to the controller.
+type Odd<'a> = &'a [(&'a str, Value)];
+
+/// Odd objects at the start, in the list, and later, through the watch.
+async fn listed_and_watched(odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
+    for listed in [true, false] {
+        beside_others(listed, odd, &put, &check).await;
+    }
+}
+
+/// Claims before and after the odd objects are served, and then nothing happens for ten minutes that would be a loop.
+async fn beside_others(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
+    let (outages, fixture) = Fixture::with_outages(Script::default());
+    if listed {
+        put(&fixture);
+        // The binder is done with them.
+        sleep(Duration::from_secs(1)).await;
+    }
+    let odd: HashMap<String, Value> = odd.iter().map(|(name, change)| ((*name).to_owned(), change.clone())).collect();
+    let service = fixture.cluster.service("ours").edit(move |object| {
+        if let Some(change) = odd.get(object::name(object)) {
+            merge(object, change.clone());
+        }
+    });
+    fixture.claim("before", "class");
+    let running = fixture.start_with(1, Client::new(service, "default"));
+    fixture.until("the claim before is bound", || fixture.is_bound("before")).await;
+    if !listed {
+        put(&fixture);
+    }
+    fixture.claim("after", "class");
+    fixture.until("the claim after is bound", || fixture.is_bound("after")).await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(outages.requests() < FEW, "{} requests", outages.requests());
+    check(&fixture);
+    running.abort();
+}
+
+/// Creates a claim for each.
+fn claims(odd: Odd<'_>) -> impl Fn(&Fixture) {
+    move |fixture| odd.iter().for_each(|(name, _)| drop(fixture.claim(name, "class")))
+}
+
+fn failures(fixture: &Fixture, claim: &str) -> Vec<String> {
+    fixture.events(claim).into_iter().filter(|text| text.contains("ProvisioningFailed")).collect()
+}
+
+fn ten_megabytes() -> Value {
+    json!({"note": "x".repeat(10 * 1024 * 1024)})
+}
+
+#[tokio::test(start_paused = true)]
+async fn g29_what_nobody_reads_of_a_claim_does_not_make_it_large() {
+    let odd = [("large", json!({"metadata": {"annotations": ten_megabytes()}}))];
+    beside_others(true, &odd, claims(&odd), |fixture| assert_eq!(fixture.calls.count("provision large"), 1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g29_a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
+    let odd = [("large", json!({"metadata": {"labels": ten_megabytes()}}))];
+    let check = |fixture: &Fixture| {
+        assert_eq!(fixture.calls.count("provision large"), 0);
+        let texts = failures(fixture, "large").join(" ");
+        assert!(texts.contains("shorten the claim's spec or labels"), "{texts}");
+    };
+    beside_others(true, &odd, claims(&odd), check).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g29_a_volume_of_ten_megabytes_is_deleted_like_any_other() {
+    let odd = [("large", json!({"metadata": {"annotations": ten_megabytes()}}))];
+    let put = |fixture: &Fixture| fixture.released("large", json!({}));
+    let check = |fixture: &Fixture| {
+        assert_eq!((fixture.calls.count("delete large"), fixture.get(VOLUMES, "large")), (1, None));
+    };
+    beside_others(false, &odd, put, check).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g30_sizes_are_read_or_refused_with_the_reason() {
+    let asks = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    let served = [("1e3", 1000), ("1.5Gi", 1536 << 20), ("9E", 9_000_000_000_000_000_000), ("100m", 1)];
+    let refused = ["-1", "", "9X", "1.5.5", "0x10", "NaN", "１Gi", "1Gi\n"];
+    let names: Vec<String> = (0..refused.len()).map(|at| format!("refused-{at}")).collect();
+    let odd: Vec<(&str, Value)> = names.iter().map(String::as_str).zip(refused.map(asks)).collect();
+    let put = |fixture: &Fixture| {
+        for (at, (size, _)) in served.iter().enumerate() {
+            fixture.claim_with(&format!("served-{at}"), "class", asks(size));
+        }
+        claims(&odd)(fixture);
+    };
+    listed_and_watched(&odd, put, |fixture| {
+        for (at, (size, bytes)) in served.iter().enumerate() {
+            let claim = fixture.get(CLAIMS, &format!("served-{at}")).unwrap();
+            let volume = fixture.get(VOLUMES, claim["spec"]["volumeName"].as_str().unwrap()).unwrap();
+            assert_eq!(parse_bytes(volume["spec"]["capacity"]["storage"].as_str().unwrap()), Ok(*bytes), "{size}");
+        }
+        for (name, size) in names.iter().zip(refused) {
+            assert_eq!(fixture.calls.count(&format!("provision {name}")), 0, "{size:?}");
+            let texts = failures(fixture, name);
+            assert!(
+                texts.len() == 1 && texts[0].contains("cannot read the claim's storage request"),
+                "{size:?}: {texts:?}"
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g31_claims_that_lack_parts_or_have_unknown_ones_harm_nobody() {
+    let odd = [
+        ("no-spec", json!({"spec": null})),
+        ("no-size", json!({"spec": {"resources": null}})),
+        ("unknown", json!({"spec": {"future": {"deep": [1, {"x": null}]}}, "alien": true})),
+        ("no-uid", json!({"metadata": {"uid": null}})),
+        ("odd-spec", json!({"spec": 7})),
+        ("odd-modes", json!({"spec": {"accessModes": "ReadWriteOnce"}})),
+    ];
+    listed_and_watched(&odd, claims(&odd), |fixture| {
+        let calls = odd.each_ref().map(|(name, _)| fixture.calls.count(&format!("provision {name}")));
+        assert_eq!(calls, [0, 1, 1, 0, 0, 0]);
+        let texts = failures(fixture, "no-spec");
+        assert!(texts.len() == 1 && texts[0].contains("names no StorageClass"), "{texts:?}");
+        let texts = failures(fixture, "no-size");
+        assert!(texts.len() == 1 && texts[0].contains("made but not saved yet"), "no server takes it: {texts:?}");
+        let volumes = fixture.cluster.list("", VOLUMES, None).unwrap();
+        assert_eq!(volumes.len(), 3, "one for each other claim that was served");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g31_volumes_that_lack_parts_or_have_unknown_ones_are_not_deleted() {
+    let odd = [
+        ("no-spec", json!({"spec": null})),
+        ("no-uid", json!({"metadata": {"uid": null}})),
+        ("no-policy", json!({"spec": {"persistentVolumeReclaimPolicy": null}, "metadata": {"finalizers": null}})),
+        (
+            "unknown-policy",
+            json!({"spec": {"persistentVolumeReclaimPolicy": "Shred"}, "metadata": {"finalizers": null}}),
+        ),
+        ("unknown-phase", json!({"status": {"phase": "Melted"}})),
+        ("odd-spec", json!({"spec": 7})),
+    ];
+    let put = |fixture: &Fixture| {
+        odd.iter().for_each(|(name, _)| fixture.released(name, json!({})));
+        fixture.released("plain", json!({}));
+    };
+    listed_and_watched(&odd, put, |fixture| {
+        for (name, _) in &odd {
+            assert_eq!(fixture.calls.count(&format!("delete {name}")), 0, "{name}");
+            assert!(fixture.get(VOLUMES, name).is_some(), "{name}");
+        }
+        assert_eq!(fixture.calls.count("delete plain"), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g31_classes_that_cannot_be_read_harm_only_their_claims() {
+    let odd = [("odd", json!({"parameters": ["a"]})), ("mute", json!({"provisioner": null}))];
+    let put = |fixture: &Fixture| {
+        for (class, _) in &odd {
+            fixture.class(class, json!({}));
+            fixture.claim(&format!("of-{class}"), class);
+        }
+    };
+    listed_and_watched(&odd, put, |fixture| {
+        assert_eq!(fixture.calls.count("provision of-"), 0);
+        assert!(fixture.get(CLAIMS, "of-odd").is_some() && fixture.get(CLAIMS, "of-mute").is_some());
+    })
+    .await;
+}

@@ -1,0 +1,85 @@
+//! The journal as the controller uses it: what is recorded when, and what happens when it cannot be.
+
+use kube_sim::Verb::{Create, Update};
+use serde_json::Value;
+
+use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
+use super::outages::Outage::{Hang, Refuse};
+
+const CONFIG_MAPS: &str = "configmaps";
+
+#[tokio::test(start_paused = true)]
+async fn g37_an_attempt_is_in_the_journal_from_before_it_begins_until_its_volume_is_seen() {
+    let (outages, fixture) = Fixture::with_outages(Script::default());
+    let _running = fixture.start(1);
+    // The volume cannot be saved for a while.
+    outages.next(Create, VOLUMES, [Refuse(500); 2]);
+    let volume = fixture.claim("one", "class");
+    fixture.until("provisioned", || fixture.calls.count("provision one") == 1).await;
+    assert_eq!(fixture.entries(), [volume]);
+    fixture.until("bound", || fixture.is_bound("one")).await;
+    fixture.until("removed", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("provision one"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g37_what_was_begun_is_finished_by_the_next_process_when_the_claim_is_gone() {
+    let (outages, fixture) = Fixture::with_outages(Script::default());
+    let first = fixture.start(1);
+    outages.next(Create, VOLUMES, [Hang]);
+    let volume = fixture.claim("one", "class");
+    fixture.until("provisioned", || outages.are_over()).await;
+    first.abort();
+    // No process lives that could see it go.
+    fixture.delete(CLAIMS, "one");
+    let _second = fixture.start(2);
+    fixture.until("cleaned up", || fixture.calls.count("clean_up one") == 1).await;
+    fixture.until("removed", || fixture.entries().is_empty()).await;
+    assert_eq!((fixture.calls.count("provision one"), fixture.get(VOLUMES, &volume)), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g38_without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
+    let refusals = [
+        (403, "does not allow"),
+        // As a full etcd answers.
+        (500, "not available"),
+    ];
+    for (code, text) in refusals {
+        for verb in [Create, Update] {
+            let (outages, fixture) = Fixture::with_outages(Script::default());
+            // The first write creates, the second is for the first claim.
+            outages.next(verb, CONFIG_MAPS, [Refuse(code); 3]);
+            let running = fixture.start(1);
+            fixture.claim("one", "class");
+            fixture.until("the claim has an event", || !fixture.events("one").is_empty()).await;
+            let events = fixture.events("one").join(" ");
+            assert!(events.contains("ProvisioningFailed") && events.contains(text), "{verb:?} {code}: {events}");
+            assert_eq!(fixture.calls.count("provision one"), 0, "{verb:?} {code}");
+            // It continues by itself.
+            fixture.until("bound", || fixture.is_bound("one")).await;
+            running.abort();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g39_a_second_process_takes_the_place_of_the_first_which_says_so() {
+    let (outages, fixture) = Fixture::with_outages(Script::default());
+    let first = fixture.start(1);
+    fixture.claim("one", "class");
+    fixture.until("the first is bound", || fixture.is_bound("one")).await;
+    let holder = || -> Value {
+        fixture.get(CONFIG_MAPS, "example.com-fixture-journal").unwrap()["metadata"]["annotations"].take()
+    };
+    let before = holder();
+    let _second = fixture.start(2);
+    fixture.until("taken over", || holder() != before).await;
+    fixture.claim("two", "class");
+    fixture.until("the second is bound", || fixture.is_bound("two")).await;
+    assert_eq!(fixture.calls.count("provision two"), 1);
+    let savers: Vec<_> = outages.asked(Create, VOLUMES).into_iter().map(|asked| asked.user).collect();
+    assert_eq!(savers.iter().map(|user| &**user).collect::<Vec<_>>(), ["ours-1", "ours-2"]);
+    let error = first.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("has taken over"), "{error}");
+}

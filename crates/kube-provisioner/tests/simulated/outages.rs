@@ -1,0 +1,143 @@
+//! An API server whose next requests fail as a test wants, and that records all requests.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_sim::{After, Before, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
+use tokio::time::{Instant, sleep};
+
+/// More requests than any test has.
+const ENDLESS: usize = 20_000;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outage {
+    /// Not handled, answered with this status.
+    Refuse(u16),
+    /// Not handled, answered with 429 and a time to wait in seconds.
+    Busy(u32),
+    /// Not handled, never answered.
+    Hang,
+    /// Handled after this time.
+    Late(Duration),
+    /// Handled, answered with this status.
+    Lose(u16),
+    /// Handled, never answered.
+    Swallow,
+    /// A watch that begins and stays silent.
+    Silence,
+}
+
+use Outage::{Busy, Hang, Late, Lose, Refuse, Silence, Swallow};
+
+/// A request of one of our processes.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) user: Arc<str>,
+    pub(crate) at: Instant,
+    verb: Verb,
+    resource: String,
+}
+
+/// The outages to come. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Outages(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    next: HashMap<(Verb, &'static str), VecDeque<Outage>>,
+    asked: Vec<Asked>,
+}
+
+impl Outages {
+    /// The next requests of this kind fail so, one after the other.
+    pub(crate) fn next(&self, verb: Verb, resource: &'static str, outages: impl IntoIterator<Item = Outage>) {
+        self.lock().next.entry((verb, resource)).or_default().extend(outages);
+    }
+
+    /// Whether all have happened.
+    pub(crate) fn are_over(&self) -> bool {
+        self.lock().next.values().all(VecDeque::is_empty)
+    }
+
+    /// All requests of this kind.
+    pub(crate) fn asked(&self, verb: Verb, resource: &str) -> Vec<Asked> {
+        let state = self.lock();
+        state.asked.iter().filter(|asked| asked.verb == verb && asked.resource == resource).cloned().collect()
+    }
+
+    /// The number of all requests except watches.
+    pub(crate) fn requests(&self) -> usize {
+        self.lock().asked.iter().filter(|asked| asked.verb != Verb::Watch).count()
+    }
+
+    /// Takes the next outage of a request if it is such a one.
+    fn take(&self, request: &Request, is_such: impl Fn(Outage) -> bool) -> Option<Outage> {
+        let mut state = self.lock();
+        let mut kinds = state.next.iter_mut();
+        let (_, next) =
+            kinds.find(|((verb, resource), _)| (*verb, *resource) == (request.verb, &*request.resource.plural))?;
+        next.front().is_some_and(|first| is_such(*first)).then(|| next.pop_front()).flatten()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Interceptor for Outages {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let (user, resource) = (request.user.clone(), request.resource.plural.clone());
+        self.lock().asked.push(Asked { user, at: Instant::now(), verb: request.verb, resource });
+        // Time stands still in a loop without a pause: it ends here, and the test can count.
+        let is_endless = self.lock().asked.len() > ENDLESS;
+        let outage = self.take(request, |outage| !matches!(outage, Lose(_) | Swallow | Silence));
+        Box::pin(async move {
+            match outage {
+                _ if is_endless => Before::Hang,
+                Some(Refuse(code)) => Before::Refuse(refusal(code, request)),
+                Some(Busy(seconds)) => Before::Refuse(Status::too_many_requests(seconds)),
+                Some(Hang) => Before::Hang,
+                Some(Late(time)) => {
+                    sleep(time).await;
+                    Before::Handle
+                }
+                _ => Before::Handle,
+            }
+        })
+    }
+
+    fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        let after = match self.take(request, |outage| matches!(outage, Lose(_) | Swallow)) {
+            Some(Lose(code)) => After::Replace(refusal(code, request)),
+            Some(_) => After::Hang,
+            None => After::Deliver,
+        };
+        Box::pin(async move { after })
+    }
+
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        self.take(request, |outage| outage == Silence).map(|_| Box::new(Silent) as _)
+    }
+}
+
+struct Silent;
+
+impl WatchInterceptor for Silent {
+    fn event(&mut self, _: &'static str, _: &Stored) -> WatchStep {
+        WatchStep::Silence
+    }
+}
+
+fn refusal(code: u16, request: &Request) -> Status {
+    const WHY: &str = "refused by the test";
+    match code {
+        403 => Status::forbidden(&request.resource, &request.name, WHY),
+        409 => Status::modified(&request.resource, &request.name),
+        503 => Status::service_unavailable(WHY),
+        504 => Status::timeout(WHY, 0),
+        _ => Status::internal(WHY),
+    }
+}

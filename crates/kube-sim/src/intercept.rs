@@ -84,8 +84,8 @@ pub enum WatchStep {
 impl fmt::Display for WatchStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Deliver => f.write_str("told"),
-            Self::Delay(pause) => write!(f, "told {}s late", pause.as_secs_f64()),
+            Self::Deliver => f.write_str("delivered"),
+            Self::Delay(pause) => write!(f, "delivered {}s late", pause.as_secs_f64()),
             Self::End => f.write_str("the watch ends"),
             Self::Break => f.write_str("the connection breaks"),
             Self::Stall(pause) => write!(f, "nothing for {}s, then the connection breaks", pause.as_secs_f64()),

@@ -18,7 +18,7 @@ use crate::words::Words;
 const SHOWN: usize = 8;
 
 /// One event.
-pub(crate) struct Told {
+pub(crate) struct EventSummary {
     pub(crate) warning: bool,
     pub(crate) reason: String,
     pub(crate) message: String,
@@ -28,30 +28,32 @@ pub(crate) struct Told {
 }
 
 /// The events about an object, the last one first.
-pub(crate) async fn events(asked: &Asked<'_>, kind: &str, object: &Value) -> Vec<Told> {
+pub(crate) async fn events(asked: &Asked<'_>, kind: &str, object: &Value) -> Vec<EventSummary> {
     // Events about objects without a namespace are here.
     let place = Some(namespace(object)).filter(|place| !place.is_empty()).unwrap_or("default");
     let selector = format!("involvedObject.kind={kind},involvedObject.name={}", name(object));
     let found = asked.reader.list(&EVENT, place, ("fieldSelector", &selector)).await;
     let about = |event: &Value| [uid(object), ""].contains(&text(event, &["involvedObject", "uid"]));
-    let mut told: Vec<Told> = found.iter().flatten().filter(|event| about(event)).map(Told::read).collect();
-    newest_first(&mut told);
-    told
+    let mut recorded: Vec<EventSummary> =
+        found.iter().flatten().filter(|event| about(event)).map(EventSummary::read).collect();
+    newest_first(&mut recorded);
+    recorded
 }
 
-pub(crate) fn newest_first(told: &mut [Told]) {
-    told.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
+pub(crate) fn newest_first(recorded: &mut [EventSummary]) {
+    recorded.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
 }
 
 /// The provisioner's last message. Others, and that a call takes its time, say nothing of how it went.
-pub(crate) fn last_word(told: &[Told]) -> Option<&Told> {
+pub(crate) fn last_word(recorded: &[EventSummary]) -> Option<&EventSummary> {
     const OF_OTHERS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
-    let is_begin =
-        |event: &Told| event.message.contains(" is provisioning a ") || event.message.contains(" is resizing volume ");
-    told.iter().find(|event| !OF_OTHERS.contains(&&*event.reason) && !is_begin(event))
+    let is_begin = |event: &EventSummary| {
+        event.message.contains(" is provisioning a ") || event.message.contains(" is resizing volume ")
+    };
+    recorded.iter().find(|event| !OF_OTHERS.contains(&&*event.reason) && !is_begin(event))
 }
 
-impl Told {
+impl EventSummary {
     pub(crate) fn read(event: &Value) -> Self {
         let times = [
             &["series", "lastObservedTime"][..],
@@ -71,7 +73,7 @@ impl Told {
         }
     }
 
-    pub(crate) fn told(&self, now: Timestamp) -> String {
+    pub(crate) fn line(&self, now: Timestamp) -> String {
         let Self { reason, message, source, .. } = self;
         let kind = if self.warning { "Warning" } else { "Normal" };
         let often = if self.count > 1 { format!(", {} times", self.count) } else { String::new() };
@@ -110,18 +112,18 @@ impl Told {
 }
 
 /// Writes the events down, and what they say of attempts.
-pub(crate) fn tell(answer: &mut Answer, told: &[Told], now: Timestamp) {
-    answer.events.extend(told.iter().take(SHOWN).map(|event| event.told(now)));
-    let failed = |event: &&Told| event.warning && event.reason.contains("Failed");
-    let failures: u64 = told.iter().filter(failed).map(|event| event.count).sum();
+pub(crate) fn add_events(answer: &mut Answer, recorded: &[EventSummary], now: Timestamp) {
+    answer.events.extend(recorded.iter().take(SHOWN).map(|event| event.line(now)));
+    let failed = |event: &&EventSummary| event.warning && event.reason.contains("Failed");
+    let failures: u64 = recorded.iter().filter(failed).map(|event| event.count).sum();
     if failures > 0 {
         answer.fact("Attempts", format!("at least {failures} failed, as far as events are kept"));
     }
 }
 
 /// Where a call of the provisioner has failed last, that is why it takes so long.
-pub(crate) fn tell_failure(answer: &mut Answer, told: &[Told]) {
-    let Some(last) = last_word(told) else { return };
+pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
+    let Some(last) = last_word(recorded) else { return };
     if !last.warning {
         // The backend is at work, or still uses what is to go.
         if ["Provisioning", "Resizing", "VolumeDelete", "BucketDelete"].contains(&&*last.reason) {
@@ -156,12 +158,12 @@ pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
 /// an event has the text of the author's code.
 pub(crate) fn settled<J: PartialEq>(
     answer: &mut Answer,
-    told: &[Told],
+    recorded: &[EventSummary],
     [all, least]: [J; 2],
     message: impl Fn(&J) -> Option<&str>,
 ) -> J {
     let Some(message) = message(&least).filter(|_| all != least) else { return all };
-    if told.iter().any(|event| event.message.contains(message)) {
+    if recorded.iter().any(|event| event.message.contains(message)) {
         return least;
     }
     answer.fact("Maybe", format!("if the provisioner cannot do what is asked, it says: {message}"));
@@ -188,13 +190,13 @@ pub(crate) fn installation(
     let given = asked.args.identity.as_deref().or(node.as_deref());
     let identity = given.or(fleet.map(|fleet| &*fleet.namespace)).or(noted(protocol::IDENTITY));
     let identity = identity.unwrap_or("default").to_owned();
-    // A cluster that cannot be told is taken for the object's own.
+    // Where the cluster is unknown, the object is assumed to belong to it.
     let cluster_id = asked.cluster_id.as_deref().or(noted(protocol::CLUSTER_ID)).unwrap_or_default().to_owned();
     Installation { provisioner: provisioner.to_owned(), identity, cluster_id, node }
 }
 
 /// Who looks after the key, and whether anybody does.
-pub(crate) fn tell_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets, key: &str) {
+pub(crate) fn add_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets, key: &str) {
     let of = fleets.of(provisioner);
     for fleet in &of {
         answer.fact("Turn", fleet.turn(key));
@@ -219,7 +221,7 @@ pub(crate) fn tell_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets,
 }
 
 /// What the journals record of the key.
-pub(crate) fn tell_journal(answer: &mut Answer, fleets: &[&Fleet], key: &str) {
+pub(crate) fn add_journal(answer: &mut Answer, fleets: &[&Fleet], key: &str) {
     for fleet in fleets {
         let Some((journal, _, other)) = fleet.entry(key) else { continue };
         let dropping = if journal.dropping.iter().any(|one| one == key) { ", and a person has dropped it" } else { "" };
@@ -255,7 +257,7 @@ pub(crate) fn maker(volume: &Value) -> Option<&str> {
 }
 
 /// The finalizers of an object that is being deleted, and what each waits for.
-pub(crate) fn tell_finalizers(answer: &mut Answer, object: &Value, now: Timestamp) {
+pub(crate) fn add_finalizers(answer: &mut Answer, object: &Value, now: Timestamp) {
     let Some(since) = given(object, &["metadata", "deletionTimestamp"]) else { return };
     let since = time(since).map_or_else(|| since.to_owned(), |since| ago(now, since));
     let finalizers = crate::object::finalizers(object);
@@ -268,8 +270,8 @@ pub(crate) fn tell_finalizers(answer: &mut Answer, object: &Value, now: Timestam
 
 fn meaning(finalizer: &str) -> &'static str {
     match finalizer {
-        "kubernetes.io/pvc-protection" => "goes when no pod uses the claim",
-        "kubernetes.io/pv-protection" => "goes when the volume is not bound",
+        "kubernetes.io/pvc-protection" => "removed when no pod uses the claim",
+        "kubernetes.io/pv-protection" => "removed when the volume is not bound",
         protocol::FINALIZER => "the provisioner takes it off when the data are deleted",
         objectbucket_api::names::FINALIZER => "the provisioner takes it off when the bucket has ended",
         name if name.starts_with("external-attacher/") => "the attacher takes it off when no node has the volume",

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::Asked;
 use crate::about::{
-    Told, events, fleets, installation, newest_first, say, settled, tell, tell_failure, tell_finalizers, tell_turn,
+    EventSummary, add_events, add_failure, add_finalizers, add_turn, events, fleets, installation, newest_first, say,
+    settled,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
@@ -33,16 +34,16 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
         Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
     };
     let case = Case::gather(asked, claim).await;
-    let mut told = events(asked, "ObjectBucketClaim", &case.claim).await;
+    let mut recorded = events(asked, "ObjectBucketClaim", &case.claim).await;
     for bucket in &case.buckets {
-        told.extend(events(asked, "ObjectBucket", bucket).await);
+        recorded.extend(events(asked, "ObjectBucket", bucket).await);
     }
-    newest_first(&mut told);
+    newest_first(&mut recorded);
     let mut answer = Answer::about(subject, "");
-    case.judge(asked, &mut answer, &told);
-    case.tell(&mut answer);
-    tell_finalizers(&mut answer, &case.claim, asked.environment.now());
-    tell(&mut answer, &told, asked.environment.now());
+    case.judge(asked, &mut answer, &recorded);
+    case.describe(&mut answer);
+    add_finalizers(&mut answer, &case.claim, asked.environment.now());
+    add_events(&mut answer, &recorded, asked.environment.now());
     answer
 }
 
@@ -83,8 +84,8 @@ impl Case {
         format!("{}/{}/{}", text(claim, &["metadata", "namespace"]), name(claim), uid(claim))
     }
 
-    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, told: &[Told]) {
-        let Some(judgement) = self.judgement(asked, told, answer) else { return };
+    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
+        let Some(judgement) = self.judgement(asked, recorded, answer) else { return };
         let Judgement { decision, message } = judgement;
         answer.decision = Some(format!("{decision:?}"));
         match &decision {
@@ -97,25 +98,25 @@ impl Case {
                 say(answer, bucket_refusal(refusal), message);
                 let next = match refusal {
                     Refusal::Former => "it is served as soon as the former bucket is gone",
-                    _ => "it is looked at again when the claim, its class or what is in the way changes",
+                    _ => "the provisioner retries when the claim, its class or the conflicting object changes",
                 };
                 answer.fact("Next", next);
             }
             _ => {
                 if let Some(words) = bucket_action(&decision) {
                     say(answer, words, None);
-                    tell_failure(answer, told);
+                    add_failure(answer, recorded);
                 }
             }
         }
         if let Some(provisioner) = &self.provisioner
             && !matches!(decision, Decision::NoAction(NoAction::Bound))
         {
-            tell_turn(answer, provisioner, &self.fleets, &self.key());
+            add_turn(answer, provisioner, &self.fleets, &self.key());
         }
     }
 
-    fn judgement(&self, asked: &Asked<'_>, told: &[Told], answer: &mut Answer) -> Option<Judgement> {
+    fn judgement(&self, asked: &Asked<'_>, recorded: &[EventSummary], answer: &mut Answer) -> Option<Judgement> {
         let provisioner = self.provisioner.as_deref().unwrap_or_default();
         let fleets = self.fleets.of(provisioner);
         let made = self.buckets.iter().find(|bucket| annotation(bucket, protocol::IDENTITY).is_some());
@@ -133,10 +134,10 @@ impl Case {
         let objects = Objects { claim: &self.claim, class, buckets, secret, config_map };
         let all = about_claim(&installation, Able::All, &objects)?;
         let least = about_claim(&installation, Able::Least, &objects)?;
-        Some(settled(answer, told, [all, least], |judgement| judgement.message.as_deref()))
+        Some(settled(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
     }
 
-    fn tell(&self, answer: &mut Answer) {
+    fn describe(&self, answer: &mut Answer) {
         let claim = &self.claim;
         match (given(claim, &["spec", "storageClassName"]), self.class.object()) {
             (Some(class), Some(object)) => {
@@ -196,11 +197,11 @@ async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
             answer.fact("Provisioner", maker.unwrap_or("not named"));
             if let Some(provisioner) = provisioner {
                 let key = format!("{}/{claim}/{}", asked.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
-                tell_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, &key);
+                add_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, &key);
             }
-            tell_finalizers(&mut answer, &bucket, asked.environment.now());
-            let told = events(asked, "ObjectBucket", &bucket).await;
-            tell(&mut answer, &told, asked.environment.now());
+            add_finalizers(&mut answer, &bucket, asked.environment.now());
+            let recorded = events(asked, "ObjectBucket", &bucket).await;
+            add_events(&mut answer, &recorded, asked.environment.now());
         }
         Found::Absent => answer.remedy = vec!["look at the name and the namespace (-n)".to_owned()],
         Found::Unknown => {}

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::Asked;
 use crate::about::{
-    Told, asked_provisioner, class_name, events, fleets, installation, last_word, maker, say, settled, tell,
-    tell_failure, tell_finalizers, tell_journal, tell_turn,
+    EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, asked_provisioner, class_name,
+    events, fleets, installation, last_word, maker, say, settled,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
@@ -41,25 +41,25 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
         Found::Absent => return missing::explain(asked, claim, subject).await,
         Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
     };
-    let told = events(asked, "PersistentVolumeClaim", &claim).await;
+    let recorded = events(asked, "PersistentVolumeClaim", &claim).await;
     let case = Case::gather(asked, claim).await;
     let mut answer = Answer::about(subject, "");
-    case.judge(asked, &mut answer, &told);
+    case.judge(asked, &mut answer, &recorded);
     checks::tell_class(asked, &mut answer, &case).await;
     if let Some(provisioner) = &case.provisioner {
         let is_done = case.is_bound() && !answer.state.starts_with("is being");
         if !is_done && provisioner != HAND_MADE {
-            tell_turn(&mut answer, provisioner, &case.fleets, &case.key());
+            add_turn(&mut answer, provisioner, &case.fleets, &case.key());
         }
-        tell_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
+        add_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
     }
     checks::tell_volume(&mut answer, &case);
     checks::tell_node(&mut answer, &case);
     checks::tell_pods(asked, &mut answer, &case).await;
     checks::tell_source(asked, &mut answer, &case).await;
     checks::tell_size(&mut answer, &case.claim);
-    tell_finalizers(&mut answer, &case.claim, asked.environment.now());
-    tell(&mut answer, &told, asked.environment.now());
+    add_finalizers(&mut answer, &case.claim, asked.environment.now());
+    add_events(&mut answer, &recorded, asked.environment.now());
     answer
 }
 
@@ -106,7 +106,7 @@ impl Case {
     }
 
     /// The decision of the controller, in words.
-    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, told: &[Told]) {
+    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
         if self.is_bound() && self.volume.is_absent() {
             answer.state = "lost".to_owned();
             answer.why = vec![format!(
@@ -126,11 +126,16 @@ impl Case {
         if self.is_bound() && self.volume.object().is_some_and(|volume| maker(volume).is_none()) {
             return bound_to_another_programs(answer);
         }
-        let Some(judgement) = self.judgement(asked, &provisioner, &self.claim, told, answer) else { return };
-        self.tell_judgement(answer, judgement, told);
+        let Some(judgement) = self.judgement(asked, &provisioner, &self.claim, recorded, answer) else { return };
+        self.add_judgement(answer, judgement, recorded);
     }
 
-    fn tell_judgement(&self, answer: &mut Answer, Judgement { decision, message }: Judgement, told: &[Told]) {
+    fn add_judgement(
+        &self,
+        answer: &mut Answer,
+        Judgement { decision, message }: Judgement,
+        recorded: &[EventSummary],
+    ) {
         answer.decision = Some(format!("{decision:?}"));
         match &decision {
             Decision::NoAction(NoAction::Provisioned) if is_going(&self.claim) => {
@@ -144,12 +149,12 @@ impl Case {
             }
             Decision::Refuse(refusal) => {
                 say(answer, volume_refusal(refusal), message);
-                answer.fact("Next", "it is looked at again when the claim or its class changes");
+                answer.fact("Next", "the provisioner retries when the claim or its class changes");
             }
             _ => {
                 if let Some(words) = volume_action(&decision) {
                     say(answer, words, None);
-                    tell_failure(answer, told);
+                    add_failure(answer, recorded);
                 }
             }
         }
@@ -164,16 +169,16 @@ impl Case {
         asked: &Asked<'_>,
         provisioner: &str,
         claim: &Value,
-        told: &[Told],
+        recorded: &[EventSummary],
         answer: &mut Answer,
     ) -> Option<Judgement> {
         let all = self.decide(asked, provisioner, claim, Able::All)?;
-        if let (Decision::Provision, Some(problem)) = (&all.decision, last_word(told).and_then(bad_parameters)) {
-            let message = last_word(told).map(|event| event.message.clone());
+        if let (Decision::Provision, Some(problem)) = (&all.decision, last_word(recorded).and_then(bad_parameters)) {
+            let message = last_word(recorded).map(|event| event.message.clone());
             return Some(Judgement { decision: Decision::Refuse(Refusal::Parameters(problem)), message });
         }
         let least = self.decide(asked, provisioner, claim, Able::Least)?;
-        Some(settled(answer, told, [all, least], |judgement| judgement.message.as_deref()))
+        Some(settled(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
     }
 
     fn decide(&self, asked: &Asked<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
@@ -259,7 +264,7 @@ fn bound_to_another_programs(answer: &mut Answer) {
 }
 
 /// What is wrong with the class's parameters, which only the author's code can say.
-fn bad_parameters(last: &Told) -> Option<String> {
+fn bad_parameters(last: &EventSummary) -> Option<String> {
     let (_, problem) = last.message.split_once("StorageClass cannot be used: ")?;
     last.warning.then(|| problem.to_owned())
 }

@@ -151,7 +151,7 @@ impl Fleet {
             _ => format!("shard {} of {of} in namespace {}", shard_of(key, of), self.namespace),
         };
         match (self.shard(key), self.journals.first()) {
-            (Some(shard), _) => format!("{place}: {}", shard.told()),
+            (Some(shard), _) => format!("{place}: {}", shard.describe()),
             (None, Some(journal)) if self.shards.is_empty() => format!(
                 "{place}: there is no Lease; {} wrote the journal last, and nobody can see whether it runs",
                 or_nobody(&journal.holder)
@@ -192,7 +192,7 @@ impl Shard {
         }
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match (&self.holder, self.alive) {
             (Some(holder), true) => format!("{holder} has the Lease and renewed it {}", self.renewed),
             (Some(holder), false) => {

@@ -77,11 +77,11 @@ mod tests {
     #[test]
     fn times_are_told_in_their_largest_unit() {
         let now = time("2030-01-03T00:00:00Z").unwrap();
-        let told = |text: &str| ago(now, time(text).unwrap());
-        assert_eq!(told("2030-01-02T23:59:30Z"), "30 s ago");
-        assert_eq!(told("2030-01-02T23:30:00Z"), "30 min ago");
-        assert_eq!(told("2030-01-02T12:00:00Z"), "12 h ago");
-        assert_eq!(told("2030-01-01T00:00:00Z"), "2 days ago");
-        assert_eq!(told("2031-01-01T00:00:00Z"), "0 s ago", "clocks differ");
+        let recorded = |text: &str| ago(now, time(text).unwrap());
+        assert_eq!(recorded("2030-01-02T23:59:30Z"), "30 s ago");
+        assert_eq!(recorded("2030-01-02T23:30:00Z"), "30 min ago");
+        assert_eq!(recorded("2030-01-02T12:00:00Z"), "12 h ago");
+        assert_eq!(recorded("2030-01-01T00:00:00Z"), "2 days ago");
+        assert_eq!(recorded("2031-01-01T00:00:00Z"), "0 s ago", "clocks differ");
     }
 }

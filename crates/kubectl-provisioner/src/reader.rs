@@ -24,15 +24,15 @@ pub(crate) struct Kind {
     version: &'static str,
     plural: &'static str,
     /// What is not known where it cannot be read.
-    tells: &'static str,
+    content: &'static str,
 }
 
 const CORE: &str = "/api/v1";
 const STORAGE: &str = "/apis/storage.k8s.io/v1";
 const BUCKETS: &str = "/apis/objectbucket.io/v1alpha1";
 
-const fn kind(version: &'static str, plural: &'static str, tells: &'static str) -> Kind {
-    Kind { version, plural, tells }
+const fn kind(version: &'static str, plural: &'static str, content: &'static str) -> Kind {
+    Kind { version, plural, content }
 }
 
 pub(crate) const CLAIM: Kind = kind(CORE, "persistentvolumeclaims", "what the claims ask for");
@@ -41,7 +41,7 @@ pub(crate) const CLASS: Kind = kind(STORAGE, "storageclasses", "which provisione
 pub(crate) const POD: Kind = kind(CORE, "pods", "which pods use the claim");
 pub(crate) const NODE: Kind = kind(CORE, "nodes", "whether the node exists");
 pub(crate) const NAMESPACE: Kind = kind(CORE, "namespaces", "which cluster this is");
-pub(crate) const EVENT: Kind = kind(CORE, "events", "what the controllers have told");
+pub(crate) const EVENT: Kind = kind(CORE, "events", "the controllers' events");
 pub(crate) const LEASE: Kind = kind("/apis/coordination.k8s.io/v1", "leases", "whether a provisioner runs");
 pub(crate) const CONFIG_MAP: Kind = kind(CORE, "configmaps", "what the journals record, and what pods of a bucket get");
 pub(crate) const QUOTA: Kind = kind(CORE, "resourcequotas", "whether a quota is used up");
@@ -157,14 +157,14 @@ impl Reader {
         call(LIMIT, self.client.request(request)).await
     }
 
-    fn note(&self, Kind { plural, tells, .. }: &Kind, verb: &str, namespace: &str, error: &CallError) {
+    fn note(&self, Kind { plural, content, .. }: &Kind, verb: &str, namespace: &str, error: &CallError) {
         let place = match namespace {
             "" => String::new(),
             namespace => format!(" in namespace {namespace}"),
         };
         let note = match error {
-            CallError::Forbidden(_) => format!("{tells}: you may not {verb} {plural}{place}"),
-            error => format!("{tells}: {plural}{place} cannot be read. {error}"),
+            CallError::Forbidden(_) => format!("{content}: you may not {verb} {plural}{place}"),
+            error => format!("{content}: {plural}{place} cannot be read. {error}"),
         };
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         if !unknown.contains(&note) {

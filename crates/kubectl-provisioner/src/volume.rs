@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::Asked;
 use crate::about::{
-    Told, events, fleets, installation, maker, say, tell, tell_failure, tell_finalizers, tell_journal, tell_turn,
+    EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, events, fleets, installation, maker,
+    say,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleet, Fleets};
@@ -25,7 +26,7 @@ pub(crate) async fn explain(asked: &Asked<'_>, volume: &str) -> Answer {
         Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
     };
     let now = asked.environment.now();
-    let told = events(asked, "PersistentVolume", &volume).await;
+    let recorded = events(asked, "PersistentVolume", &volume).await;
     let mut answer = Answer::about(subject, "");
     let claim = owner(asked, &volume).await;
     match maker(&volume) {
@@ -38,20 +39,20 @@ pub(crate) async fn explain(asked: &Asked<'_>, volume: &str) -> Answer {
             judge(
                 asked,
                 &mut answer,
-                &Case { volume: &volume, claim: &claim, provisioner, fleets: &fleets, told: &told },
+                &Case { volume: &volume, claim: &claim, provisioner, fleets: &fleets, recorded: &recorded },
             )
             .await;
             answer.fact("Provisioner", provisioner);
             if !answer.state.starts_with("bound") || is_going(&volume) {
-                tell_turn(&mut answer, provisioner, &fleets, name(&volume));
+                add_turn(&mut answer, provisioner, &fleets, name(&volume));
             }
-            tell_journal(&mut answer, &fleets.of(provisioner), name(&volume));
+            add_journal(&mut answer, &fleets.of(provisioner), name(&volume));
         }
     }
     tell_object(&mut answer, &volume, &claim);
     tell_attachments(asked, &mut answer, &volume).await;
-    tell_finalizers(&mut answer, &volume, now);
-    tell(&mut answer, &told, now);
+    add_finalizers(&mut answer, &volume, now);
+    add_events(&mut answer, &recorded, now);
     answer
 }
 
@@ -60,7 +61,7 @@ struct Case<'a> {
     claim: &'a Found,
     provisioner: &'a str,
     fleets: &'a Fleets,
-    told: &'a [Told],
+    recorded: &'a [EventSummary],
 }
 
 /// The claim that the volume names.
@@ -77,8 +78,9 @@ async fn owner(asked: &Asked<'_>, volume: &Value) -> Found {
 }
 
 async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
-    let Case { volume, claim, provisioner, told, .. } = case;
-    let Some(Judgement { decision, message }) = judgement(asked, case.fleets, provisioner, volume, claim, told) else {
+    let Case { volume, claim, provisioner, recorded, .. } = case;
+    let Some(Judgement { decision, message }) = judgement(asked, case.fleets, provisioner, volume, claim, recorded)
+    else {
         return;
     };
     answer.decision = Some(format!("{decision:?}"));
@@ -97,9 +99,9 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
                     "delete the PersistentVolume if the node's disk is gone; otherwise bring the node back".to_owned(),
                 );
             }
-            _ => say_action(answer, &decision, told),
+            _ => say_action(answer, &decision, recorded),
         },
-        _ => say_action(answer, &decision, told),
+        _ => say_action(answer, &decision, recorded),
     }
     tell_doubt(answer, &decision, claim);
 }
@@ -112,11 +114,11 @@ fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Found) {
     }
 }
 
-fn say_action(answer: &mut Answer, decision: &Decision, told: &[Told]) {
+fn say_action(answer: &mut Answer, decision: &Decision, recorded: &[EventSummary]) {
     if let Some(words) = volume_action(decision) {
         say(answer, words, None);
         if !matches!(decision, Decision::Protect | Decision::Unprotect) {
-            tell_failure(answer, told);
+            add_failure(answer, recorded);
         }
     }
 }
@@ -132,7 +134,8 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
                 );
             }
             phase => {
-                answer.state = format!("{}, and kept when its claim goes", phase.unwrap_or("Pending").to_lowercase());
+                answer.state =
+                    format!("{}, and kept when its claim is deleted", phase.unwrap_or("Pending").to_lowercase());
             }
         },
         NoAction::OtherCluster => answer
@@ -143,7 +146,8 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
         ),
         NoAction::VolumeTerminating if given(volume, &["status", "phase"]) == Some("Bound") => {
             answer.why = vec![
-                "It was deleted by hand while it is in use. It goes after its claim, and the data with it.".to_owned(),
+                "Somebody deleted it while it is in use. It is removed after its claim, together with its data."
+                    .to_owned(),
             ];
         }
         _ => {}
@@ -157,11 +161,11 @@ pub(crate) fn judgement(
     provisioner: &str,
     volume: &Value,
     claim: &Found,
-    told: &[Told],
+    recorded: &[EventSummary],
 ) -> Option<Judgement> {
     let identity = annotation(volume, protocol::IDENTITY);
     let of = fleets.of(provisioner);
-    // Its maker's namespace tells who of several installations made it, unless it has a name of its own.
+    // The namespace shows which of several installations made it, unless the installation has its own name.
     let made = of.iter().find(|fleet| Some(&*fleet.namespace) == identity).or(of.first()).copied();
     let node = identity.filter(|_| made.is_some_and(Fleet::is_per_node));
     let gone = node.is_some_and(|node| !has_replica(made, node));
@@ -172,8 +176,8 @@ pub(crate) fn judgement(
     let objects = Objects { claim: claim.object(), class: None, volume: Some(volume), attempt };
     let all = about_volume(&installation, Able::All, &objects)?;
     let least = about_volume(&installation, Able::Least, &objects)?;
-    let is_told = |text: &String| told.iter().any(|event| event.message.contains(text));
-    if least.message.as_ref().is_some_and(is_told) { Some(least) } else { Some(all) }
+    let is_recorded = |text: &String| recorded.iter().any(|event| event.message.contains(text));
+    if least.message.as_ref().is_some_and(is_recorded) { Some(least) } else { Some(all) }
 }
 
 /// Whether the journal of a node's replica is there.
@@ -224,6 +228,6 @@ async fn missing(asked: &Asked<'_>, volume: &str, subject: String) -> Answer {
     if !of.is_empty() {
         answer.why = vec!["An attempt to make it is recorded, so its storage may be in the backend.".to_owned()];
     }
-    tell_journal(&mut answer, &of, volume);
+    add_journal(&mut answer, &of, volume);
     answer
 }

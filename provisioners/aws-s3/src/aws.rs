@@ -56,7 +56,7 @@ impl BucketProvisioner for Aws {
                 Judgement::Unsure(text) => return Err(ProvisionError::retry(text)),
             }
         }
-        // What is created tells whether it was there.
+        // The answer to the creation says whether it existed.
         let taken = |user: &str| {
             format!("the IAM user {user} reserves the bucket name {name} for another claim: choose another bucketName")
         };
@@ -261,7 +261,7 @@ async fn judge(
     })
 }
 
-/// Whether a bucket goes with its claim. An error says what a person must decide.
+/// Whether a bucket is deleted with its claim. An error says what a person must decide.
 async fn removable(
     tags: &BTreeMap<String, String>,
     store: &Store,

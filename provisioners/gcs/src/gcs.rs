@@ -196,7 +196,7 @@ impl Account {
     async fn ensure(&self, store: &Store, request: &RequestOf<Gcs>) -> Result<(), ProvisionError> {
         let email = &self.email;
         if !self.generated {
-            // It may be another project's, which this administrator does not see. Making a key tells.
+            // It may belong to another project, invisible to this administrator. Creating a key shows that.
             return Ok(());
         }
         match store.iam.ensure(&account_id(&request.claim), email, self.whom()).await? {

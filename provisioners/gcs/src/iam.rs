@@ -52,7 +52,7 @@ impl Iam {
     pub(crate) async fn ensure(&self, id: &str, email: &str, whom: Whom<'_>) -> Result<Ensured, Failure> {
         let found = match self.account(email).await {
             Ok(found) => found,
-            // One that is not there may be one that must not be seen. Making it tells.
+            // An account that is not found may exist without being visible. Creating it shows that.
             Err(failure) if failure.status() == Some(403) => None,
             Err(failure) => return Err(failure),
         };

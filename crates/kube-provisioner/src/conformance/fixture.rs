@@ -141,7 +141,7 @@ impl<'a> Fixture<'a> {
             return;
         }
         let process = self.processes.remove(0);
-        self.cluster.note(format!("{} is told to stop", process.name));
+        self.cluster.note(format!("{} gets SIGTERM", process.name));
         process.stop.cancel();
         // The task can neither fail nor be cancelled: no other code has its handle.
         let _ = process.task.await;

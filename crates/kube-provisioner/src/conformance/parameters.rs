@@ -50,12 +50,12 @@ async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, Str
     fixture.start();
     fixture.create_claim(CLAIM);
     fixture
-        .until("the claim's user is told nothing", async || {
+        .until("the claim has no event", async || {
             if !fixture.bound().is_empty() {
                 return Ok(());
             }
-            let told = !fixture.warnings(CLAIM).is_empty();
-            told.then_some(()).ok_or_else(|| "the claim has no event of type Warning".to_owned())
+            let has_event = !fixture.warnings(CLAIM).is_empty();
+            has_event.then_some(()).ok_or_else(|| "the claim has no event of type Warning".to_owned())
         })
         .await?;
     if !fixture.bound().is_empty() {

@@ -94,28 +94,40 @@ impl Rule {
 
     const fn says(self) -> &'static str {
         match self {
-            Self::Provision => "a request makes one asset and a volume that can be saved",
+            Self::Provision => "a request makes one asset and a valid volume",
             Self::Idempotent => "the same request again, also by a new process, finds the same asset and volume",
-            Self::Separate => "volumes of different names never meet",
-            Self::DeleteGone => "deleting removes the asset; deleting what is gone or half made succeeds",
-            Self::CancelProvision => "cut off at any await, provisioning again makes one asset, and deleting none",
-            Self::CancelDelete => "cut off at any await, deleting again removes everything",
-            Self::Abandoned => "cut off at any await, an attempt whose claim goes leaves nothing",
-            Self::CleanUp => "cut off at any await, cleaning up again removes everything; nothing there is success",
-            Self::FencingToken => "whenever its right to act ends, the next call goes on, and nothing is made twice",
-            Self::NothingLeft => "who says that nothing is left has left nothing",
-            Self::Capacity => "a volume is at least as large as was asked for",
-            Self::Expand => "a volume grows, also again and by a new process, and never shrinks",
-            Self::ForeignVolume => "deleting a volume that says it is another leaves the other alone",
-            Self::OneName => "of two claims that want one name at once, none gets what is the other's",
-            Self::MadeByHand => "what somebody makes by hand under a volume's name is neither taken nor removed",
-            Self::UnknownParameters => "a parameter that nobody knows is refused, and the claim's user told its name",
-            Self::RefusedParameters => "bad parameters are refused once, the claim's user told, the backend untouched",
-            Self::Standby => "a process that waits for its turn says that it is ready, and changes nothing",
-            Self::Restart => "killed again and again, it binds every claim, makes nothing twice and leaves nothing",
-            Self::TwoReplicas => "two at once, as while one replaces the other, make nothing twice and leave nothing",
-            Self::HundredClaims => "a hundred claims at once are all bound, and all removed",
-            Self::Storm => "whatever the API server and the machine do, all comes right when they calm down",
+            Self::Separate => "volumes of different names share nothing",
+            Self::DeleteGone => "deleting removes the asset; deleting an absent or incomplete asset succeeds",
+            Self::CancelProvision => {
+                "after a cancellation at any await, provisioning again makes one asset, and deleting leaves none"
+            }
+            Self::CancelDelete => "after a cancellation at any await, deleting again removes everything",
+            Self::Abandoned => "after a cancellation at any await, an attempt for a deleted claim leaves nothing",
+            Self::CleanUp => {
+                "after a cancellation at any await, cleaning up again removes everything; cleaning up nothing succeeds"
+            }
+            Self::FencingToken => {
+                "whenever a process loses its fencing token, the next call continues, and nothing is made twice"
+            }
+            Self::NothingLeft => "an error that reports nothing left behind is true",
+            Self::Capacity => "a volume is at least as large as the request",
+            Self::Expand => "a volume grows, also when repeated by a new process, and never shrinks",
+            Self::ForeignVolume => "deleting a volume that claims to be another one leaves the other alone",
+            Self::OneName => "two claims race for one name: neither gets the asset of the other",
+            Self::MadeByHand => {
+                "an asset that a person created under a volume's name is neither taken over nor removed"
+            }
+            Self::UnknownParameters => "an unknown parameter is refused, and the claim's event names it",
+            Self::RefusedParameters => {
+                "bad parameters are refused once, with an event on the claim, and the backend stays untouched"
+            }
+            Self::Standby => "a standby process reports ready and changes nothing",
+            Self::Restart => "with repeated crashes, every claim is bound, nothing is made twice, and nothing is left",
+            Self::TwoReplicas => "two processes at once, as in a rolling update, make nothing twice and leave nothing",
+            Self::HundredClaims => "a hundred claims at once are all bound, and all deleted",
+            Self::Storm => {
+                "after faults of the API server and of the machine, every claim and volume reaches its final state"
+            }
         }
     }
 }

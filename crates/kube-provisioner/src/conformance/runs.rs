@@ -57,7 +57,7 @@ pub(super) async fn two_replicas(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Two processes share the work; one of them is told to stop, and another one starts.
+/// Two processes share the work; one of them gets SIGTERM, and another one starts.
 async fn replaced(mut fixture: Fixture<'_>) -> Result<(), Broken> {
     fixture.start();
     for claim in 0..CLAIMS / 2 {

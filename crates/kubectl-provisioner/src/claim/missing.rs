@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::Asked;
-use crate::about::Told;
+use crate::about::EventSummary;
 use crate::answer::Answer;
 use crate::object::{at, name};
 use crate::reader::{EVENT, QUOTA};
@@ -11,19 +11,20 @@ use crate::reader::{EVENT, QUOTA};
 pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let events = asked.reader.list(&EVENT, asked.namespace, ("", "")).await.unwrap_or_default();
-    // Whoever creates claims for others tells why it could not, such as a StatefulSet.
-    let mentions = |told: &Told| told.warning && told.message.split(|c: char| !is_of_name(c)).any(|word| word == claim);
-    let told: Vec<Told> = events.iter().map(Told::read).filter(mentions).collect();
+    // A controller that creates claims, such as a StatefulSet's, records an event when it fails.
+    let mentions = |recorded: &EventSummary| {
+        recorded.warning && recorded.message.split(|c: char| !is_of_name(c)).any(|word| word == claim)
+    };
+    let recorded: Vec<EventSummary> = events.iter().map(EventSummary::read).filter(mentions).collect();
     let now = asked.environment.now();
-    answer.events.extend(told.iter().map(|event| event.told(now)));
+    answer.events.extend(recorded.iter().map(|event| event.line(now)));
     let full = full_quotas(asked).await;
-    if told.iter().any(|event| event.message.contains("exceeded quota")) {
+    if recorded.iter().any(|event| event.message.contains("exceeded quota")) {
         answer.state = "does not exist, because a quota refuses it".to_owned();
-        answer.why =
-            vec!["Its creator was told so by the API server. A provisioner never hears of such a claim.".to_owned()];
+        answer.why = vec!["The API server refused it. A provisioner never sees such a claim.".to_owned()];
         answer.remedy = vec!["raise the ResourceQuota, or delete claims that nobody needs".to_owned()];
-    } else if told.is_empty() {
-        answer.why = vec![format!("Nothing in namespace {} has told of it.", asked.namespace)];
+    } else if recorded.is_empty() {
+        answer.why = vec![format!("No event in namespace {} mentions it.", asked.namespace)];
         answer.remedy = vec!["look at the name and the namespace (-n)".to_owned()];
     }
     for quota in full {

@@ -25,7 +25,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
         ),
         NoAction::ObjectGoes => words(
             "its ObjectBucket is being deleted",
-            "The provisioner's finalizer is off already. The object goes when its last finalizer goes.",
+            "The provisioner has removed its finalizer. The object is removed with its last finalizer.",
             "",
         ),
         NoAction::OtherCluster => words(
@@ -111,7 +111,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "",
         ),
         Refusal::ObjectDeleted => {
-            words("bound, and its ObjectBucket was deleted by hand", "A bucket goes with its claim alone.", "")
+            words("bound, and its ObjectBucket was deleted by hand", "A bucket is deleted only with its claim.", "")
         }
         Refusal::NoRotation => {
             words("bound; its keys cannot be rotated", "This provisioner makes one key for each claim.", "")
@@ -150,7 +150,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         ),
         Decision::Restore => words(
             "its ConfigMap or status is being written again",
-            "Something of what the ObjectBucket tells is missing in the claim's namespace.",
+            "The claim's namespace lacks something that the ObjectBucket records.",
             "",
         ),
         Decision::Rotate => words("gets new keys", "The claim's annotation asks for another key.", ""),

@@ -73,7 +73,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
         ),
         NoAction::VolumeTerminating => words(
             "is being deleted",
-            "The provisioner has nothing left to do: the object goes when its last finalizer goes.",
+            "The provisioner has finished. The object is removed with its last finalizer.",
             "",
         ),
     }
@@ -192,7 +192,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         ),
         Decision::CleanUp => words(
             "what its attempt left is being removed",
-            "An attempt was begun that will have no volume: its claim or its class is gone, or was made anew.",
+            "An attempt began that will have no volume: its claim or its class was deleted, or created again.",
             "",
         ),
         Decision::DeleteSurplus => {

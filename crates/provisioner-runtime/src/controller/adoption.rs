@@ -28,7 +28,7 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
     /// Moves what finds room. Retries until the API server answers.
     pub(super) async fn adopt(&mut self) -> Adopted {
         let plan = &self.engine.shards.plan;
-        let mut retry = Retry::new("the journals of other replicas cannot be looked at", plan.environment);
+        let mut retry = Retry::new("cannot list the journals of other replicas", plan.environment);
         let layout = plan.journal(self.shard).layout;
         loop {
             // Journals of another number of shards, or of another kind of sharing, have no holder any more.

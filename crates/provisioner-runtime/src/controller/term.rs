@@ -100,7 +100,7 @@ impl<R: Reconciler> Shard<'_, R> {
     /// Waits until everything is known and of this term, and starts the author's code.
     async fn ready(&self) {
         let environment = self.engine.shards.plan.environment;
-        let mut retry = Retry::new("the cluster cannot be looked at", environment);
+        let mut retry = Retry::new("cannot read the cluster's current state", environment);
         while let Err(error) = self.engine.refresh().await {
             retry.failed(error).await;
         }

@@ -104,7 +104,10 @@ impl Writer {
             match self.check_holder(batch).await {
                 Ok(()) => data = crate::sync::lock(&self.shared.state).data(),
                 Err(WriteError::Failed(CallError::NotFound)) if (self.still_ours)() => {
-                    tracing::warn!(journal = self.store.options.name, "the journal has vanished and is written anew");
+                    tracing::warn!(
+                        journal = self.store.options.name,
+                        "the journal was deleted by somebody else; writing it again"
+                    );
                     (self.store.uid, self.store.version) = (None, None);
                 }
                 Err(WriteError::Failed(CallError::NotFound)) => {
@@ -246,7 +249,7 @@ impl JournalStore {
 
     /// Replaces the version that we know, or creates the ConfigMap if there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        // Entries must never be without the uid that tells the journal from a copy, and a new ConfigMap has none yet.
+        // Entries must never be without the uid that distinguishes the journal from a copy, and a new ConfigMap has none yet.
         if self.version.is_none() && (data.contains_key(ENTRIES) || data.contains_key(RESTORED)) {
             self.send(&BTreeMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())])).await?;
         }

@@ -38,7 +38,7 @@ impl Disk {
             told = true;
             tokio::select! {
                 biased;
-                _ = terminate.recv() => return Err("told to end, while another replica has the disk".into()),
+                _ = terminate.recv() => return Err("got SIGTERM while another replica has the disk".into()),
                 () = sleep(POLL) => {}
             }
         }

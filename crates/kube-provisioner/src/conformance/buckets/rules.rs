@@ -73,19 +73,19 @@ impl BucketRule {
             Self::Provision => "a claim gets a bucket, and its Secret a key",
             Self::Again => "the same request again gives the same key and makes nothing more",
             Self::EachItsOwn => "two claims have nothing in common",
-            Self::Delete => "everything goes with the claim, and deleting again is success",
-            Self::NothingThere => "cleaning up what was never made is success and removes nothing",
+            Self::Delete => "deleting a claim removes everything, and deleting again succeeds",
+            Self::NothingThere => "cleaning up what was never made succeeds and removes nothing",
             Self::Foreign => "a bucket of another claim is refused, and survives",
-            Self::OneName => {
-                "of two claims with one bucket name at once one gets it, and the other one's end leaves it"
-            }
-            Self::InBetween => "a bucket that somebody else makes meanwhile is neither taken over nor removed",
-            Self::OtherCluster => "a claim has nothing to say about the bucket of the same claim in another cluster",
-            Self::Grant => "claims are let into a bucket that exists and out again, and the bucket stays",
-            Self::Rotate => "a new key works beside the old one, which goes later",
+            Self::OneName => "two claims race for one bucket name: one gets it, and deleting the other leaves it alone",
+            Self::InBetween => "a bucket that somebody else creates meanwhile is neither taken over nor removed",
+            Self::OtherCluster => "a claim leaves the bucket of the same claim in another cluster alone",
+            Self::Grant => "claims gain and lose access to an existing bucket, and the bucket stays",
+            Self::Rotate => "a new key works beside the old one until the old one expires",
             Self::Refuse => "unknown parameters are refused",
-            Self::Standby => "a process that waits for its turn says that it is ready, and changes nothing",
-            Self::Storm => "killed at any moment, one bucket and one key for each claim, and nothing in the end",
+            Self::Standby => "a standby process reports ready and changes nothing",
+            Self::Storm => {
+                "with crashes at any moment, each claim gets one bucket and one key, and nothing is left at the end"
+            }
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
             if (subject.assets)().await == before {
                 return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
             }
-            // Whether everything goes is another rule's question.
+            // Another rule checks that everything is removed.
             fixture.delete("one");
             fixture.gone("one").await?;
             process.abort();

@@ -307,8 +307,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
 
 /// A bucket that needs no call of the author's code.
 fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts) -> Decision {
-    let told = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
-    let ready = told && facts.config_map == Delivered::Intact;
+    let is_reported = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
+    let ready = is_reported && facts.config_map == Delivered::Intact;
     if ready { Decision::NoAction(NoAction::Bound) } else { Decision::Restore }
 }
 

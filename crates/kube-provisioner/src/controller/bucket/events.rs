@@ -60,6 +60,6 @@ pub(super) fn log(message: Option<&UserMessage>, facts: &Facts, attempt: u32, ou
         Some(UserMessage { text, .. }) => {
             tracing::info!(obc.namespace = namespace, obc.name = name, storage_class = class, outcome, "{text}");
         }
-        None => tracing::debug!(obc.namespace = namespace, obc.name = name, attempt, outcome, "looked at"),
+        None => tracing::debug!(obc.namespace = namespace, obc.name = name, attempt, outcome, "nothing to report"),
     }
 }

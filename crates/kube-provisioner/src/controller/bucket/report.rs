@@ -14,7 +14,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::NoAction => Next::Done,
         Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
         Outcome::Changed => Next::Again,
-        // Others of our own work end these, and the watch tells.
+        // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. }) | Outcome::NotOwned { .. } => Next::Retry,
         Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
         Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretMissing { .. } | Outcome::SecretName(_) => {

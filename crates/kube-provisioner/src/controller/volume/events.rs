@@ -86,6 +86,6 @@ pub(super) fn log(report: &OutcomeReport, case: &Case<'_>) {
         None if report.operation == Operation::Delete && report.took.is_some() => {
             tracing::info!(pv, took_ms, "deleted");
         }
-        None => tracing::debug!(pv, attempt, outcome, "looked at"),
+        None => tracing::debug!(pv, attempt, outcome, "nothing to report"),
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum NodeSilence {
     NotReady,
     /// No replica has ever written its journal there.
     NoReplica,
-    /// A replica has run there. It has told the reason by itself, or does not run any more.
+    /// A replica has run there. It has sent an event with the reason, or has stopped.
     Replica,
 }
 

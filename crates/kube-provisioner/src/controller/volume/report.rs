@@ -373,7 +373,7 @@ impl Case<'_> {
                 format!("the StorageClass \"{class}\", which is another provisioner's by now")
             }
             (_, ClassState::Ours(now)) if now.replaces(&pending.class) => {
-                format!("a StorageClass \"{class}\" that was deleted and made anew since")
+                format!("a StorageClass \"{class}\" that was deleted and created again since")
             }
             _ => return text,
         };

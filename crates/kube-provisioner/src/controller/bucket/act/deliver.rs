@@ -158,7 +158,7 @@ impl Actions {
         }
         let live = match self.context.request(api.get_metadata(name)).await {
             Ok(live) => live.metadata,
-            // It went meanwhile. The watch tells, and the next attempt creates it.
+            // It was deleted meanwhile. The watch shows that, and the next attempt creates it.
             Err(CallError::NotFound) => return Err(Outcome::Changed),
             Err(error) => return Err(failed(error)),
         };

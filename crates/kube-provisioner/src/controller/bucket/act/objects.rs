@@ -356,7 +356,7 @@ fn claim_reference(claim: &ClaimFacts) -> Value {
     })
 }
 
-/// Tells the watch's health check which version the answer has shown: the watch must show it soon, too.
+/// Reports to the watch's health check which version the answer has shown: the watch must show it soon, too.
 fn shown<T>(
     watch: &WatchHealth,
     answer: Result<T, CallError>,

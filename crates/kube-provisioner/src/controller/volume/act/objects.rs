@@ -181,7 +181,7 @@ impl ActContext {
     }
 }
 
-/// Tells the watch's health check which version the answer has shown: the watch must show it soon, too.
+/// Reports to the watch's health check which version the answer has shown: the watch must show it soon, too.
 pub(super) async fn shown<T>(
     watch: &WatchHealth,
     answer: impl Future<Output = Result<T, CallError>>,

@@ -31,6 +31,14 @@ fn main() {
     println!("each volume has a size of its own");
     let other = make(&root, "pvc-2", 4 * MIB);
     fill(&other, 4 * MIB);
+    println!("the file system counts what they use");
+    let measured = root.usage().unwrap();
+    let used = |volume: &str| measured.volumes.iter().find(|usage| usage.volume == volume).unwrap();
+    assert!(
+        used("pvc-1").bytes > 7 * MIB && used("pvc-2").bytes <= 4 * MIB && used("pvc-2").inodes > 1,
+        "{measured:?}"
+    );
+    assert!(measured.free < measured.size && measured.volumes.len() == 2, "{measured:?}");
     println!("the same after a restart of the provisioner and of the node");
     drop(root);
     run(Command::new("umount").arg(mount_point));

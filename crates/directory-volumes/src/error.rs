@@ -192,6 +192,20 @@ pub enum DirectoryError {
     /// The class needs sizes that are enforced.
     #[error("the class says enforceSize: \"true\", but the size cannot be enforced: {0}")]
     MustBeEnforced(String),
+    /// The volume is larger than what is free.
+    #[error(
+        "{path} has no room for a volume of {wanted}: {free} are free, of which the class reserves {reserved}; ask for less, or make room"
+    )]
+    NoRoom {
+        /// The root.
+        path: PathBuf,
+        /// The size of the volume.
+        wanted: String,
+        /// What is free.
+        free: String,
+        /// What has to stay free.
+        reserved: String,
+    },
     /// A mark or an entry of the trash cannot be understood.
     #[error("{name:?} cannot be read: {reason}; look at it, and remove it by hand if it is damaged")]
     Damaged {

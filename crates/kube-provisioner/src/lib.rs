@@ -136,6 +136,8 @@ pub use self::volume::{Volume, VolumeSource};
 pub use k8s_openapi;
 /// The client, in the version that this crate uses.
 pub use kube;
+/// The metrics of [`Provisioner::register_metrics`], in the version that this crate uses.
+pub use prometheus_client;
 /// The error of [`client`] and of the controller's start when the API server cannot be used.
 pub use provisioner_runtime::client::ConnectError;
 /// Says whether a call of the author's code may still act.

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
+use prometheus_client::registry::Registry;
 use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
@@ -248,6 +249,26 @@ pub trait Provisioner: Send + Sync + 'static {
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         let _ = claim;
         true
+    }
+
+    /// Adds metrics to those of the controller, once for each process. [`prometheus_client`](crate::prometheus_client) has what
+    /// they are made of. What is encoded at each scrape must not block.
+    ///
+    /// ```
+    /// # use kube_provisioner::*;
+    /// # use kube_provisioner::prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+    /// # struct Exports { used: Gauge }
+    /// # impl Provisioner for Exports {
+    /// #     type Parameters = ();
+    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// fn register_metrics(&self, registry: &mut Registry) {
+    ///     registry.register("exports_used", "Exports that have a volume.", self.used.clone());
+    /// }
+    /// # }
+    /// ```
+    fn register_metrics(&self, registry: &mut Registry) {
+        let _ = registry;
     }
 
     /// Rights that the author's own calls to the API server need, for the generated manifests and the check at the start.

@@ -68,7 +68,7 @@ pub(crate) struct DiskQuota {
     inodes_hard: u64,
     inodes_soft: u64,
     pub(crate) blocks: u64,
-    inodes: u64,
+    pub(crate) inodes: u64,
     inode_timer: i32,
     block_timer: i32,
     inode_warnings: u16,

@@ -74,6 +74,8 @@ pub struct Usage {
     pub used_bytes: u64,
     /// The limit, as the file system rounded it. `None` is no limit.
     pub limit_bytes: Option<u64>,
+    /// How many files and directories the project has.
+    pub used_inodes: u64,
 }
 
 /// The project quotas of one file system.
@@ -155,6 +157,7 @@ impl ProjectQuota {
         Ok(Usage {
             used_bytes: bytes(quota.blocks),
             limit_bytes: (quota.blocks_hard != 0).then(|| bytes(quota.blocks_hard)),
+            used_inodes: quota.inodes,
         })
     }
 

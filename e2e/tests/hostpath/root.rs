@@ -5,9 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use testbed::cluster::{TestSpace, eventually};
+use testbed::http::ask;
+use testbed::nfs::free_port;
 
 use crate::fixture::*;
 
@@ -88,5 +91,34 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
     });
     let events = quiet.await?.unwrap_or_default();
     assert!(!events.is_empty() && events.iter().all(|event| event.reason.as_deref() != Some("ProvisioningWarning")));
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("room").await?, tempfile::tempdir()?);
+    let (access, port) = (account(&space).await?, free_port()?);
+    let _program = started(&space, &access, root.path(), &["--http-endpoint", &format!("127.0.0.1:{port}")]).await?;
+    let huge = |name: &str, class: &_| {
+        let mut claim = space.claim(name, class);
+        let requests = claim.spec.as_mut().and_then(|spec| spec.resources.as_mut()?.requests.as_mut());
+        requests.unwrap().insert("storage".to_owned(), Quantity("4Ei".to_owned()));
+        claim
+    };
+    let checked = space.class_with("checked", [("reserve", "5%")]).await?;
+    space.create_claim(huge("huge", &checked)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "huge", "has no room for a volume of 4Ei").await?;
+    space.create_claim(space.claim("small", &checked)).await?;
+    space.wait_bound("small").await?;
+    // A size that is a mere number may be any.
+    let any = space.class_with("any", []).await?;
+    space.create_claim(huge("any", &any)).await?;
+    space.wait_bound("any").await?;
+    assert_eq!(directories(&root).len(), 2);
+    let line = format!("provisioner_root_free_bytes{{root=\"{}\"}} ", root.path().display());
+    let metrics = eventually(SOON, async || {
+        Ok(ask(port, "GET /metrics", "").await.ok().filter(|metrics| metrics.contains(&line)))
+    });
+    assert!(metrics.await?.is_some(), "there is no {line}");
     space.done().await
 }

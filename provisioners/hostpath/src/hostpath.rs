@@ -1,11 +1,13 @@
 //! The provisioner: a directory per volume.
 
 use directory_volumes::{Deletion, DirectoryError, Size, Worker, owner_here, retains, whose};
+use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionVerdict, ProvisionedVolume,
     Provisioner, Start, StartError, Volume,
 };
 
+use crate::metrics::RootMetrics;
 use crate::node::{Elsewhere, NODE, Node};
 use crate::parameters::Parameters;
 use crate::placement::{ANNOTATIONS, Placement, VOLUME_TYPE, path_of};
@@ -15,11 +17,18 @@ pub(crate) struct HostPath {
     worker: Worker,
     /// The node that the root directory is on, where there are several.
     node: Option<Node>,
+    metrics: RootMetrics,
 }
 
 impl HostPath {
     pub(crate) fn new(worker: Worker, node: Option<String>) -> Self {
-        Self { worker, node: node.map(Node::new) }
+        Self { worker, node: node.map(Node::new), metrics: RootMetrics::default() }
+    }
+
+    /// Measures the root from now on.
+    pub(crate) fn measured(self) -> Self {
+        tokio::spawn(self.metrics.clone().follow(self.worker.clone()));
+        self
     }
 
     /// Finds out where a volume would be, and whether it can be there. Makes nothing.
@@ -35,15 +44,21 @@ impl HostPath {
             None => None,
         };
         let place = Placement::of(request, node.as_ref())?;
-        let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
+        let (bytes, enforced, reserve) = (request.bytes, request.parameters.enforce_size, request.parameters.reserve);
+        let path = place.path.clone();
         let fits = self.worker.run(move |root| {
             root.check()?;
-            Ok::<_, ProvisionError>(Size::of(bytes, enforced, root).map(drop)?)
+            let size = Size::of(bytes, enforced, root)?;
+            // A size that is a mere number may be any number, unless the class says otherwise.
+            if size.limit.is_some() || reserve.is_some() {
+                root.check_room(&path, bytes, reserve.unwrap_or_default())?;
+            }
+            Ok::<_, ProvisionError>(())
         });
         match fits.await {
             Ok(()) => Ok(place),
             Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
-            // The root is not there, or enforces no sizes. That of another node may.
+            // The root is not there, has no room, or enforces no sizes. That of another node may.
             Err(error) => Err(ProvisionError::reschedule(error.to_string())),
         }
     }
@@ -156,6 +171,10 @@ impl Provisioner for HostPath {
         self.worker.probe().await
     }
 
+    fn register_metrics(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         self.end_attempt(&attempt).await
     }
@@ -245,6 +264,25 @@ mod tests {
         std::fs::remove_dir_all(folder.path().join(".kube-provisioner")).unwrap();
         assert_eq!(verdict(&hostpath, Parameters::default(), false).await, ProvisionVerdict::Reschedule);
         assert_eq!(verdict(&hostpath, Parameters::default(), true).await, ProvisionVerdict::Retry);
+    }
+
+    #[tokio::test]
+    async fn a_volume_that_has_no_room_goes_to_another_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_cluster, hostpath) = on_node(&folder).await;
+        let asks = |reserve: Option<&str>| {
+            let reserve = reserve.map(|text| text.parse().unwrap());
+            let mut request = request(Parameters { reserve, ..Parameters::default() });
+            request.bytes = 1 << 60;
+            request
+        };
+        let error = hostpath.provision(asks(Some("5%"))).await.unwrap_err();
+        assert_eq!(error.verdict(), ProvisionVerdict::Reschedule);
+        assert!(error.to_string().contains("has no room for a volume of 1Ei"), "{error}");
+        // A number that nobody enforces may be any, and what was made has its room.
+        for reserve in [None, Some("5%")] {
+            drop(hostpath.provision(asks(reserve)).await.unwrap());
+        }
     }
 
     #[test]

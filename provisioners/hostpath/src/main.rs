@@ -5,6 +5,7 @@ mod events;
 #[cfg(test)]
 mod hostile;
 mod hostpath;
+mod metrics;
 mod node;
 mod parameters;
 mod placement;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
         }
         let worker = Worker::new(Root::open(&root)?);
         tokio::spawn(worker.clone().empty_trash(trash));
-        Ok((HostPath::new(worker, options.node_name.clone()), options))
+        Ok((HostPath::new(worker, options.node_name.clone()).measured(), options))
     };
     Program::new(setup).commands(async |command: Commands| command.execute().await).run()
 }

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use directory_volumes::parameters::{FileMode, OnDelete, TRASH_TTL, id, time};
-use directory_volumes::{PathPattern, Permissions};
-use serde::Deserialize;
+use directory_volumes::{PathPattern, Permissions, Reserve};
+use serde::{Deserialize, Deserializer};
 
 /// The class's parameters.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -30,8 +30,16 @@ pub(crate) struct Parameters {
     pub(crate) volume_type: VolumeType,
     /// Whether a volume can hold no more than its size. Without it: where the file system has project quotas.
     pub(crate) enforce_size: Option<bool>,
+    /// What a new volume must leave free of its root. Without it, a volume may be larger than what is free, unless its size is
+    /// enforced.
+    #[serde(deserialize_with = "some")]
+    pub(crate) reserve: Option<Reserve>,
     /// The node label that volumes name; `kubernetes.io/hostname` without it.
     pub(crate) node_affinity_key: Option<String>,
+}
+
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reserve>, D::Error> {
+    Reserve::deserialize(deserializer).map(Some)
 }
 
 impl Parameters {
@@ -99,11 +107,13 @@ mod tests {
             ("pathPattern", "${pvc.metadata.namespace}/${pvc.metadata.name}"),
             ("nodeAffinityKey", "example.com/host"),
             ("enforceSize", "false"),
+            ("reserve", "5%"),
         ];
         let expected = Parameters {
             trash_ttl: Some(Duration::from_secs(30 * 86400)),
             path_pattern: "${pvc.metadata.namespace}/${pvc.metadata.name}".parse().unwrap(),
             enforce_size: Some(false),
+            reserve: Some(Reserve::Percent(5)),
             node_affinity_key: Some("example.com/host".to_owned()),
             mode: FileMode(0o2770),
             uid: Some(1000),
@@ -123,6 +133,7 @@ mod tests {
             assert!(read(&[("trashTtl", time)]).is_err(), "{time:?}");
         }
         assert!(read(&[("enforceSize", "yes")]).is_err());
+        assert!(read(&[("reserve", "100%")]).is_err());
         assert!(read(&[("pathPattern", "../${pv.metadata.name}")]).is_err());
         for id in ["-1", "4294967295", "4294967296", "root", "1.0", ""] {
             assert!(read(&[("uid", id)]).is_err(), "{id:?}");

@@ -38,9 +38,9 @@ impl Default for TrashLimits {
 
 /// A file system, in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Disk {
-    size: u64,
-    free: u64,
+pub(crate) struct Disk {
+    pub(crate) size: u64,
+    pub(crate) free: u64,
 }
 
 impl TrashLimits {
@@ -125,7 +125,7 @@ impl Root {
         Ok(measured)
     }
 
-    fn disk(&self) -> Result<Disk, DirectoryError> {
+    pub(crate) fn disk(&self) -> Result<Disk, DirectoryError> {
         let stat = rustix::fs::fstatvfs(&self.enter()?.root);
         let stat = stat.map_err(|error| failed("cannot look at", self.path().to_string_lossy(), error))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);

@@ -11,6 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_sim::Cluster;
+use prometheus_client::registry::Registry;
 use provisioner_runtime::access::AccessRule;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -184,5 +185,9 @@ impl Backend for Spy {
 
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         self.backend.accepts(claim)
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        self.backend.register_metrics(registry);
     }
 }

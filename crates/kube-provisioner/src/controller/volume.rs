@@ -34,6 +34,7 @@ use kube::Api;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{
     Context, ControlLoop, JournalSpec, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
+    catch_panic,
 };
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::journal::Entry;
@@ -225,5 +226,8 @@ impl Reconciler for VolumeReconciler {
 
     fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry, self.actions.context.runtime.clone());
+        if let Err(panic) = catch_panic(|| self.actions.context.backend.register_metrics(registry)) {
+            tracing::warn!("the provisioner's code crashed in `register_metrics`: {panic}");
+        }
     }
 }

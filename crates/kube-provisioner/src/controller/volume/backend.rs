@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
+use prometheus_client::registry::Registry;
 use provisioner_runtime::access::AccessRule;
 use provisioner_runtime::controller::FencingToken;
 
@@ -83,6 +84,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
     fn access_rules(&self) -> Vec<AccessRule>;
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool;
+    fn register_metrics(&self, registry: &mut Registry);
 }
 
 impl<P: Provisioner> Backend for P {
@@ -128,5 +130,9 @@ impl<P: Provisioner> Backend for P {
 
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         Provisioner::accepts(self, claim)
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        Provisioner::register_metrics(self, registry);
     }
 }

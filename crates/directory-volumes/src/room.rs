@@ -1,0 +1,186 @@
+//! Whether a volume fits its root, and what roots and volumes use.
+
+use std::os::fd::AsFd;
+use std::str::FromStr;
+
+use kube_provisioner::quantity::parse_bytes;
+use project_quota::{ProjectId, ProjectQuota};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+use crate::error::DirectoryError;
+use crate::mark::Owner;
+use crate::path::VolumePath;
+use crate::root::Root;
+use crate::state::{PROJECTS, read_json};
+
+/// What a class keeps free of a root's file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// So many hundredths of the file system's size.
+    Percent(u8),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl Reserve {
+    fn of(self, size: u64) -> u64 {
+        match self {
+            Self::Percent(percent) => size / 100 * u64::from(percent),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl Default for Reserve {
+    /// Nothing.
+    fn default() -> Self {
+        Self::Bytes(0)
+    }
+}
+
+impl FromStr for Reserve {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_suffix('%') {
+            None => parse_bytes(text).map(Self::Bytes).map_err(|error| format!("{error}, or a percentage such as 5%")),
+            Some(number) => match number.parse() {
+                Ok(percent @ 0..100) if !number.starts_with('+') => Ok(Self::Percent(percent)),
+                _ => Err("expected a percentage from 0% to 99%, or a size such as 10Gi".to_owned()),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Reserve {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// What a root's file system has, and what its volumes use, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Measured {
+    /// The size of the file system.
+    pub size: u64,
+    /// What can be written still.
+    pub free: u64,
+    /// The volumes whose size is enforced, with those in the trash. The file system counts them by itself.
+    pub volumes: Vec<VolumeUsage>,
+}
+
+/// What a volume uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VolumeUsage {
+    /// The name of the PersistentVolume.
+    pub volume: String,
+    /// In bytes.
+    pub bytes: u64,
+    /// How many files and directories it has.
+    pub inodes: u64,
+}
+
+impl Root {
+    /// Refuses a volume that is larger than what is free. One that is there already has its room.
+    ///
+    /// What other volumes may still write is not known to be needed, and is not reserved for them.
+    ///
+    /// # Errors
+    /// How much room there is, or why that cannot be seen.
+    pub fn check_room(&self, path: &VolumePath, bytes: u64, reserve: Reserve) -> Result<(), DirectoryError> {
+        let disk = self.disk()?;
+        let reserved = reserve.of(disk.size);
+        if bytes <= disk.free.saturating_sub(reserved) || self.mark_of(path)?.is_some() {
+            return Ok(());
+        }
+        let (path, wanted) = (self.path().to_owned(), about(bytes));
+        Err(DirectoryError::NoRoom { path, wanted, free: about(disk.free), reserved: about(reserved) })
+    }
+
+    /// What is used now.
+    ///
+    /// # Errors
+    /// When it is not the root that it was, or the file system does not say.
+    pub fn usage(&self) -> Result<Measured, DirectoryError> {
+        let (state, disk) = (self.enter()?, self.disk()?);
+        let mut volumes = Vec::new();
+        if let Ok(Some(quota)) = ProjectQuota::of(&state.root) {
+            let projects = state.directory(PROJECTS)?;
+            for name in state.list(PROJECTS)? {
+                let id = name.parse().ok().and_then(ProjectId::new);
+                let usage = id.and_then(|id| quota.usage(id).ok());
+                // A volume that goes meanwhile has none.
+                if let (Some(usage), Some(owner)) = (usage, read_json::<Owner>(projects.as_fd(), &name)?) {
+                    let (bytes, inodes) = (usage.used_bytes, usage.used_inodes);
+                    volumes.push(VolumeUsage { volume: owner.volume, bytes, inodes });
+                }
+            }
+        }
+        Ok(Measured { size: disk.size, free: disk.free, volumes })
+    }
+}
+
+/// A size for people, such as `12.3Gi`.
+fn about(bytes: u64) -> String {
+    let units = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let unit = units
+        .into_iter()
+        .enumerate()
+        .map(|(steps, unit)| (unit, 10 * (steps + 1)))
+        .rfind(|(_, bits)| bytes >> bits > 0);
+    match unit {
+        None => bytes.to_string(),
+        Some((unit, bits)) => {
+            let tenths = (u128::from(bytes) * 10) >> bits;
+            match tenths % 10 {
+                0 => format!("{}{unit}", tenths / 10),
+                rest => format!("{}.{rest}{unit}", tenths / 10),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_is_a_share_or_a_size() {
+        assert_eq!("5%".parse(), Ok(Reserve::Percent(5)));
+        assert_eq!("0".parse(), Ok(Reserve::Bytes(0)));
+        assert_eq!("10Gi".parse(), Ok(Reserve::Bytes(10 << 30)));
+        for text in ["", "%", "100%", "-1%", "+5%", "5.5%", "5 %", "-1", "many"] {
+            assert!(text.parse::<Reserve>().is_err(), "{text}");
+        }
+        assert_eq!([Reserve::Percent(5), Reserve::Bytes(7)].map(|reserve| reserve.of(1000)), [50, 7]);
+    }
+
+    #[test]
+    fn sizes_are_written_for_people() {
+        for (bytes, text) in [(0, "0"), (1023, "1023"), (1 << 30, "1Gi"), (3 << 29, "1.5Gi"), (u64::MAX, "15.9Ei")] {
+            assert_eq!(about(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_volume_fits_what_is_free_beside_the_reserve() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.put_marker().unwrap();
+        let (disk, path) = (root.disk().unwrap(), "pvc-1".to_owned().try_into().unwrap());
+        let check = |bytes, reserve| root.check_room(&path, bytes, reserve).map_err(|error| error.to_string());
+        assert_eq!(check(1, Reserve::default()), Ok(()));
+        let error = check(disk.size + 1, Reserve::default()).unwrap_err();
+        assert!(error.contains("has no room for a volume of"), "{error}");
+        assert!(check(1, Reserve::Bytes(disk.size)).is_err());
+        let owner =
+            Owner { volume: "pvc-1".to_owned(), uid: None, claim: None, provisioner: String::new(), cluster: None };
+        root.enter().unwrap().reserve(&path, &owner, false).unwrap();
+        assert_eq!(check(1, Reserve::Bytes(disk.size)), Ok(()), "it is there already");
+        let measured = root.usage().unwrap();
+        assert!(measured.size == disk.size && measured.free > 0 && measured.volumes.is_empty(), "{measured:?}");
+    }
+}

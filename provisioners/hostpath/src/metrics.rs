@@ -1,0 +1,118 @@
+//! The metrics of roots and volumes. They are measured beside the scrapes, which must not wait for a disk.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use directory_volumes::{Measured, Worker};
+use kube_provisioner::StartError;
+use kube_provisioner::prometheus_client::collector::Collector;
+use kube_provisioner::prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use kube_provisioner::prometheus_client::metrics::MetricType;
+use kube_provisioner::prometheus_client::metrics::gauge::ConstGauge;
+use kube_provisioner::prometheus_client::registry::Registry;
+
+/// How often a root is measured.
+const PERIOD: Duration = Duration::from_secs(60);
+/// The same while it cannot be measured, as before its first use.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What was measured of each root, by its path. One that cannot be measured now has no metrics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RootMetrics(Arc<Mutex<BTreeMap<String, Measured>>>);
+
+impl RootMetrics {
+    /// Measures a root as long as the process lives.
+    pub(crate) async fn follow(self, worker: Worker) {
+        loop {
+            let measured = worker.run(|root| Ok::<_, StartError>(root.usage()?)).await;
+            let pause = if measured.is_ok() { PERIOD } else { PAUSE };
+            self.set(&worker.root().path().to_string_lossy(), measured.ok());
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn set(&self, root: &str, measured: Option<Measured>) {
+        match measured {
+            Some(measured) => drop(self.all().insert(root.to_owned(), measured)),
+            None => drop(self.all().remove(root)),
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.sub_registry_with_prefix("provisioner").register_collector(Box::new(self.clone()));
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Measured>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector for RootMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = self.all();
+        let mut gauge = |name: &str, help: &str, values: &dyn Fn(MetricEncoder<'_>) -> fmt::Result| {
+            values(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+        };
+        gauge("root_size_bytes", "Size of the file system of a root.", &|metric| {
+            each(metric, all.iter().map(|(root, measured)| ([("root", &**root)], measured.size)))
+        })?;
+        gauge("root_free_bytes", "What is free in the file system of a root.", &|metric| {
+            each(metric, all.iter().map(|(root, measured)| ([("root", &**root)], measured.free)))
+        })?;
+        let volumes = || {
+            all.iter().flat_map(|(root, measured)| {
+                measured.volumes.iter().map(move |volume| ([("root", &**root), ("volume", &*volume.volume)], volume))
+            })
+        };
+        gauge("volume_used_bytes", "What a volume uses, where its size is enforced.", &|metric| {
+            each(metric, volumes().map(|(labels, volume)| (labels, volume.bytes)))
+        })?;
+        gauge("volume_used_inodes", "Files and directories of a volume whose size is enforced.", &|metric| {
+            each(metric, volumes().map(|(labels, volume)| (labels, volume.inodes)))
+        })
+    }
+}
+
+/// One value for each set of labels.
+fn each<'a, const N: usize>(
+    mut metric: MetricEncoder<'_>,
+    mut values: impl Iterator<Item = ([(&'static str, &'a str); N], u64)>,
+) -> fmt::Result {
+    // A gauge is a number with a sign or a float; no file system is so large that it matters.
+    values.try_for_each(|(labels, value)| {
+        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric.encode_family(&labels)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use directory_volumes::Root;
+    use kube_provisioner::prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_root_says_what_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.put_marker().unwrap();
+        let (metrics, mut registry) = (RootMetrics::default(), Registry::default());
+        metrics.register(&mut registry);
+        let measuring = tokio::spawn(metrics.clone().follow(Worker::new(root)));
+        let page = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            text
+        };
+        let line = format!("provisioner_root_free_bytes{{root=\"{}\"}} ", folder.path().display());
+        while !page().contains(&line) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(page().contains("# TYPE provisioner_volume_used_inodes gauge"), "{}", page());
+        measuring.abort();
+        metrics.set(&folder.path().to_string_lossy(), None);
+        assert!(!page().contains(&line), "{}", page());
+    }
+}

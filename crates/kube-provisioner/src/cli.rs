@@ -18,6 +18,7 @@ use provisioner_runtime::client::{ConnectError, connect};
 
 use self::check_class::CheckClass;
 use self::journal::Journal;
+pub use self::journal::NodeJournals;
 pub use self::program::Program;
 use self::rbac::Rbac;
 use self::served::Served;

@@ -118,7 +118,7 @@ pub mod topology;
 mod volume;
 
 pub use self::capabilities::{AccessMode, Capabilities};
-pub use self::cli::{Program, client, recorded_volumes};
+pub use self::cli::{NodeJournals, Program, client, recorded_volumes};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
 pub use self::controller::{BucketController, Controller, RunError, cluster_id};

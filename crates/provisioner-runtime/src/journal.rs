@@ -88,6 +88,7 @@ mod entries;
 mod error;
 mod list;
 mod options;
+mod remove;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -108,7 +109,8 @@ pub use self::adopt::{Adopted, Adoption, Other};
 pub use self::drop::{DropError, request_accept, request_drop};
 pub use self::error::{JournalError, TakeOverError};
 pub use self::list::{Listing, list, selector};
-pub use self::options::{JournalOptions, journal_name, part_journal_name};
+pub use self::options::{JournalOptions, PART_LAYOUT, journal_name, part_journal_name};
+pub use self::remove::remove_empty;
 pub use self::state::JournalStats;
 pub use self::text::Entry;
 pub use self::write::Writer;

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use self::stale::Expected;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, Random};
 use crate::call::CallError;
 use crate::environment::Environment;
 use crate::notify::Notifier;
@@ -32,11 +32,11 @@ pub(crate) use reader::Reader;
 /// How many objects one list request asks for.
 const PAGE: u32 = 500;
 
-/// How long the server keeps a watch open, in seconds.
-pub(crate) const WATCH_SECONDS: u32 = 60;
+/// How long the server keeps a watch open at least, in seconds: `minWatchTimeout` of client-go's reflector.
+const MIN_WATCH_SECONDS: u32 = 300;
 
-/// A watch that is silent for so long is dead: the server would have ended it before.
-pub(crate) const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// A watch that is silent for so long is dead: the server sends a bookmark each minute, even if nothing changes.
+pub(crate) const SILENCE: Duration = Duration::from_secs(65);
 
 /// How long a list page may take.
 const LIST: Duration = Duration::from_secs(30);
@@ -95,6 +95,10 @@ impl<T> Scope<T> {
     pub(crate) fn list_params(&self) -> ListParams {
         ListParams { label_selector: self.labels.clone(), ..ListParams::default() }
     }
+
+    fn watch_params(&self, seconds: u32) -> WatchParams {
+        WatchParams { label_selector: self.labels.clone(), ..WatchParams::default().timeout(seconds) }
+    }
 }
 
 impl<T> From<Api<T>> for Scope<T> {
@@ -109,6 +113,12 @@ impl<T: Clone + DeserializeOwned + Debug> Scope<T> {
         let list = self.api.list_metadata(&self.list_params().limit(1)).await?;
         Ok(list.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default())
     }
+}
+
+/// How long the server is asked to keep the next watch open, in seconds. Watches that began together, such as those of a
+/// thousand nodes after a restart of the API server, do not end together.
+pub(crate) fn watch_seconds(random: &mut Random) -> u32 {
+    MIN_WATCH_SECONDS + (f64::from(MIN_WATCH_SECONDS) * random.next()) as u32
 }
 
 /// Keeps `sink` informed of all objects in `scope`. Runs until dropped.
@@ -140,14 +150,17 @@ pub async fn watch<T>(
                     position = Some(version);
                 })
             }
-            Some(version) => tokio::select! {
-                biased;
-                () = asked.changed() => {
-                    position = None;
-                    continue;
+            Some(version) => {
+                let params = scope.watch_params(watch_seconds(&mut random));
+                tokio::select! {
+                    biased;
+                    () = asked.changed() => {
+                        position = None;
+                        continue;
+                    }
+                    step = follow(&scope, name, &health, &params, version, &mut failures, &mut sink) => step,
                 }
-                step = follow(&scope, name, &health, version, &mut failures, &mut sink) => step,
-            },
+            }
         };
         match step {
             Ok(()) => continue,
@@ -346,6 +359,7 @@ async fn follow<T>(
     scope: &Scope<T>,
     name: &str,
     health: &WatchHealth,
+    params: &WatchParams,
     version: &mut String,
     failures: &mut u32,
     sink: &mut (impl FnMut(Change<T>) + Send),
@@ -353,9 +367,8 @@ async fn follow<T>(
 where
     T: Resource + Clone + FromJson + 'static,
 {
-    let params = WatchParams { label_selector: scope.labels.clone(), ..WatchParams::default().timeout(WATCH_SECONDS) };
     let (client, url) = (scope.api.clone().into_client(), scope.api.resource_url());
-    let mut events = answer(START, Reader::<T>::open(&client, url, &params, version)).await?;
+    let mut events = answer(START, Reader::<T>::open(&client, url, params, version)).await?;
     health.progress();
     let mut stale = pin!(health.shared.expected.stale(|| health.position()));
     let mut settling = pin!(sleep(SETTLED));

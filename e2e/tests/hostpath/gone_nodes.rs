@@ -1,6 +1,6 @@
 //! Nodes that go, come back, or leave their name to another one.
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube_provisioner::rbac::{Account, manifests, rules};
@@ -52,6 +52,11 @@ impl Fixture {
         Ok(text)
     }
 
+    async fn journal(&self) -> anyhow::Result<Option<ConfigMap>> {
+        let name = format!("{}-journal-node-{}", self.space.provisioner().replace('/', "-"), self.node);
+        Ok(self.space.api::<ConfigMap>().get_opt(&name).await?)
+    }
+
     async fn is_there(&self) -> anyhow::Result<bool> {
         let claim = self.space.api::<PersistentVolumeClaim>().get_opt("claim").await?;
         Ok(claim.is_some() && self.space.cluster_api::<PersistentVolume>().get_opt(&self.volume).await?.is_some())
@@ -62,9 +67,14 @@ impl Fixture {
 async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l4").await?;
     assert_eq!(fixture.look("0s")?, "", "the node is there");
+    // The entry of an attempt that has ended is removed with the next write.
+    let is_empty = |journal: &ConfigMap| journal.data.as_ref().is_none_or(|data| !data.contains_key("entries"));
+    let emptied = eventually(SOON, async || Ok(fixture.journal().await?.filter(is_empty))).await?;
+    assert!(emptied.is_some());
     drop(program);
     fixture.delete_node().await?;
-    assert!(fixture.look("0s")?.contains("is gone"), "the first look deletes nothing");
+    assert!(fixture.look("0s")?.contains("is gone"), "the first look deletes no volume");
+    assert!(fixture.journal().await?.is_none(), "an empty journal is deleted with its node");
     for (kind, name) in [("PersistentVolume", fixture.volume.as_str()), ("PersistentVolumeClaim", "claim")] {
         let event = fixture.space.wait_for_event(kind, name, "NodeGone").await?;
         assert!(event.message.is_some_and(|text| text.contains(&fixture.node)), "{kind}");

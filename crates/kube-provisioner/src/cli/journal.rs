@@ -1,11 +1,13 @@
 //! `journal`: the attempts that are recorded, for people.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use provisioner_runtime::client::connect;
-use provisioner_runtime::journal::{self, Entry, Listing};
+use provisioner_runtime::journal::{self, Entry, Listing, PART_LAYOUT, part_journal_name};
 use provisioner_runtime::lease::lease_name;
 use serde::Deserialize;
 
@@ -115,6 +117,52 @@ pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError>
         .collect())
 }
 
+/// The journals of the replicas that have a node each, as they were before somebody looked which nodes there are.
+pub struct NodeJournals {
+    client: Client,
+    namespace: String,
+    provisioner: String,
+    listings: Vec<Listing>,
+}
+
+impl NodeJournals {
+    /// Lists them.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn list(options: &Options) -> Result<Self, BoxError> {
+        let connection = connect(options.kubeconfig.as_deref()).await?;
+        let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
+        Self::list_in(connection.client, namespace, &options.provisioner_name).await
+    }
+
+    async fn list_in(client: Client, namespace: &str, provisioner: &str) -> Result<Self, BoxError> {
+        let mut listings = journal::list(&client, namespace, Some(&lease_name(provisioner))).await?;
+        listings.retain(|listing| listing.layout == PART_LAYOUT);
+        Ok(Self { client, namespace: namespace.to_owned(), provisioner: provisioner.to_owned(), listings })
+    }
+
+    /// The journals of nodes that are not among these, with the number of their entries.
+    pub fn of_gone_nodes<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> Vec<(&str, usize)> {
+        let there: BTreeSet<String> = nodes.map(|node| part_journal_name(&self.provisioner, node)).collect();
+        let gone = self.listings.iter().filter(|listing| !there.contains(&listing.name));
+        gone.map(|listing| {
+            let Listing { entries, restored, unreadable, .. } = listing;
+            (&*listing.name, entries.len() + restored.len() + unreadable.len())
+        })
+        .collect()
+    }
+
+    /// Deletes one of them, unless it has an entry or was written since it was listed. Returns whether it is deleted.
+    ///
+    /// # Errors
+    /// When the API server does not answer as it should.
+    pub async fn remove_empty(&self, name: &str) -> Result<bool, BoxError> {
+        let Some(listing) = self.listings.iter().find(|listing| listing.name == name) else { return Ok(false) };
+        Ok(journal::remove_empty(&self.client, &self.namespace, listing).await?)
+    }
+}
+
 /// While an entry is moved it is in two journals.
 fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entry)> {
     let all = |listing: &'a Listing| listing.entries.iter().chain(&listing.restored);
@@ -213,7 +261,8 @@ impl EntryObjects {
 mod tests {
     use std::sync::Mutex;
 
-    use kube_sim::Cluster;
+    use kube_sim::{Cluster, PatchKind, Target};
+    use serde_json::json;
 
     use super::*;
 
@@ -228,6 +277,7 @@ mod tests {
         };
         Listing {
             name: name.to_owned(),
+            version: "1".to_owned(),
             group: "g".to_owned(),
             layout: "1".to_owned(),
             holder: "pod-1_ab".to_owned(),
@@ -284,6 +334,44 @@ data:
   entries: |
     pvc-1 - {"metadata":{"name":"data","namespace":"shop"}}
 "#;
+
+    #[tokio::test(start_paused = true)]
+    async fn journals_of_gone_nodes_are_removed_unless_something_is_in_them_or_somebody_writes_them() {
+        let cluster = Cluster::new();
+        cluster.create_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: storage}}").unwrap();
+        let put = |name: &str, layout: &str, entries: &str| {
+            let annotations = json!({"kube-provisioner/holder": "pod-1_ab", "kube-provisioner/layout": layout});
+            let labels =
+                json!({"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-p"});
+            let metadata = json!({"name": name, "namespace": "storage", "labels": labels, "annotations": annotations});
+            let data = json!({"version": "1", "entries": entries});
+            let journal = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+            cluster.create(&journal).unwrap();
+        };
+        let long = "n".repeat(250);
+        put(&part_journal_name("example.com/p", &long), "node", "");
+        put("example.com-p-journal", "1", "");
+        put("example.com-p-journal-node-here", "node", "");
+        put("example.com-p-journal-node-gone", "node", "");
+        put("example.com-p-journal-node-busy", "node", "pvc-1 - {}\n");
+        put("example.com-p-journal-node-back", "node", "");
+        let journals = NodeJournals::list_in(cluster.client("admin"), "storage", "example.com/p").await.unwrap();
+        let nodes = ["here".to_owned(), long];
+        let gone = journals.of_gone_nodes(nodes.iter());
+        let name = |node: &str| format!("example.com-p-journal-node-{node}");
+        let counts: Vec<_> = gone.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        assert_eq!(counts, [(name("back"), 0), (name("busy"), 1), (name("gone"), 0)]);
+        // Its node has registered again, and a replica has taken the journal over.
+        let journal = |name: &'static str| Target { group: "", plural: "configmaps", namespace: "storage", name };
+        let held = json!({"metadata": {"annotations": {"kube-provisioner/holder": "pod-2_cd"}}});
+        cluster.patch(&journal("example.com-p-journal-node-back"), None, PatchKind::Merge, &held).unwrap();
+        let mut removed = Vec::new();
+        for (name, _) in gone {
+            removed.push(journals.remove_empty(name).await.unwrap());
+        }
+        assert_eq!(removed, [false, false, true]);
+        assert_eq!(cluster.list("", "configmaps", Some("storage")).unwrap().len(), 5);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_entry_is_dropped_only_on_request() {

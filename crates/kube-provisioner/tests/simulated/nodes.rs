@@ -9,7 +9,7 @@ use kube_sim::{Attributes, Authorizer, Cluster, Decision, DeleteOptions, PatchKi
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::fixture::{CLAIMS, Fixture, Script, volume};
+use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
 
 /// A waiting claim shows the reason within this time.
 const TOLD: Duration = Duration::from_secs(120);
@@ -125,6 +125,46 @@ async fn g64_a_claim_of_another_node_that_is_served_is_no_concern_of_ours() {
     sleep(Duration::from_secs(600)).await;
     let texts = fixture.events("data");
     assert!(texts.len() == 1 && texts[0].contains("ProvisioningSucceeded"), "{texts:?}");
+}
+
+/// Whichever of twenty replicas is down, another one looks at the node the next time.
+#[tokio::test(start_paused = true)]
+async fn one_replica_looks_for_the_node_of_a_released_volume() {
+    const NODES: u64 = 20;
+    let cluster = Cluster::builder().hide_managed_fields().trace().build();
+    let mut fixture = Fixture::on(cluster, Script::default());
+    fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+    fixture.options.coordination = Coordination::PerNode;
+    let mut replicas = Vec::new();
+    for number in 0..NODES {
+        let node = format!("node-{number:02}");
+        put_node(&fixture, &node);
+        fixture.options.node_name = Some(node.clone());
+        replicas.push(fixture.start(number));
+        claim(&fixture, &format!("on-{node}"), &node);
+    }
+    fixture.until("all are bound", || (0..NODES).all(|number| fixture.is_bound(&format!("on-node-{number:02}")))).await;
+    let volume = fixture.get(CLAIMS, "on-node-07").unwrap()["spec"]["volumeName"].as_str().unwrap().to_owned();
+    replicas[7].abort();
+    fixture.delete(CLAIMS, "on-node-07");
+    let looks = || fixture.cluster.trace().lines().filter(|line| line.contains(" get nodes node-07: ")).count();
+    let before = looks();
+    let mut counts = Vec::new();
+    for _ in 0..10 {
+        sleep(Duration::from_secs(300)).await;
+        counts.push(looks() - before);
+    }
+    assert_eq!(
+        counts,
+        (0..10).collect::<Vec<_>>(),
+        "one each time, and none before the replica of the node had its time"
+    );
+    fixture.cluster.delete(&node("node-07"), DeleteOptions::default()).unwrap();
+    let gone = "is on the node node-07, which does not exist any more";
+    let took =
+        fixture.until("the event is there", || fixture.events(&volume).iter().any(|text| text.contains(gone))).await;
+    assert!(took <= Duration::from_secs(301), "{took:?}");
+    assert!(fixture.get(VOLUMES, &volume).is_some());
 }
 
 /// With a Lease, the one replica reads the node before it calls.

@@ -10,7 +10,9 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::environment::Environment;
-use crate::journal::{Entry, Journal, JournalError, JournalOptions, JournalStats, journal_name, part_journal_name};
+use crate::journal::{
+    Entry, Journal, JournalError, JournalOptions, JournalStats, PART_LAYOUT, journal_name, part_journal_name,
+};
 use crate::lease::{LeaseOptions, Term, lease_name};
 use crate::name::stable_hash;
 
@@ -68,7 +70,7 @@ struct Owned {
 impl Plan {
     pub(super) fn journal(&self, shard: u32) -> JournalOptions {
         let (name, layout) = match &self.sharing {
-            Sharing::Own { part } => (part_journal_name(&self.name, part), "node".to_owned()),
+            Sharing::Own { part } => (part_journal_name(&self.name, part), PART_LAYOUT.to_owned()),
             _ => (journal_name(&self.name, shard, self.shards()), self.shards().to_string()),
         };
         JournalOptions {

@@ -16,6 +16,8 @@ use crate::name::label_value;
 pub struct Listing {
     /// The ConfigMap's name.
     pub name: String,
+    /// The ConfigMap's resource version.
+    pub version: String,
     /// What all journals of its kind share, as it is in the label.
     pub group: String,
     /// How keys are spread over the journals of the group.
@@ -51,6 +53,11 @@ pub fn selector(group: Option<&str>) -> String {
 }
 
 impl Listing {
+    /// Whether there is nothing that anybody might have to finish.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.restored.is_empty() && self.unreadable.is_empty()
+    }
+
     /// What is in the ConfigMap of a journal.
     pub fn read(journal: &ConfigMap) -> Self {
         let annotation = |name: &str| journal.annotations().get(name).cloned().unwrap_or_default();
@@ -68,6 +75,7 @@ impl Listing {
         );
         Self {
             name: journal.name_any(),
+            version: journal.resource_version().unwrap_or_default(),
             group: journal.labels().get(INSTANCE).cloned().unwrap_or_default(),
             layout: annotation(LAYOUT),
             holder: annotation(HOLDER),

@@ -30,6 +30,9 @@ pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
     lease_name(&format!("{name}-journal{part}"))
 }
 
+/// The [layout](JournalOptions::layout) of journals of parts.
+pub const PART_LAYOUT: &str = "node";
+
 /// The ConfigMap of the journal of a process that has a part of its own, such as a node, for a controller that is called
 /// `name`. A process writes it as soon as it has started.
 pub fn part_journal_name(name: &str, part: &str) -> String {

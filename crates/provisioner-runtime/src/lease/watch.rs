@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 use super::record::Lease;
 use crate::backoff::Backoff;
 use crate::call::CallError;
-use crate::watch::{Reader, SETTLED, WATCH_SECONDS};
+use crate::watch::{Reader, SETTLED, watch_seconds};
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -32,7 +32,7 @@ pub(super) async fn follow(fleet: &Fleet) {
                 }
                 Err(error) => Err(LeaseWatchError::Failed(error)),
             },
-            Some(version) => watch_from(fleet, version, &mut delivered).await,
+            Some(version) => watch_from(fleet, watch_seconds(&mut random), version, &mut delivered).await,
         };
         if delivered || step.is_ok() && begun.elapsed() >= SETTLED {
             failures = 0;
@@ -84,8 +84,13 @@ async fn list(fleet: &Fleet) -> Result<String, CallError> {
 }
 
 /// Watches from `version`, which it keeps up to date, until the server ends the watch.
-async fn watch_from(fleet: &Fleet, version: &mut String, delivered: &mut bool) -> Result<(), LeaseWatchError> {
-    let params = WatchParams::default().labels(&fleet.store.selector()).timeout(WATCH_SECONDS);
+async fn watch_from(
+    fleet: &Fleet,
+    seconds: u32,
+    version: &mut String,
+    delivered: &mut bool,
+) -> Result<(), LeaseWatchError> {
+    let params = WatchParams::default().labels(&fleet.store.selector()).timeout(seconds);
     let (limit, api) = (fleet.options.call_limit(), &fleet.store.api);
     let client = api.clone().into_client();
     let begun = timeout(limit, Reader::<Lease>::open(&client, api.resource_url(), &params, version)).await;

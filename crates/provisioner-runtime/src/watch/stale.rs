@@ -1,7 +1,7 @@
 //! Notices a stale watch: the API server has shown a version in an answer that the watch does not deliver.
 //!
 //! A connection that was cut silently looks like one that has nothing to deliver. It is given up only when the server
-//! would have ended it. An answer that is newer than the watch shows the difference sooner.
+//! would have sent a bookmark. An answer that is newer than the watch shows the difference sooner.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::notify::Notifier;
 /// How long a watch may deliver nothing while it is behind the answers. Doubled after each connection that did not help.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The doubled time is longer than a watch lasts.
+/// The doubled time is longer than a watch may be silent.
 const MOST_DOUBLINGS: u32 = 4;
 
 /// The version that the watch has to reach.

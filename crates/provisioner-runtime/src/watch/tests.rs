@@ -6,6 +6,7 @@ use futures::stream;
 use futures::{Stream, StreamExt};
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -22,7 +23,7 @@ async fn all_pages_are_listed_between_begin_and_ready() {
     assert!(queries[0].contains("limit=500"), "{queries:?}");
     assert!(queries[1].contains("continue=more"), "{queries:?}");
     assert!(queries[2].contains("watch=true") && queries[2].contains("resourceVersion=7"));
-    assert!(queries[2].contains("timeoutSeconds=60&allowWatchBookmarks=true"), "{queries:?}");
+    assert!(queries[2].contains("allowWatchBookmarks=true"), "{queries:?}");
     assert!(test.health.synced());
 }
 
@@ -150,7 +151,7 @@ async fn what_is_expected_in_vain_costs_few_connections() {
     test.wait(2).await;
     test.health.expect(2);
     test.wait(600).await;
-    // The server ends each after a minute.
+    // After 5, 10, 20 and 40 seconds; then bookmarks show that the watch works.
     assert!((11..=15).contains(&test.queries().len()), "{}", test.queries().len());
 }
 
@@ -268,7 +269,30 @@ async fn a_quiet_watch_that_works_shows_progress() {
     test.wait(3_600).await;
     assert!(test.health.last_progress() <= Duration::from_secs(60));
     assert_eq!(test.health.problem(), None);
-    assert!((60..65).contains(&test.queries().len()), "{}", test.queries().len());
+    // A list, and a watch every five to ten minutes.
+    assert!((7..=13).contains(&test.queries().len()), "{}", test.queries().len());
+}
+
+/// As those of a thousand nodes after a restart of the API server.
+#[tokio::test(start_paused = true)]
+async fn watches_that_began_together_do_not_end_together() {
+    let start = |seed| {
+        let environment = Environment::simulated(seed, Timestamp::UNIX_EPOCH);
+        Test::start_in(environment, [Answer::Object(page(&[], "1", ""))])
+    };
+    let tests: Vec<Test> = (0..1_000).map(start).collect();
+    tests[0].wait(1).await;
+    let asked: Vec<u64> = tests.iter().map(|test| seconds_in(&test.queries()[1])).collect();
+    assert!(asked.iter().all(|seconds| (300..600).contains(seconds)), "{asked:?}");
+    // On average 33 of a thousand end in the same ten seconds.
+    let most = (30..60).map(|tenth| asked.iter().filter(|seconds| **seconds / 10 == tenth).count()).max();
+    assert!(most.is_some_and(|most| most < 60), "{most:?}");
+    let again: Vec<Test> = (0..3).map(start).collect();
+    again[0].wait(1).await;
+    assert!(again.iter().zip(&asked).all(|(test, asked)| seconds_in(&test.queries()[1]) == *asked), "a seed repeats");
+    // The next watch of the same process lasts for another time.
+    tests[0].wait(600).await;
+    assert_ne!(seconds_in(&tests[0].queries()[2]), asked[0]);
 }
 
 enum Answer {
@@ -282,6 +306,11 @@ enum Answer {
     EventsThenSilence(Vec<Value>),
     /// One of these events every four seconds.
     Slow(Vec<Value>),
+    /// Bookmarks of this version, and the end after these seconds, as they are asked for.
+    Quiet {
+        version: String,
+        seconds: u64,
+    },
     Ends,
 }
 
@@ -292,19 +321,25 @@ struct Test {
 }
 
 impl Test {
-    /// Watches a server that gives these answers, and after them watches in which nothing happens.
+    /// Watches a server that gives these answers, and after them watches in which nothing but bookmarks comes.
     fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self::start_in(Environment::default(), answers)
+    }
+
+    fn start_in(environment: Environment, answers: impl IntoIterator<Item = Answer>) -> Self {
         let (health, events) = (WatchHealth::new(), Arc::new(Mutex::new(Vec::new())));
         let queries = Arc::new(Mutex::new(Vec::new()));
         let mut answers: VecDeque<Answer> = answers.into_iter().collect();
         let seen = Arc::clone(&queries);
         let client = client(move |request: Request<Body>| {
             crate::sync::lock(&seen).push(request.uri().query().unwrap_or_default().to_owned());
-            reply(answers.pop_front().unwrap_or(Answer::Events(Vec::new())))
+            let query = request.uri().query().unwrap_or_default();
+            let quiet = || Answer::Quiet { version: version_in(query), seconds: seconds_in(query) };
+            reply(answers.pop_front().unwrap_or_else(quiet))
         });
         let sink = Arc::clone(&events);
         let api = Api::<ConfigMap>::all(client);
-        tokio::spawn(watch(api, "test", Environment::default(), health.clone(), move |event| {
+        tokio::spawn(watch(api, "test", environment, health.clone(), move |event| {
             let name = |object: ConfigMap| object.name_any();
             crate::sync::lock(&sink).push(match event {
                 Change::Begin => "begin".to_owned(),
@@ -331,7 +366,7 @@ impl Test {
 }
 
 async fn reply(answer: Answer) -> testing::Answer {
-    let minute = Duration::from_secs(WATCH_SECONDS.into());
+    let minute = Duration::from_secs(60);
     match answer {
         Answer::Object(value) => object(&value),
         Answer::Refusal(code, reason) => refusal(code, reason, "refused"),
@@ -342,6 +377,13 @@ async fn reply(answer: Answer) -> testing::Answer {
             sleep(Duration::from_secs(4)).await;
             event
         })),
+        Answer::Quiet { version, seconds } => {
+            let bookmarks = stream::repeat(bookmark(&version)).then(async |bookmark| {
+                sleep(Duration::from_secs(60)).await;
+                bookmark
+            });
+            lines(bookmarks.take_until(sleep(Duration::from_secs(seconds))))
+        }
         Answer::Ends => lines(stream::empty()),
     }
 }
@@ -379,6 +421,13 @@ fn bookmark(version: &str) -> Value {
 }
 
 fn version_in(query: &str) -> String {
-    let (_, rest) = query.split_once("resourceVersion=").expect("a watch names its position");
-    rest.split('&').next().unwrap_or_default().to_owned()
+    value_in(query, "resourceVersion=").expect("a watch names its position").to_owned()
+}
+
+fn seconds_in(query: &str) -> u64 {
+    value_in(query, "timeoutSeconds=").expect("a watch has an end").parse().unwrap()
+}
+
+fn value_in<'a>(query: &'a str, key: &str) -> Option<&'a str> {
+    query.split('&').find_map(|pair| pair.strip_prefix(key))
 }

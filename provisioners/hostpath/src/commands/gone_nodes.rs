@@ -1,4 +1,4 @@
-//! `gone-nodes`: volumes of nodes that no longer exist.
+//! `gone-nodes`: volumes and journals of nodes that no longer exist.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta
 use kube_provisioner::kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube_provisioner::kube::{Api, Client, Error};
 use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
-use kube_provisioner::{Options, client, parse_duration};
+use kube_provisioner::{NodeJournals, Options, client, parse_duration};
 use serde_json::json;
 
 use super::BoxError;
@@ -31,13 +31,17 @@ pub(crate) struct GoneNodes {
     #[arg(long, env, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     grace: Duration,
 
-    /// Delete the claims and volumes of such nodes; without this flag, only list them
+    /// Delete the claims, volumes and empty journals of such nodes; without this flag, only list claims and volumes
     #[arg(long)]
     delete: bool,
 
     /// Name of the provisioner
     #[arg(long, env, value_name = "NAME")]
     provisioner_name: String,
+
+    /// Namespace of the provisioner, with its journals [default: the pod's or the kubeconfig's]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    namespace: Option<String>,
 
     /// Kubeconfig file [default: the pod's service account, or the user's default]
     #[arg(long, env, value_name = "FILE")]
@@ -48,7 +52,10 @@ impl GoneNodes {
     pub(crate) async fn execute(self) -> Result<(), BoxError> {
         let mut options = Options::new(&self.provisioner_name);
         options.kubeconfig.clone_from(&self.kubeconfig);
+        options.namespace.clone_from(&self.namespace);
         let client = client(&options).await?;
+        // Before the nodes: the journal of a node that registers meanwhile is not among them.
+        let journals = NodeJournals::list(&options).await?;
         let look = Look { volumes: Api::all(client.clone()), client, options: self };
         let nodes = look.nodes().await?;
         let mut page = ListParams::default().limit(PAGE);
@@ -61,9 +68,10 @@ impl GoneNodes {
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Ok(()),
+                None => break,
             }
         }
+        look.at_journals(&journals, &nodes).await
     }
 }
 
@@ -112,6 +120,21 @@ impl Look {
                 Ok(())
             }
         }
+    }
+
+    /// Nothing is lost with an empty journal. What is in another one, a node that comes back with its disk has to finish.
+    async fn at_journals(&self, journals: &NodeJournals, nodes: &BTreeMap<String, String>) -> Result<(), BoxError> {
+        for (journal, entries) in journals.of_gone_nodes(nodes.keys()) {
+            if entries > 0 {
+                print(&format!(
+                    "journal {journal}: its node is gone; its {entries} unfinished attempts, see `journal list`, are finished \
+                     if the node comes back with its disk; if the disk is gone, delete the ConfigMap\n"
+                ));
+            } else if self.options.delete && journals.remove_empty(journal).await? {
+                print(&format!("journal {journal}: deleted, its node is gone and nothing was in it\n"));
+            }
+        }
+        Ok(())
     }
 
     fn notice(&self, node: &str) -> String {

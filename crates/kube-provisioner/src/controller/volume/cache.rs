@@ -90,16 +90,14 @@ impl VolumeCache {
         }
     }
 
-    /// The number of nodes with volumes of ours whose names are between that of `node` and that of our own node, in the circle
-    /// of all names.
-    pub(crate) fn nodes_between(&self, node: &str) -> usize {
-        let Some(here) = self.rules.node.as_deref() else { return 0 };
-        let is_between = |name: &&str| match node < here {
-            true => node < *name && *name < here,
-            false => *name != node && *name != here && (node < *name || *name < here),
-        };
+    /// Our node's place among those with volumes of ours, counted from `node` in the circle of all names, and their number.
+    pub(crate) fn place_after(&self, node: &str) -> (usize, usize) {
+        let here = self.rules.node.as_deref().unwrap_or_default();
         let volumes = self.volumes.iter().filter_map(|(_, volume)| volume.as_ref()?.facts.identity.as_deref());
-        volumes.filter(is_between).collect::<BTreeSet<_>>().len()
+        let nodes: BTreeSet<&str> = volumes.chain([here]).filter(|name| *name != node).collect();
+        let is_before = |name: &&&str| (**name < node, **name) < (here < node, here);
+        let place = nodes.iter().filter(is_before).count();
+        (place, nodes.len())
     }
 
     /// The number of claims that wait for us, and how long the oldest has waited.

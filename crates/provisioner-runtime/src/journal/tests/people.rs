@@ -106,6 +106,10 @@ async fn all_journals_can_be_listed_or_those_of_one_group() {
     annotate(&cluster, "a").await;
     let disks = Listing {
         name: NAME.to_owned(),
+        version: cluster.get("", "configmaps", "default", NAME).unwrap()["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
         group: "disks".to_owned(),
         layout: "1".to_owned(),
         holder: "one".to_owned(),

@@ -19,8 +19,10 @@ const DELETION_GRACE: Duration = Duration::from_secs(300);
 /// How long the replica of the selected node has to make a volume or to say why not. A waiting claim shows the reason within
 /// two minutes.
 const PROVISION_GRACE: Duration = Duration::from_secs(90);
-/// The number of replicas that look first, and of those that join them each time: not all of a thousand nodes.
-const LOOKERS: usize = 3;
+/// The number of replicas that look at the same time, of a thousand: one for a volume, which can wait for the next if that
+/// one is down, and more for a claim.
+const VOLUME_LOOKERS: usize = 1;
+const CLAIM_LOOKERS: usize = 3;
 
 impl Provisioning {
     /// Leaves the work to the replica of its node. After a while, looks whether the node exists and has a replica.
@@ -29,9 +31,11 @@ impl Provisioning {
             (ClaimState::Waiting(claim), VolumeState::Absent) => Some(&claim.facts),
             _ => None,
         };
-        let after = if claim.is_some() { PROVISION_GRACE } else { DELETION_GRACE };
-        let looks = usize::try_from(step.work().waits()).unwrap_or(usize::MAX);
-        if self.context.cache().nodes_between(&name) >= LOOKERS.saturating_mul(looks) {
+        let (after, lookers) = match claim {
+            Some(_) => (PROVISION_GRACE, CLAIM_LOOKERS),
+            None => (DELETION_GRACE, VOLUME_LOOKERS),
+        };
+        if !is_turn(step.work().waits(), lookers, self.context.cache().place_after(&name)) {
             return Outcome::LooksAgain { after };
         }
         let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
@@ -73,8 +77,38 @@ impl Provisioning {
     }
 }
 
+/// Whether it is our turn to look: of `count` replicas, as many as `lookers` look each time, and the next ones the next time.
+/// The first time, before anybody has waited, nobody looks.
+fn is_turn(waits: u32, lookers: usize, (place, count): (usize, usize)) -> bool {
+    let Some(turn) = waits.checked_sub(1).and_then(|turn| usize::try_from(turn).ok()) else { return false };
+    let first = turn.wrapping_mul(lookers) % count.max(1);
+    (place + count - first) % count.max(1) < lookers
+}
+
 /// Whether the node says that it is not ready. Its replica cannot work then.
 fn is_unready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status != "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_take_turns() {
+        let looking = |waits, lookers, count| -> Vec<usize> {
+            (0..count).filter(|place| is_turn(waits, lookers, (*place, count))).collect()
+        };
+        assert_eq!(
+            (0..6).map(|waits| looking(waits, 1, 4)).collect::<Vec<_>>(),
+            [vec![], vec![0], vec![1], vec![2], vec![3], vec![0]]
+        );
+        assert_eq!(
+            [looking(1, 3, 4), looking(2, 3, 4), looking(3, 3, 4)],
+            [vec![0, 1, 2], vec![0, 1, 3], vec![0, 2, 3]]
+        );
+        assert_eq!([looking(0, 3, 2), looking(1, 3, 2), looking(9, 3, 2)], [vec![], vec![0, 1], vec![0, 1]]);
+        assert_eq!(looking(1_000_000, 3, 1_000).len(), 3);
+    }
 }

@@ -4,7 +4,7 @@ mod gone_nodes;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use directory_volumes::commands::Place;
@@ -15,6 +15,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::{
 use kube_provisioner::kube::Client;
 use kube_provisioner::topology;
 
+use crate::disks::{self, RootName};
 use crate::node::Node;
 use crate::parameters::VolumeType;
 use crate::placement::{ANNOTATIONS, NodePlace, path_of};
@@ -40,9 +41,13 @@ impl Commands {
 
 #[derive(Debug, Args)]
 pub(crate) struct Site {
-    /// Existing directory that holds the volumes
-    #[arg(long, env = "HOSTPATH_ROOT", value_name = "DIR")]
-    root: PathBuf,
+    /// Existing directory that holds the volumes, or several as the provisioner has them
+    #[arg(long = "root", env = "HOSTPATH_ROOT", value_name = "[NAME=]DIR", value_delimiter = ',', required = true)]
+    roots: Vec<RootName>,
+
+    /// Name of the root that is meant, where there are several [default: the one without a name]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    root_name: String,
 
     #[command(flatten)]
     connection: commands::Connection,
@@ -55,16 +60,35 @@ pub(crate) struct Source {
     volume_type: VolumeType,
 }
 
+impl Site {
+    /// The directory of the root that is meant.
+    fn directory(&self) -> Result<&Path, BoxError> {
+        disks::check(&self.roots)?;
+        let root = match &self.roots[..] {
+            [only] if self.root_name.is_empty() => Some(only),
+            roots => roots.iter().find(|root| root.name == self.root_name),
+        };
+        match root {
+            Some(root) => Ok(&root.directory),
+            None if self.root_name.is_empty() => {
+                Err("every root has a name: say with --root-name which one is meant".into())
+            }
+            None => Err(format!("there is no root named {}", self.root_name).into()),
+        }
+    }
+}
+
 impl commands::Site for Site {
     const ANNOTATIONS: Annotations = ANNOTATIONS;
     type Source = Source;
 
     fn root(&self) -> Result<Root, BoxError> {
-        Ok(Root::open(&self.root)?)
+        Ok(Root::open(self.directory()?)?)
     }
 
     fn places(&self, root: &Root) -> Vec<Place> {
-        vec![Place::Directory(root.path().to_owned()), Place::Directory(self.root.clone())]
+        let given = self.directory().ok().map(Path::to_owned);
+        [Some(root.path().to_owned()), given].into_iter().flatten().map(Place::Directory).collect()
     }
 
     fn connection(&self) -> &commands::Connection {

@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 pub(crate) struct Parameters {
     /// Where the directory is below the root; its name is the volume's without it.
     pub(crate) path_pattern: PathPattern,
+    /// The name of the root, where there are several. Without it, the root without a name.
+    pub(crate) root: Option<String>,
     /// Permissions of the directory, in octal.
     pub(crate) mode: FileMode,
     /// User that owns the directory. Without it, who the provisioner runs as.
@@ -108,12 +110,14 @@ mod tests {
             ("nodeAffinityKey", "example.com/host"),
             ("enforceSize", "false"),
             ("reserve", "5%"),
+            ("root", "fast"),
         ];
         let expected = Parameters {
             trash_ttl: Some(Duration::from_secs(30 * 86400)),
             path_pattern: "${pvc.metadata.namespace}/${pvc.metadata.name}".parse().unwrap(),
             enforce_size: Some(false),
             reserve: Some(Reserve::Percent(5)),
+            root: Some("fast".to_owned()),
             node_affinity_key: Some("example.com/host".to_owned()),
             mode: FileMode(0o2770),
             uid: Some(1000),

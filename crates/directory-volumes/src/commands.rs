@@ -190,7 +190,7 @@ impl Connection {
 }
 
 /// Lines with columns of equal width.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
@@ -201,7 +201,10 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// Asks a person. No answer is no.
-fn is_confirmed(question: &str) -> Result<bool, BoxError> {
+///
+/// # Errors
+/// When nothing can be read.
+pub fn is_confirmed(question: &str) -> Result<bool, BoxError> {
     print(&format!("{question} [y/N] "));
     std::io::stdout().flush()?;
     let mut answer = String::new();

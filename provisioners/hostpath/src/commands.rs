@@ -1,6 +1,8 @@
 //! The provisioner's commands beside running: those of all provisioners of directories, on this node's root.
 
 mod gone_nodes;
+mod objects;
+mod root_disk;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -28,6 +30,8 @@ pub(crate) enum Commands {
     Shared(Box<commands::Commands<Site>>),
     /// Find volumes whose node no longer exists, and delete them after a grace time
     GoneNodes(gone_nodes::GoneNodes),
+    /// After a disk was replaced, or a node got another name
+    Root(root_disk::RootDisk),
 }
 
 impl Commands {
@@ -35,6 +39,7 @@ impl Commands {
         match self {
             Self::Shared(command) => command.execute().await,
             Self::GoneNodes(command) => command.execute().await,
+            Self::Root(command) => command.execute().await,
         }
     }
 }

@@ -192,6 +192,16 @@ pub enum DirectoryError {
     /// The class needs sizes that are enforced.
     #[error("the class says enforceSize: \"true\", but the size cannot be enforced: {0}")]
     MustBeEnforced(String),
+    /// The directory cannot have the label of its class.
+    #[error("the directory {name:?} cannot have the SELinux label {label}, which the class says: {reason}")]
+    Unlabelled {
+        /// Below the root.
+        name: String,
+        /// The label.
+        label: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// The volume is larger than what is free.
     #[error(
         "{path} has no room for a volume of {wanted}: {free} are free, of which the class reserves {reserved}; ask for less, or make room"

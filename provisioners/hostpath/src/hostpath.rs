@@ -66,7 +66,11 @@ impl HostPath {
         let (retain, permissions, token) =
             (retains(request), request.parameters.permissions(), request.fencing_token.clone());
         let (path, owner) = (place.path.clone(), place.owner.clone());
+        let (below, its) = (path.clone(), owner.clone());
         let (path, size) = worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
+        if let Some(label) = request.parameters.se_linux_label.clone() {
+            worker.run(move |root| Ok::<_, ProvisionError>(root.label(&below, &its, &label)?)).await?;
+        }
         Ok(size.tell(place.volume(&path, worker.root())))
     }
 
@@ -101,13 +105,14 @@ impl HostPath {
     }
 }
 
-/// Whether the disk has no room for the volume.
-fn is_full(error: &ProvisionError) -> bool {
+/// Whether it is a failure of this node: its disk has no room, or it has no SELinux.
+fn is_of_this_node(error: &ProvisionError) -> bool {
     use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     match error.cause().downcast_ref() {
         Some(DirectoryError::Io { source, .. }) => {
             matches!(source.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
         }
+        Some(DirectoryError::Unlabelled { .. }) => true,
         _ => false,
     }
 }
@@ -128,7 +133,7 @@ impl Provisioner for HostPath {
             Err(error) => return Err(self.unfit(error, &request, request.resumed).await),
         };
         match Self::create(prepared, &request).await {
-            Err(error) if is_full(&error) => {
+            Err(error) if is_of_this_node(&error) => {
                 Err(self.unfit(ProvisionError::reschedule(error.to_string()), &request, true).await)
             }
             made => made,
@@ -278,15 +283,31 @@ mod tests {
         }
     }
 
+    /// Of a node without SELinux.
+    #[tokio::test]
+    async fn a_directory_that_cannot_have_its_label_is_left_nowhere() {
+        if Path::new("/sys/fs/selinux/enforce").exists() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (_cluster, hostpath) = on_node(&folder).await;
+        let se_linux_label = Some("system_u:object_r:container_file_t:s0".parse().unwrap());
+        let labelled = request(Parameters { se_linux_label, ..Parameters::default() });
+        let error = hostpath.provision(labelled).await.unwrap_err();
+        assert_eq!(error.verdict(), ProvisionVerdict::Reschedule);
+        assert!(error.to_string().contains("SELinux is not enabled on this node"), "{error}");
+        assert!(entries(folder.path()).is_empty());
+    }
+
     #[test]
     fn a_full_disk_is_told_from_other_failures() {
         let error = |kind: std::io::ErrorKind| {
             let (doing, name) = ("cannot create", "pvc-1".to_owned());
             ProvisionError::from(DirectoryError::Io { doing, name, source: kind.into() })
         };
-        assert!(is_full(&error(std::io::ErrorKind::StorageFull)));
-        assert!(!is_full(&error(std::io::ErrorKind::PermissionDenied)));
-        assert!(!is_full(&ProvisionError::retry("the file system is full")));
+        assert!(is_of_this_node(&error(std::io::ErrorKind::StorageFull)));
+        assert!(!is_of_this_node(&error(std::io::ErrorKind::PermissionDenied)));
+        assert!(!is_of_this_node(&ProvisionError::retry("the file system is full")));
     }
 
     /// As `main` starts it.

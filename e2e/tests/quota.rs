@@ -1,5 +1,5 @@
 //! Sizes on real file systems, inside user-mode Linux: `crates/project-quota/examples/exercise` for the quotas, and
-//! `crates/directory-volumes/examples/sizes.rs` for the volumes.
+//! `crates/directory-volumes/examples/sizes.rs` for the volumes. Labels on a kernel that enforces SELinux: `labels`, beside it.
 
 use std::path::PathBuf;
 
@@ -28,6 +28,11 @@ async fn sizes_of_volumes_hold_on_xfs() -> anyhow::Result<()> {
 #[tokio::test]
 async fn sizes_of_volumes_hold_on_ext4() -> anyhow::Result<()> {
     hold(Disk::Ext4, "sizes", &[MOUNT_POINT, DEVICE, "ext4"]).await
+}
+
+#[tokio::test]
+async fn labels_of_volumes_hold_under_selinux() -> anyhow::Result<()> {
+    hold(Disk::Ext4, "labels", &[MOUNT_POINT]).await
 }
 
 async fn hold(disk: Disk, program: &str, arguments: &[&str]) -> anyhow::Result<()> {

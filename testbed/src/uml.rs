@@ -48,6 +48,8 @@ pub static KERNEL: Dependency = Dependency {
         package("iproute2", "/usr/sbin/ip", &[]),
         package("xfsprogs", "/usr/sbin/mkfs.xfs", &[]),
         package("e2fsprogs", "/usr/sbin/mkfs.ext4", &[]),
+        // For a policy of SELinux.
+        package("checkpolicy", "/usr/bin/checkpolicy", &[]),
         package("nfs-common", "/usr/sbin/mount.nfs", &[]),
         package("nfs-kernel-server", "/usr/sbin/rpc.nfsd", &["nfs-server.service", "nfsdcld.service"]),
         // For kube-proxy on a node of that kernel.

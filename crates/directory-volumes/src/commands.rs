@@ -32,9 +32,9 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub enum Commands<S: Site> {
     /// List directories without a volume, and volumes without a directory
     Orphans(Orphans<S>),
-    /// Take over a directory, or a volume of another provisioner
+    /// Adopt a directory, or a volume of another provisioner
     Adopt(Adopt<S>),
-    /// List deleted volumes whose data are kept, restore one, or delete it for good
+    /// List, restore or purge deleted volumes in the trash
     Trash(Trash<S>),
 }
 
@@ -149,7 +149,7 @@ pub struct Connection {
     #[arg(long, env, value_name = "NAME")]
     pub provisioner_name: String,
 
-    /// Kubeconfig file [default: the pod's service account, or the user's default]
+    /// Kubeconfig file [default: the pod's service account, or ~/.kube/config]
     #[arg(long, env, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
@@ -157,15 +157,15 @@ pub struct Connection {
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Node that the provisioner runs on, with --coordination per-node
+    /// Value of the provisioner's --node-name, if set
     #[arg(long, env, value_name = "NAME")]
     pub node_name: Option<String>,
 
-    /// Value of the provisioner's --identity, if it has one
+    /// Value of the provisioner's --identity, if set
     #[arg(long, env, value_name = "NAME")]
     pub identity: Option<String>,
 
-    /// Value of the provisioner's --cluster-id, if it has one [default: the uid of the namespace kube-system]
+    /// Value of the provisioner's --cluster-id [default: the uid of the namespace kube-system]
     #[arg(long, env, value_name = "ID")]
     pub cluster_id: Option<String>,
 }
@@ -190,7 +190,7 @@ impl Connection {
 }
 
 /// Lines with columns of equal width.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |row: &[String; N]| {
@@ -201,7 +201,10 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// Asks a person. No answer is no.
-fn is_confirmed(question: &str) -> Result<bool, BoxError> {
+///
+/// # Errors
+/// When nothing can be read.
+pub fn is_confirmed(question: &str) -> Result<bool, BoxError> {
     print(&format!("{question} [y/N] "));
     std::io::stdout().flush()?;
     let mut answer = String::new();

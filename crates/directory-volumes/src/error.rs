@@ -23,7 +23,7 @@ pub enum DirectoryError {
     },
     /// No share is mounted at the root.
     #[error(
-        "{0} is no NFS mount: the share is not mounted; mount it, or say --allow-local-directory where this machine exports it"
+        "{0} is not an NFS mount: the share is not mounted; mount it, or say --allow-local-directory where this machine exports it"
     )]
     NotMounted(PathBuf),
     /// The root is something else.
@@ -192,6 +192,16 @@ pub enum DirectoryError {
     /// The class needs sizes that are enforced.
     #[error("the class says enforceSize: \"true\", but the size cannot be enforced: {0}")]
     MustBeEnforced(String),
+    /// The directory cannot have the label of its class.
+    #[error("the directory {name:?} cannot have the SELinux label {label}, which the class says: {reason}")]
+    Unlabelled {
+        /// Below the root.
+        name: String,
+        /// The label.
+        label: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// The volume is larger than what is free.
     #[error(
         "{path} has no room for a volume of {wanted}: {free} are free, of which the class reserves {reserved}; ask for less, or make room"

@@ -27,6 +27,7 @@ mod error;
 mod files;
 #[cfg(feature = "hostile")]
 pub mod hostile;
+mod label;
 mod lock;
 mod mark;
 mod names;
@@ -50,6 +51,7 @@ mod worker;
 pub use self::deletion::{Annotations, Deletion, Size, owner_here, owner_of, retains, whose};
 pub use self::entry::Discarded;
 pub use self::error::{DirectoryError, Holder};
+pub use self::label::SeLinuxLabel;
 pub use self::mark::{Claim, Mark, Owner};
 pub use self::path::VolumePath;
 pub use self::pattern::{Names, PathPattern};

@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for FileMode {
                 "the owner needs all rights, as in \"0770\", or nobody could delete what is in it",
             )),
             Some(mode) => Ok(Self(mode)),
-            None => Err(D::Error::custom("it is no mode in octal such as \"0770\"")),
+            None => Err(D::Error::custom("it is not an octal mode such as \"0770\"")),
         }
     }
 }

@@ -113,7 +113,7 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
     let preset = preset
         .default_value("default")
-        .help("Defaults of the other options: those of this library, or of the Go library with go-compat");
+        .help("Set of default values for the other flags; go-compat has those of the Go library");
     let check = Command::new(CHECK_CLASS)
         .args(options(&program, &CheckClass::OPTIONS).into_iter().map(|arg| arg.required(false)));
     let rbac = Command::new(RBAC).args(options(&program, &Rbac::OPTIONS));

@@ -17,7 +17,7 @@
 //! struct Directories;
 //!
 //! impl Provisioner for Directories {
-//!     type Parameters = (); // of the StorageClass: any type that serde can read
+//!     type Parameters = (); // the StorageClass's parameters: any type that implements Deserialize
 //!
 //!     async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
 //!         let path = Path::new("/volumes").join(&request.name); // the same name in every attempt

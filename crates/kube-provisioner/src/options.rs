@@ -20,11 +20,11 @@ use crate::duration::{expected, parse_duration};
 #[derive(Args, Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Name that StorageClasses use in `provisioner`, such as example.com/nfs
+    /// Name in the `provisioner` field of StorageClasses, such as example.com/nfs
     #[arg(long, env, value_name = "NAME", value_parser = provisioner_name)]
     pub provisioner_name: String,
 
-    /// Further names that this provisioner serves, separated by commas
+    /// Additional names that this provisioner serves, separated by commas
     #[arg(long, env, value_name = "NAMES", value_delimiter = ',', value_parser = provisioner_name)]
     pub additional_provisioner_names: Vec<String>,
 
@@ -32,11 +32,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Namespace of the provisioner [default: the pod's or the kubeconfig's]
+    /// Namespace of the provisioner's Leases and journal [default: the pod's or the kubeconfig's]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// Node that this instance runs on
+    /// Node that this replica runs on; --coordination per-node needs it
     #[arg(long, env, value_name = "NODE")]
     pub node_name: Option<String>,
 
@@ -44,21 +44,19 @@ pub struct Options {
     #[arg(long, env, alias = "workers", value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
     pub api_concurrency: usize,
 
-    /// Maximum concurrent calls that create or change something in the backend, and as many again that delete something. One
-    /// class may use 80 % of the free slots, and one namespace 80 % of its class's slots. 0 means 100, plus one for each class
-    /// without a slot
+    /// Maximum concurrent backend calls, counted separately for deletion; 0 means 100, and at least 1 per class
     #[arg(long, env, alias = "backend-concurrency", value_name = "COUNT", default_value_t = 0)]
     pub max_concurrent_calls: usize,
 
-    /// Maximum concurrent calls for one class, counted in the same way. 0 means 80 % of the free slots
+    /// Maximum concurrent backend calls per class, counted likewise; 0 means a fair share, at most 80 %
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub class_concurrency: usize,
 
-    /// Timeout of one call of `provision`, such as 30s or 5m
+    /// Timeout of each call that creates storage or credentials, such as 30s or 5m
     #[arg(long, env, value_name = "TIME", default_value = "2m", value_parser = duration)]
     pub provision_timeout: Duration,
 
-    /// Timeout of one call of `delete`
+    /// Timeout of each call that deletes or expands storage, such as 30s or 5m
     #[arg(long, env, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub delete_timeout: Duration,
 
@@ -70,27 +68,27 @@ pub struct Options {
     #[arg(long, env, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub retry_interval_max: Duration,
 
-    /// Double the delay after every failed attempt; if false, it is always --retry-interval-start
+    /// Double the delay after each failed attempt; false keeps it at --retry-interval-start
     #[arg(long, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub exponential_backoff: bool,
 
-    /// Maximum retries until a claim or its class changes; 0 means no limit
+    /// Retries before a failing claim waits for a change of the claim or its class; 0 means no limit
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub failed_provision_threshold: u32,
 
-    /// Maximum retries until a volume changes; 0 means no limit
+    /// Retries before a failing deletion waits for a change of the volume; 0 means no limit
     #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
     pub failed_delete_threshold: u32,
 
-    /// Interval at which all unfinished work is checked again, as a safety net
+    /// Interval at which the provisioner checks all unfinished work again
     #[arg(long, env, value_name = "TIME", default_value = "15m", value_parser = duration)]
     pub resync_period: Duration,
 
-    /// Retry with every resync what has reached its maximum of retries, as the Go library does
+    /// On each resync, retry claims and volumes that reached their retry limit, as the Go library does
     #[arg(long, env, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
     pub retry_on_resync: bool,
 
-    /// Address for /livez, /readyz and /metrics, such as 0.0.0.0:8080 [default: not served]
+    /// Listen address for /livez, /readyz and /metrics, such as 0.0.0.0:8080 [default: none]
     #[arg(long, env, aliases = ["admin-address", "metrics-address"], value_name = "ADDRESS")]
     pub http_endpoint: Option<SocketAddr>,
 
@@ -102,38 +100,35 @@ pub struct Options {
     #[arg(long, env, value_name = "MODE", value_enum, default_value_t = Coordination::Lease)]
     pub coordination: Coordination,
 
-    /// Number of parts that the work is divided into. One replica at a time holds each part, so several replicas can work side by
-    /// side
+    /// Number of shards, each with its own Lease; up to that many replicas work in parallel
     #[arg(long, env, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub shards: u32,
 
-    /// How long a Lease stays with its holder without a renewal
+    /// Time after which another replica may take a Lease that its holder did not renew
     #[arg(long, env, value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub lease_duration: Duration,
 
-    /// How long a replica works without renewing its Lease
+    /// Time after which a replica that cannot renew its Lease stops its work
     #[arg(long, env, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub lease_renew_deadline: Duration,
 
-    /// Interval between renewals of a Lease, and between attempts to acquire one
+    /// Interval between attempts to acquire or renew a Lease
     #[arg(long, env, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub lease_retry_period: Duration,
 
-    /// Name of this installation, an annotation of its volumes; it leaves volumes of other installations alone [default: the
-    /// namespace, or the node with --coordination per-node]
+    /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if per-node]
     #[arg(long, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
 
-    /// Id of this cluster, an annotation of its volumes and buckets; the provisioner leaves those of other clusters alone
-    /// [default: the uid of the namespace kube-system]
+    /// Cluster ID; the provisioner ignores volumes and buckets with another one [default: the uid of kube-system]
     #[arg(long, env, value_name = "ID", value_parser = identity)]
     pub cluster_id: Option<String>,
 
-    /// How long running calls may take to end during shutdown
+    /// Time limit for unfinished calls during shutdown
     #[arg(long, env, alias = "grace-period", value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub shutdown_timeout: Duration,
 
-    /// Add a finalizer to new volumes, so that deleting a PersistentVolume by hand cannot leak its storage
+    /// Add a finalizer to new PersistentVolumes, so that deleting one by hand does not leak storage
     #[arg(long, env, alias = "volume-finalizer", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub add_finalizer: bool,
 }
@@ -221,12 +216,12 @@ impl BucketOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[non_exhaustive]
 pub enum Coordination {
-    /// One Lease for each shard; its holder works.
+    /// Leader election: the holder of a shard's Lease does its work.
     #[default]
     Lease,
-    /// Each node has a replica, which serves the claims of that node
+    /// One replica on each node serves the claims and volumes of that node
     PerNode,
-    /// One replica at a time; a second one ends the first
+    /// A single replica; if another one starts, it takes over and the first exits
     None,
 }
 

@@ -207,7 +207,7 @@ pub(crate) fn add_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets, 
             answer.fact("Turn", format!("nobody: there is no Lease and no journal of {provisioner}"));
             answer.obstacle(format!("Nobody is seen to work for {provisioner}."));
             answer.remedy.push(format!(
-                "look whether {provisioner} is installed; if it is no program of this project, its pods alone show that"
+                "check whether {provisioner} is installed; if it is no program of this project, its pods alone show that"
             ));
         }
         None => answer.fact("Turn", format!("not known: Leases or journals of {provisioner} cannot be read")),

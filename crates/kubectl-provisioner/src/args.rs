@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// Explain why claims of volumes and buckets wait, what became of them, and which provisioner serves them
+/// Explain why PersistentVolumeClaims and ObjectBucketClaims are pending, and list their provisioners
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-provisioner", bin_name = "kubectl provisioner", version)]
 pub struct Args {
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(short, long, global = true, value_enum, default_value_t)]
     pub output: Format,
 
-    /// Namespace of the provisioners, for users without access to all namespaces
+    /// Namespace of the provisioners, for users who cannot read all namespaces
     #[arg(long, global = true, value_name = "NAMESPACE", value_parser = name)]
     pub provisioner_namespace: Option<String>,
 
@@ -44,18 +44,18 @@ pub struct Args {
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Explain why a claim waits, or what happens to a volume
+    /// Explain the state of a PersistentVolumeClaim or PersistentVolume
     #[command(subcommand)]
     Explain(Explain),
-    /// Explain why an ObjectBucketClaim waits
+    /// Explain the state of an ObjectBucketClaim
     Bucket {
         /// The ObjectBucketClaim
         #[arg(value_parser = name)]
         name: String,
     },
-    /// List provisioners, their shards, and who holds them
+    /// List provisioners, their shards, and the replica that holds each shard
     List,
-    /// List the attempts that have begun and not yet ended
+    /// List attempts in progress
     Journal,
     /// List attempts, buckets and volumes that no provisioner serves
     Orphans,
@@ -83,10 +83,10 @@ pub enum Explain {
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text for people
     #[default]
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 

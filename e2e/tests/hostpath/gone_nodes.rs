@@ -1,5 +1,8 @@
 //! Nodes that go, come back, or leave their name to another one.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -57,6 +60,13 @@ impl Fixture {
         Ok(self.space.api::<ConfigMap>().get_opt(&name).await?)
     }
 
+    async fn wait_for_phase(&self, phase: &str) -> anyhow::Result<()> {
+        let is_so = |claim: &PersistentVolumeClaim| {
+            claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some(phase))
+        };
+        self.space.wait_for(&self.space.api(), "claim", phase, is_so).await.map(drop)
+    }
+
     async fn is_there(&self) -> anyhow::Result<bool> {
         let claim = self.space.api::<PersistentVolumeClaim>().get_opt("claim").await?;
         Ok(claim.is_some() && self.space.cluster_api::<PersistentVolume>().get_opt(&self.volume).await?.is_some())
@@ -108,23 +118,56 @@ async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyho
     fixture.space.done().await
 }
 
+/// A node of the same name may have the same disk or a new one. Nobody but a person gives its volumes up.
 #[tokio::test]
-async fn hostpath_k3_another_node_of_the_same_name_is_another_node() -> anyhow::Result<()> {
+async fn hostpath_k3_a_node_with_another_disk_begins_when_a_person_says_so() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("k3").await?;
     drop(program);
     fixture.delete_node().await?;
+    assert!(fixture.look("1h")?.contains("is gone"));
     fixture.space.create_node("node", &[]).await?;
-    let other = tempfile::tempdir()?;
-    let program = start(&fixture.space, &fixture.access, other.path(), &["--node-name", &fixture.node])?;
+    let (disk, former) = (fixture.root.path(), tempfile::tempdir()?);
+    let former = former.path().join("former");
+    fs::rename(disk, &former)?;
+    fs::create_dir(disk)?;
+    fs::set_permissions(disk, fs::Permissions::from_mode(0o700))?;
+    let program = start(&fixture.space, &fixture.access, disk, &["--node-name", &fixture.node])?;
     // To the provisioner it looks as if its disk were not mounted, and it makes nothing on the other one.
     program.wait_for_output("has no marker", SOON).await?;
-    assert_eq!(std::fs::read_dir(other.path())?.count(), 0);
-    assert!(fixture.look("1h")?.contains("is gone"));
-    assert!(fixture.look("0s")?.contains("given up"));
+    assert_eq!(fs::read_dir(disk)?.count(), 0);
+    assert!(fixture.look("0s")?.contains("is back"));
+    assert_eq!(fixture.look("0s")?, "");
+    assert!(fixture.is_there().await?);
+    let replace = ["root", "replace", "--node-name", &fixture.node, "--yes"];
+    let (ok, text) = command(&fixture.space, disk, &replace)?;
+    assert!(ok && text.contains(&format!("{} is given up", fixture.volume)), "{text}");
     fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
-    // With the last volume of the former node the new one is free to begin.
-    let marker = other.path().join(".kube-provisioner/root");
+    fixture.wait_for_phase("Lost").await?;
+    // With the last volume of the former disk the new one is free to begin.
+    let marker = disk.join(".kube-provisioner/root");
     assert!(eventually(SOON, async || Ok(marker.exists().then_some(()))).await?.is_some());
-    assert_eq!(directories(&fixture.root).len(), 1, "nobody has touched the former disk");
+    assert!(former.join(&fixture.volume).exists(), "nobody has touched the former disk");
+    fixture.space.done().await
+}
+
+/// The volumes' node affinity cannot be changed, so they are made again.
+#[tokio::test]
+async fn hostpath_l6_a_node_of_another_name_gets_the_volumes_of_its_disk() -> anyhow::Result<()> {
+    let (fixture, program) = Fixture::new("l6").await?;
+    drop(program);
+    let node = fixture.space.create_node("other", &[]).await?.name_any();
+    let adopt = ["root", "adopt", "--node-name", &node, "--yes"];
+    let (ok, text) = command(&fixture.space, fixture.root.path(), &adopt)?;
+    assert!(!ok && text.contains("exists"), "{text}");
+    fixture.delete_node().await?;
+    let (ok, text) = command(&fixture.space, fixture.root.path(), &adopt)?;
+    assert!(ok && text.contains("is a volume of this node"), "{text}");
+    let volume = fixture.space.cluster_api::<PersistentVolume>().get(&fixture.volume).await?;
+    assert!(serde_json::to_string(&volume.spec.and_then(|spec| spec.node_affinity))?.contains(&node));
+    fixture.wait_for_phase("Bound").await?;
+    let _program = started(&fixture.space, &fixture.access, fixture.root.path(), &["--node-name", &node]).await?;
+    fixture.space.delete_claim("claim").await?;
+    fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
+    assert!(directories(&fixture.root).is_empty(), "it ends as any other volume");
     fixture.space.done().await
 }

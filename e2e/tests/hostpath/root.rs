@@ -94,6 +94,68 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
     space.done().await
 }
 
+/// Two disks of a node, and a provisioner that finds the volumes of each after a restart.
+#[tokio::test]
+async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
+    let (space, outer) = (TestSpace::new("roots").await?, tempfile::tempdir()?);
+    let outer = outer.path().canonicalize()?;
+    let (disk, ssd) = (outer.join("disk"), outer.join("ssd"));
+    private(&disk)?;
+    let (access, fast) = (account(&space).await?, format!("fast={}", ssd.display()));
+    let program = started(&space, &access, &disk, &["--root", &fast]).await?;
+    let (plain, quick) = (space.class_with("plain", []).await?, space.class_with("quick", [("root", "fast")]).await?);
+    // The second disk is not there yet.
+    for (name, class) in [("plain", &plain), ("quick", &quick)] {
+        space.create_claim(space.claim(name, class)).await?;
+    }
+    let (_, on_disk) = space.wait_bound("plain").await?;
+    space.wait_for_message("PersistentVolumeClaim", "quick", "cannot be used").await?;
+    private(&ssd)?;
+    let (_, on_ssd) = space.wait_bound("quick").await?;
+    assert!(path_of(&on_disk).starts_with(&disk) && path_of(&on_ssd).starts_with(&ssd));
+    let id = |volume: &PersistentVolume| volume.annotations()["hostpath-provisioner/root"].clone();
+    assert_ne!(id(&on_disk), id(&on_ssd));
+    for (more, volume) in [(&[][..], &on_disk), (&["--root-name", "fast"], &on_ssd)] {
+        // A directory of nobody, beside the volume.
+        let stray = path_of(volume).with_file_name("stray");
+        fs::create_dir(&stray)?;
+        let roots = format!("{},{fast}", disk.display());
+        let (ok, text) = command(&space, Path::new(&roots), &[&["orphans"], more].concat())?;
+        assert!(ok && text.contains("stray") && !text.contains("is not there"), "{more:?}: {text}");
+    }
+    let unknown = space.class_with("unknown", [("root", "slow")]).await?;
+    space.create_claim(space.claim("unknown", &unknown)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "unknown", "no root named \"slow\"").await?;
+    drop(program);
+    let _program = started(&space, &access, &disk, &["--root", &fast]).await?;
+    for (name, volume) in [("plain", &on_disk), ("quick", &on_ssd)] {
+        space.api::<PersistentVolumeClaim>().delete(name, &DeleteParams::default()).await?;
+        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+        assert!(!path_of(volume).exists());
+    }
+    space.done().await
+}
+
+/// A cluster file system is a root that each replica has. Pods of all nodes reach its volumes.
+#[tokio::test]
+async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("shared").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let first = started(&space, &access, root.path(), &[]).await?;
+    let class = space.class_with("class", []).await?;
+    let mut claim = space.claim("claim", &class);
+    claim.spec.as_mut().unwrap().access_modes = Some(vec!["ReadWriteMany".to_owned()]);
+    space.create_claim(claim).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    assert!(volume.spec.as_ref().is_some_and(|spec| spec.node_affinity.is_none()));
+    drop(first);
+    let _second = start(&space, &access, root.path(), &[])?;
+    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    assert!(!path_of(&volume).exists());
+    space.done().await
+}
+
 #[tokio::test]
 async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("room").await?, tempfile::tempdir()?);

@@ -17,7 +17,7 @@ pub use crate::aws::Aws;
 pub use crate::parameters::{Config, Parameters};
 pub use crate::store::Defaults;
 
-/// Makes buckets on AWS S3 for ObjectBucketClaims, each with an IAM user of its own
+/// Provisions AWS S3 buckets for ObjectBucketClaims, each with its own IAM user
 #[derive(Parser)]
 #[command(name = "aws-s3-provisioner", version)]
 #[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode")))]

@@ -27,35 +27,35 @@ const RENEWAL: Duration = Duration::from_secs(300);
 /// What applies where classes say nothing. The variables are those of AWS's own tools.
 #[derive(Args, Clone)]
 pub struct Defaults {
-    /// Region for classes without one
+    /// Region of the buckets, for classes without `region`
     #[arg(long, env = "AWS_REGION", value_name = "REGION")]
     region: Option<String>,
 
-    /// Address of S3 [default: that of the region]
+    /// S3 endpoint [default: that of the region]
     #[arg(long, env = "AWS_ENDPOINT_URL_S3", value_name = "URL")]
     endpoint: Option<String>,
 
-    /// Address of IAM [default: that of the region's partition]
+    /// IAM endpoint [default: that of the region's partition]
     #[arg(long, env = "AWS_ENDPOINT_URL_IAM", value_name = "URL")]
     iam_endpoint: Option<String>,
 
-    /// Address of STS [default: that of the region]
+    /// STS endpoint [default: that of the region]
     #[arg(long, env = "AWS_ENDPOINT_URL_STS", value_name = "URL")]
     sts_endpoint: Option<String>,
 
-    /// ARN of the permissions boundary of new users, for classes without one
+    /// ARN of the permissions boundary for new users, for classes without `permissionsBoundary`
     #[arg(long, env = "AWS_PERMISSIONS_BOUNDARY", value_name = "ARN")]
     permissions_boundary: Option<String>,
 
-    /// Role that the provisioner assumes with its service account's token, for classes without a Secret
+    /// ARN of the IAM role to assume with the ServiceAccount token, for classes without a Secret
     #[arg(long, env = "AWS_ROLE_ARN", value_name = "ARN", requires = "web_identity_token_file")]
     role_arn: Option<String>,
 
-    /// File with the service account's token
+    /// File with the ServiceAccount token for --role-arn
     #[arg(long, env = "AWS_WEB_IDENTITY_TOKEN_FILE", value_name = "FILE", requires = "role_arn")]
     web_identity_token_file: Option<PathBuf>,
 
-    /// File with the CA certificates of the services [default: those of the system]
+    /// File with CA certificates for the endpoints [default: the system's]
     #[arg(long, env = "AWS_CA_BUNDLE", value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
 

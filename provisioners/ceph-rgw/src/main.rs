@@ -18,9 +18,9 @@ use kube_provisioner::{BucketOptions, Program};
 use crate::rgw::Rgw;
 use crate::store::Defaults;
 
-/// Makes buckets and users on Ceph's RADOS gateway for ObjectBucketClaims
+/// Provisions buckets and users on Ceph RGW for ObjectBucketClaims
 ///
-/// It supports the classes, claims and object buckets of Rook.
+/// It supports Rook's StorageClasses, ObjectBucketClaims and ObjectBuckets.
 #[derive(Parser)]
 #[command(name = "ceph-rgw-provisioner", version)]
 // What claims may ask for by themselves is what Rook lets them.

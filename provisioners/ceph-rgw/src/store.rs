@@ -19,19 +19,19 @@ pub(crate) const ADMIN: &str = "admin";
 /// What applies where classes say nothing. Files are read for every call, so keys may change.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Defaults {
-    /// Gateway for classes without one: host:port or a URL
+    /// Gateway for classes without `endpoint`: host:port or a URL
     #[arg(long, env = "RGW_ENDPOINT", value_name = "ADDRESS")]
     pub(crate) endpoint: Option<String>,
 
-    /// File with the access key id of the admin user, for classes without a Secret
+    /// File with the admin user's access key ID, for classes without a Secret
     #[arg(long, env = "RGW_ADMIN_ACCESS_KEY_FILE", value_name = "FILE", requires = "admin_secret_key_file")]
     pub(crate) admin_access_key_file: Option<PathBuf>,
 
-    /// File with the secret access key of the admin user
+    /// File with the admin user's secret access key
     #[arg(long, env = "RGW_ADMIN_SECRET_KEY_FILE", value_name = "FILE", requires = "admin_access_key_file")]
     pub(crate) admin_secret_key_file: Option<PathBuf>,
 
-    /// File with the CA certificates of the gateways [default: those of the system]
+    /// File with CA certificates for the gateways [default: the system's]
     #[arg(long, env = "RGW_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 

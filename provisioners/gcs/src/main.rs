@@ -20,7 +20,7 @@ use kube_provisioner::{BucketOptions, Program};
 use crate::gcs::Gcs;
 use crate::store::Defaults;
 
-/// Makes buckets on Google Cloud Storage for ObjectBucketClaims, with keys for any S3 client
+/// Provisions Google Cloud Storage buckets for ObjectBucketClaims, with HMAC keys for S3 clients
 #[derive(Parser)]
 #[command(name = "gcs-provisioner", version)]
 #[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode")))]

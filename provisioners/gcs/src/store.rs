@@ -28,23 +28,23 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// What applies where classes say nothing. Files are read for every call, so keys may change.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Defaults {
-    /// Project for classes without one [default: that of the credentials]
+    /// Project ID, for classes without `project` [default: that of the credentials]
     #[arg(long, env = "GOOGLE_CLOUD_PROJECT", value_name = "ID")]
     pub(crate) project: Option<String>,
 
-    /// File with the key of the administrator's service account, for classes without a Secret
+    /// JSON key file of the administrator's service account, for classes without a Secret
     #[arg(long, env = "GOOGLE_APPLICATION_CREDENTIALS", value_name = "FILE", conflicts_with = "workload_identity")]
     pub(crate) credentials_file: Option<PathBuf>,
 
-    /// Use the workload's service account from the metadata server, for classes without a Secret
+    /// Use the pod's workload identity (from the metadata server), for classes without a Secret
     #[arg(long, env = "GCS_WORKLOAD_IDENTITY")]
     pub(crate) workload_identity: bool,
 
-    /// Address of Cloud Storage
+    /// Cloud Storage endpoint
     #[arg(long, env = "GCS_ENDPOINT", value_name = "URL", default_value = "https://storage.googleapis.com")]
     pub(crate) endpoint: String,
 
-    /// Address of the IAM API
+    /// IAM API endpoint
     #[arg(long, env = "GCS_IAM_ENDPOINT", value_name = "URL", default_value = "https://iam.googleapis.com")]
     pub(crate) iam_endpoint: String,
 
@@ -52,7 +52,7 @@ pub(crate) struct Defaults {
     #[arg(long, env = "GCE_METADATA_HOST", value_name = "HOST", default_value = "metadata.google.internal")]
     pub(crate) metadata_host: String,
 
-    /// File with the CA certificates of the services [default: those of the system]
+    /// File with CA certificates for the endpoints [default: the system's]
     #[arg(long, env = "GCS_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 

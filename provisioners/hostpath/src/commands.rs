@@ -1,10 +1,12 @@
 //! The provisioner's commands beside running: those of all provisioners of directories, on this node's root.
 
 mod gone_nodes;
+mod objects;
+mod root_disk;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use directory_volumes::commands::Place;
@@ -15,6 +17,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::{
 use kube_provisioner::kube::Client;
 use kube_provisioner::topology;
 
+use crate::disks::{self, RootName};
 use crate::node::Node;
 use crate::parameters::VolumeType;
 use crate::placement::{ANNOTATIONS, NodePlace, path_of};
@@ -25,8 +28,10 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub(crate) enum Commands {
     #[command(flatten)]
     Shared(Box<commands::Commands<Site>>),
-    /// Find volumes whose node no longer exists, and delete them after a grace time
+    /// Find volumes of nodes that no longer exist, and delete them after a grace period
     GoneNodes(gone_nodes::GoneNodes),
+    /// Recover from a replaced disk or a renamed node
+    Root(root_disk::RootDisk),
 }
 
 impl Commands {
@@ -34,15 +39,20 @@ impl Commands {
         match self {
             Self::Shared(command) => command.execute().await,
             Self::GoneNodes(command) => command.execute().await,
+            Self::Root(command) => command.execute().await,
         }
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Site {
-    /// Existing directory that holds the volumes
-    #[arg(long, env = "HOSTPATH_ROOT", value_name = "DIR")]
-    root: PathBuf,
+    /// Value of the provisioner's --root
+    #[arg(long = "root", env = "HOSTPATH_ROOT", value_name = "[NAME=]DIR", value_delimiter = ',', required = true)]
+    roots: Vec<RootName>,
+
+    /// Name of the root to work on [default: the one without a name]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    root_name: String,
 
     #[command(flatten)]
     connection: commands::Connection,
@@ -55,16 +65,35 @@ pub(crate) struct Source {
     volume_type: VolumeType,
 }
 
+impl Site {
+    /// The directory of the root that is meant.
+    fn directory(&self) -> Result<&Path, BoxError> {
+        disks::check(&self.roots)?;
+        let root = match &self.roots[..] {
+            [only] if self.root_name.is_empty() => Some(only),
+            roots => roots.iter().find(|root| root.name == self.root_name),
+        };
+        match root {
+            Some(root) => Ok(&root.directory),
+            None if self.root_name.is_empty() => {
+                Err("every root has a name: say with --root-name which one is meant".into())
+            }
+            None => Err(format!("there is no root named {}", self.root_name).into()),
+        }
+    }
+}
+
 impl commands::Site for Site {
     const ANNOTATIONS: Annotations = ANNOTATIONS;
     type Source = Source;
 
     fn root(&self) -> Result<Root, BoxError> {
-        Ok(Root::open(&self.root)?)
+        Ok(Root::open(self.directory()?)?)
     }
 
     fn places(&self, root: &Root) -> Vec<Place> {
-        vec![Place::Directory(root.path().to_owned()), Place::Directory(self.root.clone())]
+        let given = self.directory().ok().map(Path::to_owned);
+        [Some(root.path().to_owned()), given].into_iter().flatten().map(Place::Directory).collect()
     }
 
     fn connection(&self) -> &commands::Connection {

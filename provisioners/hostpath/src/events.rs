@@ -1,7 +1,7 @@
 //! Events that the controller does not write.
 
 use jiff::Timestamp;
-use kube_provisioner::k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use kube_provisioner::k8s_openapi::api::core::v1::ObjectReference;
 use kube_provisioner::k8s_openapi::api::events::v1::Event;
 use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube_provisioner::kube::api::PostParams;
@@ -43,12 +43,12 @@ impl Warning<'_> {
 }
 
 /// A reference to a volume.
-pub(crate) fn of_volume(volume: &PersistentVolume) -> ObjectReference {
+pub(crate) fn of_volume(name: &str, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("PersistentVolume".to_owned()),
-        name: volume.metadata.name.clone(),
-        uid: volume.metadata.uid.clone(),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
         ..ObjectReference::default()
     }
 }

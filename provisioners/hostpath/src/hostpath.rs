@@ -1,5 +1,7 @@
 //! The provisioner: a directory per volume.
 
+use std::sync::Arc;
+
 use directory_volumes::{Deletion, DirectoryError, Size, Worker, owner_here, retains, whose};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
@@ -7,32 +9,24 @@ use kube_provisioner::{
     Provisioner, Start, StartError, Volume,
 };
 
-use crate::metrics::RootMetrics;
-use crate::node::{Elsewhere, NODE, Node};
+use crate::disks::Disks;
+use crate::node::{Elsewhere, Node};
 use crate::parameters::Parameters;
 use crate::placement::{ANNOTATIONS, Placement, VOLUME_TYPE, path_of};
-use crate::registration;
 
 pub(crate) struct HostPath {
-    worker: Worker,
-    /// The node that the root directory is on, where there are several.
-    node: Option<Node>,
-    metrics: RootMetrics,
+    disks: Arc<Disks>,
+    /// The node that the roots are on, where there are several.
+    node: Option<Arc<Node>>,
 }
 
 impl HostPath {
-    pub(crate) fn new(worker: Worker, node: Option<String>) -> Self {
-        Self { worker, node: node.map(Node::new), metrics: RootMetrics::default() }
-    }
-
-    /// Measures the root from now on.
-    pub(crate) fn measured(self) -> Self {
-        tokio::spawn(self.metrics.clone().follow(self.worker.clone()));
-        self
+    pub(crate) fn new(disks: impl Into<Disks>, node: Option<String>) -> Self {
+        Self { disks: Arc::new(disks.into()), node: node.map(|name| Arc::new(Node::new(name))) }
     }
 
     /// Finds out where a volume would be, and whether it can be there. Makes nothing.
-    async fn prepare(&self, request: &ProvisionRequest<Parameters>) -> Result<Placement, ProvisionError> {
+    async fn prepare(&self, request: &ProvisionRequest<Parameters>) -> Result<(Placement, Worker), ProvisionError> {
         let node = match &self.node {
             Some(here) => {
                 if let Some(selected) = request.selected_node.as_ref().filter(|selected| *selected != here.name()) {
@@ -45,8 +39,9 @@ impl HostPath {
         };
         let place = Placement::of(request, node.as_ref())?;
         let (bytes, enforced, reserve) = (request.bytes, request.parameters.enforce_size, request.parameters.reserve);
+        let worker = self.disks.of_class(request.parameters.root.as_deref()).map_err(ProvisionError::reschedule)?;
         let path = place.path.clone();
-        let fits = self.worker.run(move |root| {
+        let fits = worker.run(move |root| {
             root.check()?;
             let size = Size::of(bytes, enforced, root)?;
             // A size that is a mere number may be any number, unless the class says otherwise.
@@ -56,20 +51,27 @@ impl HostPath {
             Ok::<_, ProvisionError>(())
         });
         match fits.await {
-            Ok(()) => Ok(place),
+            Ok(()) => Ok((place, worker)),
             Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
             // The root is not there, has no room, or enforces no sizes. That of another node may.
             Err(error) => Err(ProvisionError::reschedule(error.to_string())),
         }
     }
 
-    async fn create(&self, place: Placement, request: &ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+    async fn create(
+        (place, worker): (Placement, Worker),
+        request: &ProvisionRequest<Parameters>,
+    ) -> Result<Volume, ProvisionError> {
         let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
         let (retain, permissions, token) =
             (retains(request), request.parameters.permissions(), request.fencing_token.clone());
         let (path, owner) = (place.path.clone(), place.owner.clone());
-        let (path, size) = self.worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
-        Ok(size.tell(place.volume(&path, self.worker.root())))
+        let (below, its) = (path.clone(), owner.clone());
+        let (path, size) = worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
+        if let Some(label) = request.parameters.se_linux_label.clone() {
+            worker.run(move |root| Ok::<_, ProvisionError>(root.label(&below, &its, &label)?)).await?;
+        }
+        Ok(size.tell(place.volume(&path, worker.root())))
     }
 
     /// A failure of this node. Another node may serve the claim if there is one, and if nothing is left here.
@@ -93,7 +95,9 @@ impl HostPath {
     async fn end_attempt(&self, attempt: &ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         match whose(attempt, &attempt.parameters.path_pattern) {
             Ok((path, owner)) => {
-                self.worker.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await
+                // The root was there when the attempt began, perhaps.
+                let worker = self.disks.of_class(attempt.parameters.root.as_deref())?;
+                worker.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await
             }
             // It was refused before anything was made.
             Err(_) => Ok(()),
@@ -101,13 +105,14 @@ impl HostPath {
     }
 }
 
-/// Whether the disk has no room for the volume.
-fn is_full(error: &ProvisionError) -> bool {
+/// Whether it is a failure of this node: its disk has no room, or it has no SELinux.
+fn is_of_this_node(error: &ProvisionError) -> bool {
     use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     match error.cause().downcast_ref() {
         Some(DirectoryError::Io { source, .. }) => {
             matches!(source.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
         }
+        Some(DirectoryError::Unlabelled { .. }) => true,
         _ => false,
     }
 }
@@ -119,17 +124,7 @@ impl Provisioner for HostPath {
         if let Some(node) = &self.node {
             node.start(&start.client).await.map_err(StartError::new)?;
         }
-        if let Some(advice) = self.worker.root().advice() {
-            tracing::warn!("{advice}");
-        }
-        let is_here = |volume: &ProvisionedVolume| {
-            self.node.as_ref().is_none_or(|node| volume.annotation(NODE) == Some(node.name()))
-        };
-        self.worker.begin(&ANNOTATIONS, &start, is_here).await?;
-        match &self.node {
-            Some(node) => registration::again(&self.worker, node, &start).await,
-            None => Ok(()),
-        }
+        self.disks.start(self.node.as_ref(), &start).await
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
@@ -137,8 +132,8 @@ impl Provisioner for HostPath {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.unfit(error, &request, request.resumed).await),
         };
-        match self.create(prepared, &request).await {
-            Err(error) if is_full(&error) => {
+        match Self::create(prepared, &request).await {
+            Err(error) if is_of_this_node(&error) => {
                 Err(self.unfit(ProvisionError::reschedule(error.to_string()), &request, true).await)
             }
             made => made,
@@ -147,20 +142,23 @@ impl Provisioner for HostPath {
 
     /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let worker = self.disks.of_volume(&volume.object);
         if let Some(node) = &self.node {
-            node.check(&volume, self.worker.root()).map_err(Elsewhere::for_deletion)?;
+            node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(Elsewhere::for_deletion)?;
         }
-        let path = path_of(&volume.object, self.worker.root())?;
-        let deletion = Deletion::of(&volume, path, &ANNOTATIONS, self.worker.root())?;
-        self.worker.end(deletion, volume.fencing_token.clone()).await
+        let worker = worker?;
+        let path = path_of(&volume.object, worker.root())?;
+        let deletion = Deletion::of(&volume, path, &ANNOTATIONS, worker.root())?;
+        worker.end(deletion, volume.fencing_token.clone()).await
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        let root = self.worker.root();
+        let worker = self.disks.of_volume(&volume.object);
         if let Some(node) = &self.node {
-            node.check(&volume, root).map_err(Elsewhere::for_expansion)?;
+            node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(Elsewhere::for_expansion)?;
         }
-        self.worker.resize(path_of(&volume.object, root)?, owner_here(&volume), bytes).await
+        let worker = worker?;
+        worker.resize(path_of(&volume.object, worker.root())?, owner_here(&volume), bytes).await
     }
 
     fn capabilities() -> Capabilities {
@@ -168,11 +166,11 @@ impl Provisioner for HostPath {
     }
 
     async fn probe(&self) -> Result<(), StartError> {
-        self.worker.probe().await
+        self.disks.probe().await
     }
 
     fn register_metrics(&self, registry: &mut Registry) {
-        self.metrics.register(registry);
+        self.disks.metrics.register(registry);
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
@@ -285,15 +283,31 @@ mod tests {
         }
     }
 
+    /// Of a node without SELinux.
+    #[tokio::test]
+    async fn a_directory_that_cannot_have_its_label_is_left_nowhere() {
+        if Path::new("/sys/fs/selinux/enforce").exists() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (_cluster, hostpath) = on_node(&folder).await;
+        let se_linux_label = Some("system_u:object_r:container_file_t:s0".parse().unwrap());
+        let labelled = request(Parameters { se_linux_label, ..Parameters::default() });
+        let error = hostpath.provision(labelled).await.unwrap_err();
+        assert_eq!(error.verdict(), ProvisionVerdict::Reschedule);
+        assert!(error.to_string().contains("SELinux is not enabled on this node"), "{error}");
+        assert!(entries(folder.path()).is_empty());
+    }
+
     #[test]
     fn a_full_disk_is_told_from_other_failures() {
         let error = |kind: std::io::ErrorKind| {
             let (doing, name) = ("cannot create", "pvc-1".to_owned());
             ProvisionError::from(DirectoryError::Io { doing, name, source: kind.into() })
         };
-        assert!(is_full(&error(std::io::ErrorKind::StorageFull)));
-        assert!(!is_full(&error(std::io::ErrorKind::PermissionDenied)));
-        assert!(!is_full(&ProvisionError::retry("the file system is full")));
+        assert!(is_of_this_node(&error(std::io::ErrorKind::StorageFull)));
+        assert!(!is_of_this_node(&error(std::io::ErrorKind::PermissionDenied)));
+        assert!(!is_of_this_node(&ProvisionError::retry("the file system is full")));
     }
 
     /// As `main` starts it.

@@ -1,6 +1,7 @@
 //! `hostpath-provisioner`: one directory per volume below a root directory of the host.
 
 mod commands;
+mod disks;
 mod events;
 #[cfg(test)]
 mod hostile;
@@ -11,28 +12,28 @@ mod parameters;
 mod placement;
 mod registration;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::ArgPredicate;
-use directory_volumes::{Root, TrashLimits, Worker};
+use directory_volumes::TrashLimits;
 use kube_provisioner::{Coordination, Options, Program};
 
 use crate::commands::Commands;
+use crate::disks::{Disks, RootName};
 use crate::hostpath::HostPath;
 
-/// Makes one directory per volume below a root directory of the host
+/// Creates a directory for each volume, below a root directory of the node
 ///
-/// For one node, or for several with --node-name on each.
+/// Serves one node, or several nodes with one replica and --node-name on each.
 #[derive(Parser)]
 #[command(name = "hostpath-provisioner", version)]
 // A replica on another node cannot reach this node's directories.
 #[command(mut_arg("coordination", |arg| arg.default_value_if("node_name", ArgPredicate::IsPresent, "per-node")))]
 struct Args {
-    /// Existing directory that holds the volumes
-    #[arg(long, env = "HOSTPATH_ROOT", value_name = "DIR")]
-    root: PathBuf,
+    /// Existing directory for the volumes; repeat with NAME=DIR for others, which classes choose by `root: NAME`
+    #[arg(long = "root", env = "HOSTPATH_ROOT", value_name = "[NAME=]DIR", value_delimiter = ',', required = true)]
+    roots: Vec<RootName>,
 
     #[command(flatten)]
     trash: TrashLimits,
@@ -42,13 +43,11 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let setup = async |Args { root, trash, options }: Args| {
+    let setup = async |Args { roots, trash, options }: Args| {
         if options.node_name.is_some() && options.coordination != Coordination::PerNode {
             return Err("--node-name needs --coordination per-node, which it sets by itself".into());
         }
-        let worker = Worker::new(Root::open(&root)?);
-        tokio::spawn(worker.clone().empty_trash(trash));
-        Ok((HostPath::new(worker, options.node_name.clone()).measured(), options))
+        Ok((HostPath::new(Disks::open(roots, trash)?, options.node_name.clone()), options))
     };
     Program::new(setup).commands(async |command: Commands| command.execute().await).run()
 }

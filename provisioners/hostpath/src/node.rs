@@ -88,13 +88,15 @@ impl Node {
 
     /// Refuses a volume that is on another node, or on an earlier one of this name with another root. A node that was deleted
     /// and registered again has another uid, and its disk is the same.
-    pub(crate) fn check(&self, volume: &ProvisionedVolume, root: &Root) -> Result<(), Elsewhere> {
+    pub(crate) fn check(&self, volume: &ProvisionedVolume, root: Option<&Root>) -> Result<(), Elsewhere> {
         let (here, there) = (&self.name, volume.annotation(NODE));
         if let Some(there) = there.or_else(|| affinity(volume)).filter(|there| there != here) {
             return Err(Elsewhere::OtherNode { here: here.clone(), there: there.to_owned() });
         }
         match (volume.annotation(NODE_UID), self.uid()) {
-            (Some(there), Some(uid)) if there != uid && volume.annotation(ANNOTATIONS.root) != root.id() => {
+            (Some(there), Some(uid))
+                if there != uid && volume.annotation(ANNOTATIONS.root) != root.and_then(Root::id) =>
+            {
                 Err(Elsewhere::FormerNode { name: here.clone(), uid })
             }
             _ => Ok(()),

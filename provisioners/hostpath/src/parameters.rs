@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use directory_volumes::parameters::{FileMode, OnDelete, TRASH_TTL, id, time};
-use directory_volumes::{PathPattern, Permissions, Reserve};
+use directory_volumes::{PathPattern, Permissions, Reserve, SeLinuxLabel};
 use serde::{Deserialize, Deserializer};
 
 /// The class's parameters.
@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 pub(crate) struct Parameters {
     /// Where the directory is below the root; its name is the volume's without it.
     pub(crate) path_pattern: PathPattern,
+    /// The name of the root, where there are several. Without it, the root without a name.
+    pub(crate) root: Option<String>,
     /// Permissions of the directory, in octal.
     pub(crate) mode: FileMode,
     /// User that owns the directory. Without it, who the provisioner runs as.
@@ -21,6 +23,9 @@ pub(crate) struct Parameters {
     /// Group of the directory.
     #[serde(deserialize_with = "id")]
     pub(crate) gid: Option<u32>,
+    /// SELinux label of the directory. Without it, the one that the node's policy gives.
+    #[serde(deserialize_with = "some")]
+    pub(crate) se_linux_label: Option<SeLinuxLabel>,
     /// What becomes of the data of a deleted volume.
     pub(crate) on_delete: OnDelete,
     /// How long data stay in the trash.
@@ -38,8 +43,8 @@ pub(crate) struct Parameters {
     pub(crate) node_affinity_key: Option<String>,
 }
 
-fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reserve>, D::Error> {
-    Reserve::deserialize(deserializer).map(Some)
+fn some<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 impl Parameters {
@@ -108,12 +113,16 @@ mod tests {
             ("nodeAffinityKey", "example.com/host"),
             ("enforceSize", "false"),
             ("reserve", "5%"),
+            ("root", "fast"),
+            ("seLinuxLabel", "system_u:object_r:container_file_t:s0"),
         ];
         let expected = Parameters {
             trash_ttl: Some(Duration::from_secs(30 * 86400)),
             path_pattern: "${pvc.metadata.namespace}/${pvc.metadata.name}".parse().unwrap(),
             enforce_size: Some(false),
             reserve: Some(Reserve::Percent(5)),
+            root: Some("fast".to_owned()),
+            se_linux_label: Some("system_u:object_r:container_file_t:s0".parse().unwrap()),
             node_affinity_key: Some("example.com/host".to_owned()),
             mode: FileMode(0o2770),
             uid: Some(1000),
@@ -134,6 +143,7 @@ mod tests {
         }
         assert!(read(&[("enforceSize", "yes")]).is_err());
         assert!(read(&[("reserve", "100%")]).is_err());
+        assert!(read(&[("seLinuxLabel", "container_file_t")]).is_err());
         assert!(read(&[("pathPattern", "../${pv.metadata.name}")]).is_err());
         for id in ["-1", "4294967295", "4294967296", "root", "1.0", ""] {
             assert!(read(&[("uid", id)]).is_err(), "{id:?}");

@@ -84,8 +84,13 @@ impl Placement {
 
 /// The directory that a volume names, if it is below the root. Whose that is, its mark says.
 pub(crate) fn path_of(volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
+    VolumePath::below(root.path(), directory_of(volume))
+}
+
+/// What a volume names; empty if that is no directory of a node.
+pub(crate) fn directory_of(volume: &PersistentVolume) -> &str {
     let spec = volume.spec.as_ref();
     let host_path = spec.and_then(|spec| Some(spec.host_path.as_ref()?.path.as_str()));
     let local = spec.and_then(|spec| Some(spec.local.as_ref()?.path.as_str()));
-    VolumePath::below(root.path(), host_path.or(local).unwrap_or_default())
+    host_path.or(local).unwrap_or_default()
 }

@@ -29,10 +29,10 @@ fn main() -> ExitCode {
 
 fn command() -> Command {
     let modes = [
-        Command::new("subdir").about("Make a directory per volume on a share that is mounted"),
+        Command::new("subdir").about("Create a directory per volume on a mounted NFS share"),
         Command::new("server").about("Run an NFS server, and export a directory per volume"),
     ];
-    let about = "Makes NFS volumes; each mode has a --help of its own";
+    let about = "Provisions NFS volumes; run `subdir --help` or `server --help` for the flags of a mode";
     let command = Command::new("nfs-provisioner").version(env!("CARGO_PKG_VERSION")).about(about);
     command.subcommands(modes).subcommand_required(true).arg_required_else_help(true)
 }

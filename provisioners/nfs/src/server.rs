@@ -42,7 +42,7 @@ struct Args {
     #[arg(long, env = "NFS_EXPORT_DIRECTORY", value_name = "DIR", default_value = "/export")]
     export_directory: PathBuf,
 
-    /// Address where nodes reach the server. Every volume has it, so it must not change: use the address of a Service
+    /// Server address in every volume, usually the address of a Service; it must not change
     #[arg(long, env = "NFS_SERVER_HOSTNAME", value_name = "NAME", value_parser = hostname)]
     server_hostname: String,
 
@@ -53,7 +53,7 @@ struct Args {
     #[arg(long, env = "NFS_MAX_EXPORTS", value_name = "COUNT", default_value = "-1", allow_hyphen_values = true)]
     max_exports: i32,
 
-    /// Seconds in which clients can reclaim their locks after a restart of the server; 0 means none
+    /// Seconds after a server restart in which clients can reclaim their locks; 0 disables the grace period
     #[arg(long, env = "NFS_GRACE_PERIOD", value_name = "SECONDS", default_value = "90",
         value_parser = clap::value_parser!(u16).range(0..=180))]
     nfs_grace_period: u16,
@@ -70,7 +70,7 @@ struct Args {
     #[arg(long, env = "NFS_RUNTIME_DIRECTORY", value_name = "DIR", default_value = "/run/nfs-provisioner")]
     runtime_directory: PathBuf,
 
-    /// The program of NFS-Ganesha
+    /// Path of the NFS-Ganesha program
     #[arg(long, env = "NFS_GANESHA", value_name = "FILE", default_value = "/usr/bin/ganesha.nfsd")]
     ganesha: PathBuf,
 

@@ -20,7 +20,7 @@ use kube_provisioner::{Options, Program};
 use self::provisioner::Subdir;
 use self::share::{Mounted, ShareName};
 
-/// Makes a directory per volume on NFS shares that are mounted in this pod
+/// Creates a directory per volume on NFS shares that are mounted in this pod
 #[derive(Parser)]
 #[command(name = "nfs-provisioner subdir", bin_name = "nfs-provisioner subdir", version)]
 struct Args {
@@ -28,7 +28,7 @@ struct Args {
     #[arg(long = "share", env = "NFS_SHARES", value_name = "SERVER:/PATH=DIR", value_delimiter = ',', required = true)]
     shares: Vec<ShareName>,
 
-    /// Allow a mount point that is not an NFS mount, as on the machine that exports the share
+    /// Accept a directory that is not an NFS mount, for example on the NFS server itself
     #[arg(long, env)]
     allow_local_directory: bool,
 

@@ -30,7 +30,7 @@ fn each_mode_says_its_options() {
         ),
     ] {
         let (ok, text) = run(&[mode, "--help"]);
-        assert!(ok && text.starts_with("Makes a directory") | text.starts_with("Runs an NFS server"), "{text}");
+        assert!(ok && text.starts_with("Creates a directory") | text.starts_with("Runs an NFS server"), "{text}");
         for option in options {
             assert!(text.contains(option), "{mode} {option}");
         }

@@ -25,28 +25,29 @@ use crate::root::Root;
 /// The command and its arguments.
 #[derive(Debug, Args)]
 pub struct Adopt<S: Site> {
-    /// The directory below the root. With --claim, --size and --storage-class it becomes a new volume. Otherwise the volume that
-    /// names it is taken over; if there is none, new volumes may be created in it
+    /// Directory below the root; --claim, --size and --storage-class make it a new volume
+    ///
+    /// Without these flags, the command adopts the volume that uses the directory. If there is none, it permits new volumes in it.
     #[arg(required_unless_present_any = ["volume", "restored"])]
     directory: Option<PathBuf>,
 
-    /// An existing volume whose directory is below the root, made by another program or restored
+    /// Existing volume of another program, or from a backup; its directory is below the root
     #[arg(long, value_name = "NAME", conflicts_with = "directory")]
     volume: Option<String>,
 
-    /// All volumes that were restored with new uids, and whose directories still have the marks of the former ones
+    /// Adopt all volumes that a backup restored with new uids
     #[arg(long, conflicts_with_all = ["directory", "volume"])]
     pub(super) restored: bool,
 
-    /// Also take over the directories of this cluster, which is gone or no longer uses the root
+    /// Also adopt directories of the cluster with this ID; it must no longer use the root
     #[arg(long, value_name = "ID")]
     pub(super) from_cluster: Option<String>,
 
-    /// Do not ask for confirmation, with --restored
+    /// Skip the confirmation of --restored
     #[arg(long, requires = "restored")]
     pub(super) yes: bool,
 
-    /// The claim that gets the volume
+    /// Claim that gets the new volume
     #[arg(long, value_name = "NAMESPACE/NAME", requires_all = ["directory", "size", "storage_class"])]
     claim: Option<String>,
 
@@ -58,7 +59,7 @@ pub struct Adopt<S: Site> {
     #[arg(long, value_name = "NAME")]
     storage_class: Option<String>,
 
-    /// The volume's name [default: from the directory's name]
+    /// The volume's name [default: derived from the directory's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -66,7 +67,7 @@ pub struct Adopt<S: Site> {
     #[arg(long, value_name = "MODE", default_value = "ReadWriteOnce")]
     access_mode: Vec<String>,
 
-    /// Reclaim policy: what happens to the data when the claim is deleted
+    /// The volume's reclaim policy
     #[arg(long, value_name = "POLICY", default_value = "Retain", value_parser = ["Retain", "Delete"])]
     reclaim_policy: String,
 

@@ -22,11 +22,11 @@ pub struct Orphans<S: Site> {
     #[command(flatten)]
     site: S,
 
-    /// Move directories that have a mark of this provisioner and belong to no volume to the trash; asks for each of them
+    /// Move marked directories without a volume to the trash, after a confirmation for each
     #[arg(long)]
     delete: bool,
 
-    /// Do not ask for confirmation
+    /// Skip the confirmations
     #[arg(long, requires = "delete")]
     yes: bool,
 }

@@ -22,30 +22,30 @@ pub struct Trash<S: Site> {
 
 #[derive(Debug, Subcommand)]
 enum Action<S: Site> {
-    /// List what is in the trash
+    /// List the volumes in the trash
     List {
         #[command(flatten)]
         site: S,
     },
-    /// Put a volume back, for a claim of its former name or of another one
+    /// Restore a volume for its former claim or another one
     Restore {
-        /// The volume, by its name in `list`
+        /// Name of the volume, as `trash list` prints it
         volume: String,
-        /// The claim that gets it [default: its former claim]
+        /// Claim that gets the volume [default: its former claim]
         #[arg(long, value_name = "NAMESPACE/NAME")]
         claim: Option<String>,
         #[command(flatten)]
         site: S,
     },
-    /// Delete data for good
+    /// Delete volumes in the trash permanently
     Purge {
-        /// The volumes, by their names in `list`
+        /// Names of the volumes, as `trash list` prints them
         #[arg(required_unless_present = "all")]
         volumes: Vec<String>,
-        /// Everything that this cluster moved to the trash
+        /// Delete all volumes that this cluster moved to the trash
         #[arg(long)]
         all: bool,
-        /// Also what an earlier version moved there, without a cluster id
+        /// Also delete volumes without a cluster ID, from an earlier version
         #[arg(long)]
         of_unknown_cluster: bool,
         #[command(flatten)]

@@ -15,16 +15,15 @@ use crate::{descend, usage};
 /// What the trash of one root may take. Data that are kept until a person removes them do not count and are never removed.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct TrashLimits {
-    /// Maximum size of the trash, such as 100Gi; beyond it the oldest volumes are removed before their time [default: no limit]
+    /// Maximum size of the trash, such as 100Gi; beyond it, the oldest volumes expire early [default: no limit]
     #[arg(long, env, value_name = "SIZE", value_parser = parse_bytes)]
     pub trash_max_size: Option<u64>,
 
-    /// The same as a percentage of the file system's size [default: no limit]
+    /// Maximum size of the trash, in percent of the file system [default: no limit]
     #[arg(long, env, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub trash_max_percent: Option<u8>,
 
-    /// Percentage of the file system that is kept free: when less is free, the oldest volumes in the trash are removed
-    /// before their time; 0 means never
+    /// Minimum free space, in percent of the file system; below it, the oldest trash expires early; 0 disables it
     #[arg(long, env, value_name = "PERCENT", default_value_t = Self::MIN_FREE,
         value_parser = clap::value_parser!(u8).range(0..=100))]
     pub trash_min_free_percent: u8,

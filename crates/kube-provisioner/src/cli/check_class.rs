@@ -28,7 +28,7 @@ const FIELDS: [&str; 10] = [
     "volumeBindingMode",
 ];
 
-/// Check StorageClasses before anybody uses them; needs no cluster
+/// Validate StorageClasses in files; needs no cluster
 #[derive(Args, Clone, Debug)]
 pub(super) struct CheckClass {
     /// Files with StorageClasses, in YAML or JSON; - means standard input

@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::parameters::quoted;
 use crate::protocol;
 
-/// List attempts in the journal, or drop one
+/// List, accept or drop attempts in the journal
 #[derive(Args, Clone, Debug)]
 pub(super) struct Journal {
     #[command(subcommand)]
@@ -25,18 +25,18 @@ pub(super) struct Journal {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Action {
-    /// List the attempts that have begun and not yet ended
+    /// List attempts in progress
     List,
-    /// Finish an attempt that came back with the journal from a backup
+    /// Let the provisioner finish an attempt from a restored journal
     Accept {
         /// The entry, by its name in `list`
         entry: String,
     },
-    /// Drop an attempt: the provisioner neither finishes it nor deletes what it left in the backend
+    /// Remove an attempt from the journal; storage that it created stays in the backend
     Drop {
         /// The entry, by its name in `list`
         entry: String,
-        /// Drop it; without this flag, only print what may be left behind
+        /// Drop the entry; without this flag, only print the storage that may stay in the backend
         #[arg(long)]
         yes: bool,
     },

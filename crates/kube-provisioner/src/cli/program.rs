@@ -65,9 +65,9 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 ///
 /// | command | what it does |
 /// |---|---|
-/// | `check-class FILE…` | checks StorageClasses before anybody uses them; needs no cluster |
-/// | `rbac` | prints the manifests of the ServiceAccount and its RBAC rules; needs no cluster |
-/// | `journal list`, `journal drop ENTRY` | lists the attempts in the journal, and drops one; for volumes alone, because `kubectl get objectbuckets` lists those of buckets |
+/// | `check-class FILE…` | validates StorageClasses in files; needs no cluster |
+/// | `rbac` | prints the ServiceAccount and the RBAC rules as YAML; needs no cluster |
+/// | `journal list`, `journal accept ENTRY`, `journal drop ENTRY` | lists, accepts or drops attempts in the journal; for volumes only, because `kubectl get objectbuckets` lists those of buckets |
 #[must_use = "nothing happens before `run`"]
 pub struct Program<A, S, C = NoCommand> {
     arguments: Vec<OsString>,

@@ -8,14 +8,14 @@ use super::served::Served;
 use crate::options::Options;
 use crate::rbac::{Account, manifests};
 
-/// Print the manifests of the provisioner's ServiceAccount and RBAC rules; needs no cluster
+/// Print the ServiceAccount and the RBAC rules as YAML; needs no cluster
 #[derive(Args, Clone, Debug)]
 pub(super) struct Rbac {
-    /// Name of the ServiceAccount and of its roles [default: from the provisioner's name]
+    /// Name of the ServiceAccount and its roles [default: derived from the provisioner's name]
     #[arg(long, value_name = "NAME")]
     service_account: Option<String>,
 
-    /// Former values of --shards, separated by commas: the provisioner takes over their journals
+    /// Former values of --shards, separated by commas; adds the permissions for their journals
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     former_shards: Vec<u32>,
 }

@@ -120,7 +120,7 @@ async fn g63_a_namespace_whose_calls_hang_stops_no_other_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g64_deletions_that_hang_delay_no_new_claim_of_their_class() {
+async fn g51_deletions_that_hang_delay_no_new_claim_of_their_class() {
     let delete = |_| -> futures::future::BoxFuture<'static, _> { Box::pin(std::future::pending()) };
     let fixture = Fixture::new(Script { delete: Box::new(delete), ..Script::default() });
     let _running = fixture.start(1);

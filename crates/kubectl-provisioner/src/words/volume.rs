@@ -36,7 +36,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::OtherNode => words(
             "another node's replica looks after it",
             "Every node has a replica of this provisioner, and this claim or volume is for another node.",
-            "look whether the replica of that node runs",
+            "check whether the replica of that node runs",
         ),
         NoAction::OtherCluster => words(
             "made in another cluster",
@@ -211,8 +211,8 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::Save => words("its volume is being saved", "The storage is made, and its object is written now.", ""),
         Decision::LookForNode { .. } => words(
             "left to the replica of its node",
-            "The node's replica makes the volume, or deletes the data. The others look whether the node still exists.",
-            "look whether the node is there and its replica runs",
+            "The node's replica makes the volume, or deletes the data. The others check whether the node still exists.",
+            "check whether the node is there and its replica runs",
         ),
         Decision::Protect => words(
             "bound; the provisioner adds its finalizer",

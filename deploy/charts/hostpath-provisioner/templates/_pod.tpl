@@ -18,13 +18,13 @@ spec:
       {{- include "common.container" . | nindent 6 }}
       env:
         {{- include "common.environment" . | nindent 8 }}
-        - {name: HOSTPATH_ROOT, value: {{ .Values.hostPath.path }}}
+        - {name: HOSTPATH_ROOT, value: {{ include "hostpath.roots" . }}}
         {{- if eq .Values.coordination "per-node" }}
         # Serves the claims of this node alone.
         - name: NODE_NAME
           valueFrom:
             fieldRef: {fieldPath: spec.nodeName}
-        {{- else }}
+        {{- else if not .Values.hostPath.shared }}
         # Volumes are of the node that they were made on. Should the pod come to another node, those of the first one
         # are left alone until it is back.
         - name: IDENTITY
@@ -49,6 +49,11 @@ spec:
           mountPath: {{ .Values.hostPath.path }}
           # What is mounted in a volume is seen, and so not deleted.
           mountPropagation: HostToContainer
+        {{- range $name, $path := .Values.hostPath.roots }}
+        - name: root-{{ $name }}
+          mountPath: {{ dir $path }}
+          mountPropagation: HostToContainer
+        {{- end }}
   volumes:
     - name: root
       hostPath:
@@ -57,4 +62,15 @@ spec:
         # DirectoryOrCreate makes it for the first start. Where a disk of its own is mounted here, use Directory for a
         # directory on that disk: the pod then waits until the disk is there, and nothing is written below its mount point.
         type: {{ .Values.hostPath.type }}
+    {{- range $name, $path := .Values.hostPath.roots }}
+    - name: root-{{ $name }}
+      hostPath:
+        # A mount point. The root below it is on the disk, so a node without that has no such root.
+        path: {{ dir $path }}
+        type: DirectoryOrCreate
+    {{- end }}
+{{- end -}}
+
+{{- define "hostpath.roots" -}}
+{{ .Values.hostPath.path }}{{ range $name, $path := .Values.hostPath.roots }},{{ $name }}={{ $path }}{{ end }}
 {{- end -}}

@@ -1,33 +1,29 @@
 //! `gone-nodes`: volumes and journals of nodes that no longer exist.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use directory_volumes::commands::print;
 use jiff::Timestamp;
-use kube_provisioner::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
-use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube_provisioner::kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube_provisioner::kube::{Api, Client, Error};
-use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
+use kube_provisioner::k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use kube_provisioner::kube::api::{ListParams, Patch, PatchParams};
+use kube_provisioner::kube::{Api, Client};
+use kube_provisioner::protocol::PROVISIONED_BY;
 use kube_provisioner::{NodeJournals, Options, client, parse_duration};
 use serde_json::json;
 
 use super::BoxError;
+use super::objects::{Ended, annotation, name_of, only, remove, settled, text, volumes};
 use crate::events::{Warning, of_volume};
-use crate::node::{NODE, NODE_UID};
+use crate::node::NODE;
 use crate::placement::GONE_SINCE;
-
-const PAGE: u32 = 500;
-/// So often a write is made again after a conflict; the rest is done at the next look.
-const MOST_ATTEMPTS: usize = 5;
 
 /// One look at all volumes; a CronJob makes one every few minutes. Nothing is deleted at the first look.
 #[derive(Args)]
 pub(crate) struct GoneNodes {
-    /// How long a node must be gone before its volumes are deleted, such as 30m or 12h
+    /// Time between the loss of a node and the deletion of its volumes, such as 30m or 12h
     #[arg(long, env, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     grace: Duration,
 
@@ -43,7 +39,7 @@ pub(crate) struct GoneNodes {
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
 
-    /// Kubeconfig file [default: the pod's service account, or the user's default]
+    /// Kubeconfig file [default: the pod's service account, or ~/.kube/config]
     #[arg(long, env, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
@@ -57,19 +53,11 @@ impl GoneNodes {
         // Before the nodes: the journal of a node that registers meanwhile is not among them.
         let journals = NodeJournals::list(&options).await?;
         let look = Look { volumes: Api::all(client.clone()), client, options: self };
+        // A node that registers meanwhile is found, and so is that of each volume.
+        let volumes = volumes(&look.volumes, |volume| look.ours(&volume)).await?;
         let nodes = look.nodes().await?;
-        let mut page = ListParams::default().limit(PAGE);
-        loop {
-            let list = look.volumes.list(&page).await?;
-            for volume in &list.items {
-                if look.is_ours(volume) {
-                    look.at(volume, &nodes).await?;
-                }
-            }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => break,
-            }
+        for volume in &volumes {
+            look.at(volume, &nodes).await?;
         }
         look.at_journals(&journals, &nodes).await
     }
@@ -81,24 +69,37 @@ struct Look {
     options: GoneNodes,
 }
 
+/// What is to be known of a volume. There may be very many.
+struct Known {
+    name: String,
+    uid: String,
+    node: String,
+    since: Option<String>,
+    claim: Option<ObjectReference>,
+}
+
 impl Look {
-    /// The uids of all nodes: another node may have got the name of one that is gone.
-    async fn nodes(&self) -> Result<BTreeMap<String, String>, BoxError> {
+    /// The names of all nodes. One of a former node's name keeps the volumes: its disk may be the same, and if it is not,
+    /// `root replace` gives them up.
+    async fn nodes(&self) -> Result<BTreeSet<String>, BoxError> {
         let list = Api::<Node>::all(self.client.clone()).list_metadata(&ListParams::default()).await?;
-        let pair = |node: ObjectMeta| Some((node.name?, node.uid?));
-        Ok(list.items.into_iter().filter_map(|node| pair(node.metadata)).collect())
+        Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
     }
 
-    fn is_ours(&self, volume: &PersistentVolume) -> bool {
-        annotation(volume, PROVISIONED_BY) == Some(&self.options.provisioner_name)
+    fn ours(&self, volume: &PersistentVolume) -> Option<Known> {
+        let is_ours = annotation(volume, PROVISIONED_BY) == Some(&*self.options.provisioner_name);
+        Some(Known {
+            name: name_of(volume).to_owned(),
+            uid: text(&volume.metadata.uid).to_owned(),
+            node: annotation(volume, NODE).filter(|_| is_ours)?.to_owned(),
+            since: annotation(volume, GONE_SINCE).map(str::to_owned),
+            claim: volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone()),
+        })
     }
 
-    async fn at(&self, volume: &PersistentVolume, nodes: &BTreeMap<String, String>) -> Result<(), BoxError> {
-        let (Some(node), Some(uid)) = (annotation(volume, NODE), annotation(volume, NODE_UID)) else {
-            return Ok(());
-        };
-        let (name, since) = (name_of(volume), annotation(volume, GONE_SINCE));
-        if nodes.get(node).is_some_and(|there| there == uid) {
+    async fn at(&self, volume: &Known, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
+        let Known { name, node, since, .. } = volume;
+        if nodes.contains(node) {
             if since.is_some() {
                 self.annotate(volume, None).await?;
                 print(&format!("{name}: the node {node} is back\n"));
@@ -106,7 +107,7 @@ impl Look {
             return Ok(());
         }
         let now = Timestamp::now();
-        let Some(since) = since.and_then(|text| text.parse::<Timestamp>().ok()) else {
+        let Some(since) = since.as_ref().and_then(|text| text.parse::<Timestamp>().ok()) else {
             self.annotate(volume, Some(now)).await?;
             let text = self.notice(node);
             print(&format!("{name}: {text}\n"));
@@ -114,7 +115,7 @@ impl Look {
         };
         let is_over = now.duration_since(since).unsigned_abs() >= self.options.grace;
         match is_over && self.options.delete {
-            true => self.give_up(volume, node).await,
+            true => self.give_up(volume).await,
             false => {
                 print(&format!("{name}: the node {node} is gone since {since}\n"));
                 Ok(())
@@ -123,8 +124,8 @@ impl Look {
     }
 
     /// Nothing is lost with an empty journal. What is in another one, a node that comes back with its disk has to finish.
-    async fn at_journals(&self, journals: &NodeJournals, nodes: &BTreeMap<String, String>) -> Result<(), BoxError> {
-        for (journal, entries) in journals.of_gone_nodes(nodes.keys()) {
+    async fn at_journals(&self, journals: &NodeJournals, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
+        for (journal, entries) in journals.of_gone_nodes(nodes.iter()) {
             if entries > 0 {
                 print(&format!(
                     "journal {journal}: its node is gone; its {entries} unfinished attempts, see `journal list`, are finished \
@@ -152,70 +153,30 @@ impl Look {
     }
 
     /// The claim first, so that a new one can be made; the volume then has nothing to protect any more.
-    async fn give_up(&self, volume: &PersistentVolume, node: &str) -> Result<(), BoxError> {
-        let name = name_of(volume);
-        if let Some(claim) = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()) {
-            let (namespace, claim_name) = (text(&claim.namespace), text(&claim.name));
-            let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
-            settled(claims.delete(claim_name, &only(&claim.uid)).await.map(drop))?;
+    async fn give_up(&self, volume: &Known) -> Result<(), BoxError> {
+        if let Some(claim) = &volume.claim {
+            let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), text(&claim.namespace));
+            settled(claims.delete(text(&claim.name), &only(text(&claim.uid))).await.map(drop))?;
         }
-        settled(self.volumes.delete(name, &only(&volume.metadata.uid)).await.map(drop))?;
-        // The controller-manager writes to it at the same time.
-        for _ in 0..MOST_ATTEMPTS {
-            let live = self.volumes.get_opt(name).await?.filter(|live| live.metadata.uid == volume.metadata.uid);
-            let Some(mut live) = live.map(|live| live.metadata) else { break };
-            let finalizers = live.finalizers.get_or_insert_default();
-            if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
-                break;
-            }
-            finalizers.retain(|finalizer| finalizer != FINALIZER);
-            let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": live.resource_version}});
-            settled(self.volumes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop))?;
-        }
-        print(&format!("{name}: given up with its node {node}\n"));
+        remove(&self.volumes, &volume.name, &volume.uid, Ended::Ours).await?;
+        print(&format!("{}: given up with its node {}\n", volume.name, volume.node));
         Ok(())
     }
 
-    async fn annotate(&self, volume: &PersistentVolume, since: Option<Timestamp>) -> Result<(), BoxError> {
+    async fn annotate(&self, volume: &Known, since: Option<Timestamp>) -> Result<(), BoxError> {
         let annotations = json!({GONE_SINCE: since.map(|since| since.to_string())});
-        let patch = Patch::Merge(json!({"metadata": {"uid": volume.metadata.uid, "annotations": annotations}}));
-        settled(self.volumes.patch(name_of(volume), &PatchParams::default(), &patch).await.map(drop))
+        let patch = Patch::Merge(json!({"metadata": {"uid": volume.uid, "annotations": annotations}}));
+        settled(self.volumes.patch(&volume.name, &PatchParams::default(), &patch).await.map(drop))
     }
 
     /// An event on the volume and on its claim.
-    async fn tell(&self, volume: &PersistentVolume, note: &str) -> Result<(), BoxError> {
-        let of_claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone());
+    async fn tell(&self, volume: &Known, note: &str) -> Result<(), BoxError> {
         let (action, reason) = ("LookForNode", "NodeGone");
         let (controller, instance) = (&*self.options.provisioner_name, "gone-nodes");
         let warning = Warning { action, reason, note, controller, instance };
-        for object in [Some(of_volume(volume)), of_claim].into_iter().flatten() {
-            warning.send(&self.client, name_of(volume), object).await?;
+        for object in [Some(of_volume(&volume.name, &volume.uid)), volume.claim.clone()].into_iter().flatten() {
+            warning.send(&self.client, &volume.name, object).await?;
         }
         Ok(())
     }
-}
-
-/// An object that is gone was deleted by somebody else. The next call checks one that has changed.
-fn settled(done: Result<(), Error>) -> Result<(), BoxError> {
-    match done {
-        Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        done => Ok(done?),
-    }
-}
-
-fn only(uid: &Option<String>) -> DeleteParams {
-    let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
-    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
-}
-
-fn annotation<'a>(volume: &'a PersistentVolume, key: &str) -> Option<&'a String> {
-    volume.metadata.annotations.as_ref()?.get(key)
-}
-
-fn name_of(volume: &PersistentVolume) -> &str {
-    text(&volume.metadata.name)
-}
-
-fn text(part: &Option<String>) -> &str {
-    part.as_deref().unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod orphans;
+mod root_disk;
 mod trash;
 mod two_clusters;
 mod unadopted;

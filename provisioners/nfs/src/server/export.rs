@@ -37,7 +37,7 @@ pub(crate) struct Offer {
     )]
     pub(crate) export_subnet: Clients,
 
-    /// Refuse clients that connect from a port above 1023, which any user of a machine can have
+    /// Refuse clients on source ports above 1023, which every user of a machine can open
     #[arg(
         long,
         env = "NFS_EXPORT_PRIVILEGED_PORT",
@@ -47,7 +47,7 @@ pub(crate) struct Offer {
     )]
     pub(crate) export_privileged_port: bool,
 
-    /// Versions of NFS, separated by commas; 3 needs rpcbind beside the server
+    /// NFS versions, separated by commas; version 3 needs rpcbind on the same machine
     #[arg(long, env = "NFS_VERSIONS", value_name = "VERSIONS", default_value = "4", value_delimiter = ',')]
     pub(crate) nfs_versions: Vec<Version>,
 }

@@ -68,7 +68,7 @@ struct Record {
 pub(crate) enum ExportTableError {
     #[error("the exports at {path} cannot be written down: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("there are {0} exports, as many as there may be; delete volumes, or run another server")]
+    #[error("there are {0} exports, which is the maximum; delete volumes, or run another server")]
     Full(usize),
     #[error("an export cannot be read: {0}; mend it, or remove it")]
     Damaged(String),

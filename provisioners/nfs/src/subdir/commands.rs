@@ -22,7 +22,7 @@ pub(crate) struct Site {
     #[arg(long, env = "NFS_SHARES", value_name = "SERVER:/PATH=DIR")]
     share: ShareName,
 
-    /// Allow a mount point that is not an NFS mount, as on the machine that exports the share
+    /// Accept a directory that is not an NFS mount, for example on the NFS server itself
     #[arg(long, env)]
     allow_local_directory: bool,
 

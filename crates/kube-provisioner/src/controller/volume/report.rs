@@ -316,7 +316,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
         JournalError::Lost(_) => return OutcomeReport::quiet("lost", Next::Retry),
         JournalError::TooLarge { .. } => (
             format!(
-                "No volume is made for what the provisioner's journal cannot hold: {error}; shorten the claim's spec or labels"
+                "The claim is too large for the provisioner's journal: {error}; shorten the claim's spec or labels"
             ),
             Next::AwaitChange,
         ),

@@ -106,7 +106,7 @@ pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence) -> S
             "No replica of {provisioner} has run on the selected node {node}, and only one there can make the volume; let the provisioner's pods run on that node (node selector, tolerations), or keep the claim's pod off it; {other}"
         ),
         NodeSilence::Replica => format!(
-            "The replica of {provisioner} on the selected node {node} has not made the volume yet; if no other event of the claim says why, look whether the provisioner's pod runs on that node; {other}"
+            "The replica of {provisioner} on the selected node {node} has not made the volume yet; if no other event of the claim says why, check whether the provisioner's pod runs on that node; {other}"
         ),
     }
 }

@@ -1,0 +1,275 @@
+//! `root`: a disk that was replaced, and one whose node has another name.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use directory_volumes::commands::{Site as _, is_confirmed, print, table};
+use directory_volumes::{Owner, Root, owner_of};
+use kube_provisioner::k8s_openapi::api::core::v1::{
+    Node as NodeObject, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity,
+};
+use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_provisioner::kube::api::PostParams;
+use kube_provisioner::kube::{Api, Client, Error};
+use kube_provisioner::protocol::{CREATOR, HOSTNAME_LABEL};
+use kube_provisioner::topology;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::objects::{Ended, annotation, claim_of, client_of, name_of, remove, text, volumes};
+use super::{BoxError, Site};
+use crate::node::{NODE, Node, Seen};
+use crate::placement::{ANNOTATIONS, GONE_SINCE, directory_of, path_of};
+
+/// A disk that does not answer in this time is taken for dead.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The root's note of a volume whose object is being made again.
+const NOTE: &str = "renamed";
+
+/// Commands about a root as a whole.
+#[derive(Args)]
+pub(crate) struct RootDisk {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Remove the PersistentVolumes of a dead or replaced disk, so that the node can use its new disk
+    Replace(Arguments),
+    /// Move the PersistentVolumes of a renamed node's disk to its new node name
+    Adopt(Arguments),
+}
+
+#[derive(Args)]
+struct Arguments {
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
+
+    #[command(flatten)]
+    site: Site,
+}
+
+impl RootDisk {
+    pub(crate) async fn execute(self) -> Result<(), BoxError> {
+        match self.action {
+            Action::Replace(arguments) => replace(&arguments).await,
+            Action::Adopt(arguments) => adopt(&arguments).await,
+        }
+    }
+}
+
+/// A table of volumes, and a person's word.
+fn confirm(volumes: &[PersistentVolume], yes: bool, question: &str) -> Result<(), BoxError> {
+    let mut rows = vec![["VOLUME", "CLAIM", "SIZE", "RECLAIM POLICY", "NODE"].map(str::to_owned)];
+    for volume in volumes {
+        let spec = volume.spec.clone().unwrap_or_default();
+        let size = spec.capacity.and_then(|capacity| capacity.get("storage").cloned());
+        let node = annotation(volume, NODE).unwrap_or_default().to_owned();
+        let policy = spec.persistent_volume_reclaim_policy.unwrap_or_default();
+        let size = size.map(|size| size.0).unwrap_or_default();
+        rows.push([name_of(volume).to_owned(), claim_of(volume), size, policy, node]);
+    }
+    print(&table(&rows));
+    match yes || is_confirmed(question)? {
+        true => Ok(()),
+        false => Err("nothing was changed".into()),
+    }
+}
+
+/// The volumes of this node that were made in the root's directory, but on another disk than the one that is there.
+async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
+    let directory = site.directory()?.to_owned();
+    let opened = timeout(LIMIT, spawn_blocking(move || Root::open(&directory))).await;
+    let root = match opened {
+        Ok(opened) => opened?.map_err(|error| error.to_string()),
+        Err(_) => Err("the disk does not answer".to_owned()),
+    };
+    if let Err(why) = &root {
+        print(&format!("{why}\n"));
+    }
+    let root = root.ok();
+    let id = root.as_ref().and_then(Root::id);
+    let client = client_of(site.connection()).await?;
+    let api = Api::<PersistentVolume>::all(client);
+    let place = match &root {
+        Some(root) => root.path().to_owned(),
+        None => site.directory()?.to_owned(),
+    };
+    let node = site.connection().node_name.as_deref();
+    let is_lost = |volume: &PersistentVolume| {
+        let (there, disk) = (annotation(volume, NODE), annotation(volume, ANNOTATIONS.root));
+        there == node && std::path::Path::new(directory_of(volume)).starts_with(&place) && disk.is_some() && disk != id
+    };
+    let mut lost = volumes(&api, |volume| is_lost(&volume).then_some(volume)).await?;
+    if let Some(root) = root.as_ref().filter(|root| root.id().is_some()) {
+        // Somebody has copied them, with their marks.
+        lost.retain(|volume| match is_marked(root, volume) {
+            Ok(false) => true,
+            Ok(true) => {
+                print(&format!("{}: its directory is there with its mark, so it is not given up\n", name_of(volume)));
+                false
+            }
+            Err(error) => {
+                print(&format!("{}: not given up: {error}\n", name_of(volume)));
+                false
+            }
+        });
+    }
+    if lost.is_empty() {
+        let place = place.display();
+        print(&format!("no volume of this node was made in {place} on another disk than the one that is there\n"));
+        return Ok(());
+    }
+    let question = format!("give up {} volumes, whose data are on a disk that is not there?", lost.len());
+    confirm(&lost, *yes, &question)?;
+    let mut claims = BTreeSet::new();
+    for volume in &lost {
+        let (name, claim) = (name_of(volume), claim_of(volume));
+        remove(&api, name, text(&volume.metadata.uid), Ended::Everything).await?;
+        print(&format!("{name} is given up\n"));
+        claims.extend(
+            claim.split_once('/').map(|(namespace, name)| format!("kubectl delete pvc -n {namespace} {name}\n")),
+        );
+    }
+    print(&format!(
+        "their claims are Lost; new ones get new volumes, after the pods of the old ones are gone:\n{}then restart the provisioner \
+         of this node, which marks the new disk\n",
+        claims.into_iter().collect::<String>()
+    ));
+    Ok(())
+}
+
+/// Whether the volume is in this root after all.
+fn is_marked(root: &Root, volume: &PersistentVolume) -> Result<bool, BoxError> {
+    let mark = root.mark_of(&path_of(volume, root)?)?;
+    Ok(mark.is_some_and(|mark| mark.owner.volume == name_of(volume)))
+}
+
+/// The volumes of this disk that name a node which does not exist. The node of a volume cannot be changed, so each object is made
+/// again; the root's note brings one back that was removed before a crash.
+async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
+    let root = site.checked_root()?;
+    let name = site.connection().node_name.clone().ok_or("say with --node-name what this node is called now")?;
+    let client = client_of(site.connection()).await?;
+    let here = Node::new(name.clone()).start(&client).await?;
+    let move_ = Move { api: Api::all(client.clone()), client, root, here };
+    if let Some(object) = move_.root.note(NOTE)?.filter(|note| !note.is_empty()) {
+        let object = serde_json::from_str(&object)?;
+        // Without its mark, the volume was deleted since.
+        if move_.api.get_opt(name_of(&object)).await?.is_none() && is_marked(&move_.root, &object)? {
+            move_.create(&object).await?;
+        }
+    }
+    let is_elsewhere = |volume: &PersistentVolume| {
+        annotation(volume, ANNOTATIONS.root) == move_.root.id()
+            && annotation(volume, NODE).is_some_and(|node| node != name)
+    };
+    let found = volumes(&move_.api, |volume| is_elsewhere(&volume).then_some(volume)).await?;
+    move_.check_former(&found).await?;
+    if found.is_empty() {
+        print(&format!("no volume of this disk names another node than {name}\n"));
+        return Ok(());
+    }
+    confirm(&found, *yes, &format!("make {} volumes again, as volumes of the node {name}?", found.len()))?;
+    for volume in &found {
+        move_.renamed(volume).await?;
+    }
+    Ok(())
+}
+
+/// From the former node to this one.
+struct Move {
+    client: Client,
+    api: Api<PersistentVolume>,
+    root: Root,
+    here: Seen,
+}
+
+impl Move {
+    /// While the former node is there, the disk may be a copy of its disk.
+    async fn check_former(&self, found: &[PersistentVolume]) -> Result<(), BoxError> {
+        let nodes: BTreeSet<_> = found.iter().filter_map(|volume| annotation(volume, NODE)).collect();
+        for node in nodes {
+            if Api::<NodeObject>::all(self.client.clone()).get_metadata_opt(node).await?.is_some() {
+                return Err(format!(
+                    "the node {node}, which volumes of this disk name, exists; if it is gone, delete its object: kubectl delete \
+                     node {node}"
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn renamed(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
+        let (name, object) = (name_of(volume), self.object(volume)?);
+        // What the API server refuses costs nobody a volume.
+        let mut tried = object.clone();
+        tried.metadata.name = Some(format!("{name}-renamed"));
+        self.api.create(&PostParams { dry_run: true, ..PostParams::default() }, &tried).await?;
+        self.root.put_note(NOTE, &serde_json::to_string(&object)?)?;
+        remove(&self.api, name, text(&volume.metadata.uid), Ended::Everything).await?;
+        self.create(&object).await?;
+        self.root.put_note(NOTE, "")?;
+        print(&format!("{name} is a volume of this node\n"));
+        Ok(())
+    }
+
+    /// The object with this node's name.
+    fn object(&self, volume: &PersistentVolume) -> Result<PersistentVolume, BoxError> {
+        let mut spec = volume.spec.clone().unwrap_or_default();
+        let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+        let terms = required.into_iter().flat_map(|required| &required.node_selector_terms);
+        let key = terms.flat_map(|term| term.match_expressions.iter().flatten()).next().map(|one| one.key.clone());
+        let place = self.here.place(key.as_deref().filter(|key| *key != HOSTNAME_LABEL))?;
+        spec.node_affinity =
+            Some(VolumeNodeAffinity { required: Some(topology::nodes_with(&place.label, &place.value)) });
+        if let Some(claim) = &mut spec.claim_ref {
+            claim.resource_version = None;
+        }
+        let mut annotations = volume.metadata.annotations.clone().unwrap_or_default();
+        annotations.remove(GONE_SINCE);
+        annotations.extend(place.annotations.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        Ok(PersistentVolume {
+            metadata: ObjectMeta {
+                name: volume.metadata.name.clone(),
+                labels: volume.metadata.labels.clone(),
+                annotations: Some(annotations),
+                finalizers: volume.metadata.finalizers.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: Some(spec),
+            status: None,
+        })
+    }
+
+    /// Makes the object, and tells the mark of a volume that it knows by its uid.
+    async fn create(&self, object: &PersistentVolume) -> Result<(), BoxError> {
+        // Where its claim is there, it is the same volume. Otherwise nobody knows whether its end was meant, as of a copy.
+        let field_manager = self.has_claim(object).await?.then(|| CREATOR.to_owned());
+        let created = self.api.create(&PostParams { field_manager, ..PostParams::default() }, object).await;
+        let created = match created {
+            Err(Error::Api(status)) if status.code == 409 => {
+                return Err(format!("the volume {} is still there; run the command again", name_of(object)).into());
+            }
+            created => created?,
+        };
+        let path = path_of(&created, &self.root)?;
+        let Some(mark) = self.root.mark_of(&path)?.filter(|mark| mark.owner.uid.is_some()) else { return Ok(()) };
+        let (owner, uid) = (owner_of(object), created.metadata.uid);
+        if mark.owner.volume == owner.volume && mark.owner.provisioner == owner.provisioner {
+            self.root.hand_over(&path, &mark.owner, &Owner { uid, ..mark.owner.clone() }, mark.retain)?;
+        }
+        Ok(())
+    }
+
+    async fn has_claim(&self, volume: &PersistentVolume) -> Result<bool, BoxError> {
+        let Some(claim) = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()) else { return Ok(false) };
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), text(&claim.namespace));
+        let found = claims.get_metadata_opt(text(&claim.name)).await?;
+        Ok(claim.uid.is_some() && found.is_some_and(|found| found.metadata.uid == claim.uid))
+    }
+}

@@ -1,0 +1,353 @@
+//! The roots of this node. Each has its own marks, trash and threads, and one that cannot be used keeps nobody from the others.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use directory_volumes::{Root, TrashLimits, Worker};
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
+use kube_provisioner::{ProvisionedVolume, Start, StartError};
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use crate::metrics::RootMetrics;
+use crate::node::{NODE, Node};
+use crate::placement::{ANNOTATIONS, directory_of};
+use crate::registration;
+
+/// How long the start waits for several roots.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How often an unusable root is opened again.
+const PAUSE: Duration = Duration::from_secs(10);
+/// A name is as long as a label's value.
+const LONGEST: usize = 63;
+
+/// `--root`: a directory, and the name by which classes ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RootName {
+    /// Empty for classes that name none.
+    pub(crate) name: String,
+    pub(crate) directory: PathBuf,
+}
+
+impl FromStr for RootName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // The path of a directory may have the sign, too.
+        let (name, directory) = match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
+            Some((name, directory)) => (name, directory),
+            None => ("", text),
+        };
+        let letter = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+        match () {
+            () if directory.is_empty() => Err("expected a directory, or NAME=DIRECTORY"),
+            () if directory.len() < text.len() && (name.is_empty() || name.len() > LONGEST) => {
+                Err("a root's name has 1 to 63 letters")
+            }
+            () if !name.bytes().all(letter) => Err("a root's name has lower-case letters, digits and `-`"),
+            () => Ok(Self { name: name.to_owned(), directory: directory.into() }),
+        }
+    }
+}
+
+/// Refuses roots that cannot be told apart.
+pub(crate) fn check(names: &[RootName]) -> Result<(), String> {
+    for (number, one) in names.iter().enumerate() {
+        for other in &names[number + 1..] {
+            if one.name == other.name {
+                return Err(match &*one.name {
+                    "" => "only one root may have no name; say --root NAME=DIR for the others".to_owned(),
+                    name => format!("two roots are named {name}"),
+                });
+            }
+            if one.directory.starts_with(&other.directory) || other.directory.starts_with(&one.directory) {
+                let (one, other) = (one.directory.display(), other.directory.display());
+                return Err(format!("the roots {one} and {other} are in one another"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why there is no root to work on.
+#[derive(Debug, Error)]
+pub(crate) enum DiskError {
+    #[error("this node has no root named {name:?}, which the class names; it has {names}")]
+    Unknown { name: String, names: String },
+    #[error("the class has to say with the parameter root which one is meant; this node has {0}")]
+    Unnamed(String),
+    #[error("the root directory {path} does not answer; see to the disk")]
+    Opening { path: PathBuf },
+    #[error("{0}")]
+    Unusable(String),
+    #[error("the volume is at {path:?}, which is in no root of this node; it has {names}")]
+    Nowhere { path: String, names: String },
+}
+
+/// All roots.
+pub(crate) struct Disks {
+    all: Vec<Disk>,
+    trash: TrashLimits,
+    pub(crate) metrics: RootMetrics,
+}
+
+/// One root.
+pub(crate) struct Disk {
+    root: RootName,
+    state: watch::Sender<State>,
+}
+
+#[derive(Clone)]
+enum State {
+    /// Nobody has used it yet.
+    New,
+    Opening,
+    Unusable(String),
+    Usable(Worker),
+}
+
+impl From<Worker> for Disks {
+    /// One root, for all classes that name none.
+    fn from(worker: Worker) -> Self {
+        let root = RootName { name: String::new(), directory: worker.root().path().to_owned() };
+        let disk = Disk { root, state: watch::Sender::new(State::Usable(worker)) };
+        Self { all: vec![disk], trash: TrashLimits::default(), metrics: RootMetrics::default() }
+    }
+}
+
+impl Disks {
+    /// A root alone has to be usable at once. Of several, none waits for another.
+    pub(crate) fn open(names: Vec<RootName>, trash: TrashLimits) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        check(&names)?;
+        let disk = |root| Disk { root, state: watch::Sender::new(State::New) };
+        let disks = Self { all: names.into_iter().map(disk).collect(), trash, metrics: RootMetrics::default() };
+        if let [only] = &disks.all[..] {
+            only.use_with(Worker::new(Root::open(&only.root.directory)?), trash, &disks.metrics);
+        }
+        Ok(disks)
+    }
+
+    /// Before the first volume is made or removed.
+    pub(crate) async fn start(self: &Arc<Self>, node: Option<&Arc<Node>>, start: &Start) -> Result<(), StartError> {
+        for number in 0..self.all.len() {
+            let disk = &self.all[number];
+            let worker = disk.worker();
+            let begun = match worker {
+                // It is alone, or this is another term.
+                Ok(worker) => self.begin(disk, worker, node.map(|node| &**node), start).await,
+                Err(_) => {
+                    if disk.is_new() {
+                        tokio::spawn(self.clone().open_one(number, node.cloned(), start.clone()));
+                    }
+                    continue;
+                }
+            };
+            match (begun, self.all.len()) {
+                (Err(error), 2..) => tracing::warn!("{error}"),
+                (Err(error), _) => return Err(error),
+                (Ok(()), _) => {}
+            }
+        }
+        let settle = async {
+            for disk in &self.all {
+                let _ = disk.state.subscribe().wait_for(|state| !matches!(state, State::Opening)).await;
+            }
+        };
+        let _ = timeout(LIMIT, settle).await;
+        let usable = self.all.iter().map(Disk::worker);
+        usable.reduce(|one, other| one.or(other)).map_or(Ok(()), |any| any.map(drop)).map_err(StartError::new)
+    }
+
+    /// Opens a root until it can be used, with one thread: a call that hangs costs that one.
+    async fn open_one(self: Arc<Self>, number: usize, node: Option<Arc<Node>>, start: Start) {
+        let disk = &self.all[number];
+        loop {
+            let directory = disk.root.directory.clone();
+            let opened = async {
+                let worker = Worker::new(spawn_blocking(move || Root::open(&directory)).await??);
+                self.begin(disk, worker.clone(), node.as_deref(), &start).await.map(|()| worker)
+            };
+            match opened.await {
+                Ok(worker) => return disk.use_with(worker, self.trash, &self.metrics),
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    disk.state.send_replace(State::Unusable(error.to_string()));
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn begin(&self, disk: &Disk, worker: Worker, node: Option<&Node>, start: &Start) -> Result<(), StartError> {
+        if let Some(advice) = worker.root().advice() {
+            tracing::warn!("{advice}");
+        }
+        let is_here = |volume: &ProvisionedVolume| {
+            node.is_none_or(|node| volume.annotation(NODE) == Some(node.name()))
+                && self.at(directory_of(&volume.object)).is_none_or(|there| std::ptr::eq(there, disk))
+        };
+        worker.begin(&ANNOTATIONS, start, is_here).await?;
+        match node {
+            Some(node) => registration::again(&worker, node, start).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The root that a class names.
+    pub(crate) fn of_class(&self, name: Option<&str>) -> Result<Worker, DiskError> {
+        let wanted = name.unwrap_or_default();
+        match (self.all.iter().find(|disk| disk.root.name == wanted), name) {
+            (Some(disk), _) => disk.worker(),
+            (None, Some(name)) => Err(DiskError::Unknown { name: name.to_owned(), names: self.names() }),
+            (None, None) => Err(DiskError::Unnamed(self.names())),
+        }
+    }
+
+    /// The root that a volume is in, by its path.
+    pub(crate) fn of_volume(&self, volume: &PersistentVolume) -> Result<Worker, DiskError> {
+        let path = directory_of(volume);
+        match (self.at(path), &self.all[..]) {
+            (Some(disk), _) | (None, [disk]) => disk.worker(),
+            (None, _) => {
+                let path = path.chars().take(100).collect();
+                Err(DiskError::Nowhere { path, names: self.names() })
+            }
+        }
+    }
+
+    fn at(&self, path: &str) -> Option<&Disk> {
+        self.all.iter().find(|disk| Path::new(path).starts_with(disk.path()))
+    }
+
+    /// Whether volumes can be made and removed in all of them now.
+    pub(crate) async fn probe(&self) -> Result<(), StartError> {
+        for disk in &self.all {
+            // A replica that waits for its turn uses none.
+            if !matches!(*disk.state.borrow(), State::New) {
+                disk.worker()?.probe().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> String {
+        let name = |disk: &Disk| match &*disk.root.name {
+            "" => "one without a name".to_owned(),
+            name => name.to_owned(),
+        };
+        self.all.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Disk {
+    fn worker(&self) -> Result<Worker, DiskError> {
+        match &*self.state.borrow() {
+            State::Usable(worker) => Ok(worker.clone()),
+            State::Unusable(why) => Err(DiskError::Unusable(why.clone())),
+            State::New | State::Opening => Err(DiskError::Opening { path: self.root.directory.clone() }),
+        }
+    }
+
+    /// Whether this call is the first to use it.
+    fn is_new(&self) -> bool {
+        self.state.send_if_modified(|state| {
+            let is_new = matches!(state, State::New);
+            *state = if is_new { State::Opening } else { state.clone() };
+            is_new
+        })
+    }
+
+    fn use_with(&self, worker: Worker, trash: TrashLimits, metrics: &RootMetrics) {
+        tokio::spawn(worker.clone().empty_trash(trash));
+        tokio::spawn(metrics.clone().follow(worker.clone()));
+        self.state.send_replace(State::Usable(worker));
+    }
+
+    /// Without links, once it is known.
+    fn path(&self) -> PathBuf {
+        match &*self.state.borrow() {
+            State::Usable(worker) => worker.root().path().to_owned(),
+            _ => self.root.directory.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use kube_sim::Cluster;
+
+    use super::*;
+
+    fn roots(texts: &[&str]) -> Vec<RootName> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_root_may_have_a_name() {
+        for (text, name, directory) in [
+            ("/data", "", "/data"),
+            ("data", "", "data"),
+            ("/data=old", "", "/data=old"),
+            ("fast=/mnt/ssd", "fast", "/mnt/ssd"),
+            ("ssd-1=/mnt/a=b", "ssd-1", "/mnt/a=b"),
+        ] {
+            assert_eq!(text.parse(), Ok(RootName { name: name.to_owned(), directory: directory.into() }));
+        }
+        for text in ["", "=", "fast=", "=/data", "Fast=/data", "fa st=/data"] {
+            assert!(text.parse::<RootName>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn roots_that_cannot_be_told_apart_are_refused() {
+        assert_eq!(check(&roots(&["/data", "fast=/mnt/ssd", "slow=/mnt/ssd2"])), Ok(()));
+        for texts in [&["/a", "/b"][..], &["fast=/a", "fast=/b"], &["/a", "fast=/a/b"], &["/a/b", "fast=/a/"]] {
+            assert!(check(&roots(texts)).is_err(), "{texts:?}");
+        }
+    }
+
+    /// The second is there later than the first.
+    #[tokio::test(start_paused = true)]
+    async fn a_root_that_is_away_keeps_nobody_from_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let texts = [folder.join("data").display().to_string(), format!("fast={}", folder.join("ssd").display())];
+        private(&folder.join("data"));
+        let names = texts.iter().map(|text| text.parse().unwrap()).collect();
+        let disks = Arc::new(Disks::open(names, TrashLimits::default()).unwrap());
+        assert!(disks.probe().await.is_ok(), "nobody has used them");
+        let start = Start::new(Cluster::new().client("hostpath"), Vec::new());
+        disks.start(None, &start).await.unwrap();
+        assert_eq!(disks.of_class(None).unwrap().root().path(), folder.join("data"));
+        let error = |name| disks.of_class(Some(name)).unwrap_err().to_string();
+        assert!(error("fast").contains("cannot be used"), "{}", error("fast"));
+        assert!(error("slow").contains("it has one without a name, fast"), "{}", error("slow"));
+        assert!(disks.probe().await.is_err());
+        private(&folder.join("ssd"));
+        while disks.of_class(Some("fast")).is_err() {
+            sleep(PAUSE).await;
+        }
+        assert!(disks.probe().await.is_ok());
+        let volume = |path: &str| {
+            let object = serde_json::json!({"spec": {"hostPath": {"path": path}}});
+            disks.of_volume(&serde_json::from_value(object).unwrap()).map(|worker| worker.root().path().to_owned())
+        };
+        for name in ["data", "ssd"] {
+            assert_eq!(volume(&format!("{}/pvc-1", folder.join(name).display())).unwrap(), folder.join(name));
+        }
+        assert!(volume("/etc").is_err());
+        assert_ne!(disks.of_class(None).unwrap().root().id(), disks.of_class(Some("fast")).unwrap().root().id());
+    }
+
+    fn private(path: &Path) {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    }
+}

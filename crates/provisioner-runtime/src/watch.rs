@@ -35,7 +35,8 @@ const PAGE: u32 = 500;
 /// How long the server keeps a watch open at least, in seconds: `minWatchTimeout` of client-go's reflector.
 const MIN_WATCH_SECONDS: u32 = 300;
 
-/// A watch that is silent for so long is dead: the server sends a bookmark each minute, even if nothing changes.
+/// A watch that is silent for so long is dead: the server sends a bookmark each minute, even if nothing changes. A server that
+/// sends none costs a new watch each time, and nothing is lost.
 pub(crate) const SILENCE: Duration = Duration::from_secs(65);
 
 /// How long a list page may take.

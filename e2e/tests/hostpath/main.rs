@@ -5,6 +5,7 @@ mod claims;
 mod commands;
 mod fixture;
 mod gone_nodes;
+mod node_restriction;
 mod parameters;
 mod paths;
 mod rights;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, TypeMeta};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::TestSpace;
 use super::objects::named;
-use crate::control_plane::{client_from, kubeconfig_for_service_account};
+use crate::control_plane::{client_from, kubeconfig_for_pod, kubeconfig_for_service_account};
 
 /// A way into the cluster as a service account.
 #[derive(Clone, Debug)]
@@ -76,6 +76,13 @@ impl TestSpace {
     pub async fn access_of(&self, account: &str) -> anyhow::Result<Access> {
         let state = self.cluster().state();
         let kubeconfig = kubeconfig_for_service_account(&self.client(), state, self.namespace(), account).await?;
+        Ok(Access { user: format!("system:serviceaccount:{}:{account}", self.namespace()), kubeconfig })
+    }
+
+    /// A way in as a pod of a service account, which is on a node.
+    pub async fn access_of_pod(&self, pod: &Pod) -> anyhow::Result<Access> {
+        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+        let kubeconfig = kubeconfig_for_pod(&self.client(), self.cluster().state(), pod).await?;
         Ok(Access { user: format!("system:serviceaccount:{}:{account}", self.namespace()), kubeconfig })
     }
 

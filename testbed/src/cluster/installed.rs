@@ -114,9 +114,9 @@ impl Installed<'_> {
 }
 
 fn manifests(space: &TestSpace, variant: Variant, root: &Path) -> anyhow::Result<Vec<Value>> {
-    let (folder, workload) = match variant {
-        Variant::PerNode => ("per-node", "daemonset.yaml"),
-        Variant::Single => ("single", "deployment.yaml"),
+    let (folder, files) = match variant {
+        Variant::PerNode => ("per-node", &["daemonset.yaml", "admissionpolicy.yaml"][..]),
+        Variant::Single => ("single", &["deployment.yaml"][..]),
     };
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/hostpath");
     let image = format!("image: {}", images::provisioner(space.cluster().state())?);
@@ -125,6 +125,8 @@ fn manifests(space: &TestSpace, variant: Variant, root: &Path) -> anyhow::Result
         // Those that are longer come first.
         ("hostpath-provisioner-hostpath-provisioner", &space.cluster_wide_name("hostpath-provisioner")),
         ("namespace: hostpath-provisioner", &format!("namespace: {namespace}")),
+        ("metadata.name: hostpath-provisioner", &format!("metadata.name: {namespace}")),
+        (":serviceaccount:hostpath-provisioner:", &format!(":serviceaccount:{namespace}:")),
         ("example.com/hostpath", &space.provisioner().to_owned()),
         ("example.com-hostpath", &space.provisioner().replace('/', "-")),
         ("/var/lib/hostpath-provisioner", &root.display().to_string()),
@@ -133,7 +135,7 @@ fn manifests(space: &TestSpace, variant: Variant, root: &Path) -> anyhow::Result
         ("name: hostpath-local\n", &format!("name: {}\n", space.cluster_wide_name("hostpath-local"))),
     ];
     let mut manifests = Vec::new();
-    for file in ["rbac.yaml", "storageclasses.yaml", workload] {
+    for file in ["rbac.yaml", "storageclasses.yaml"].iter().chain(files) {
         let path = deploy.join(folder).join(file);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));

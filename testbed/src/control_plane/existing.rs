@@ -65,7 +65,7 @@ impl Existing {
 
     /// Writes a kubeconfig for a service account, which reaches the cluster as the context does.
     pub async fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
-        let token = service_account_token(&self.client, namespace, name).await?;
+        let token = service_account_token(&self.client, namespace, name, None).await?;
         let text = serde_json::to_string_pretty(&json!({
             "apiVersion": "v1",
             "kind": "Config",

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
 
 use super::pki::{Identity, write_secret};
@@ -21,21 +21,52 @@ pub async fn kubeconfig_for_service_account(
     namespace: &str,
     name: &str,
 ) -> anyhow::Result<PathBuf> {
-    let token = service_account_token(client, namespace, name).await?;
+    let token = service_account_token(client, namespace, name, None).await?;
+    write_for_account(state, (namespace, name), name, &token)
+}
+
+/// As [`kubeconfig_for_service_account`], with the token that a pod of the account has. It names the pod and its node, and
+/// counts as long as the pod exists.
+pub async fn kubeconfig_for_pod(client: &Client, state: &State, pod: &Pod) -> anyhow::Result<PathBuf> {
+    let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
+    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+    let token = service_account_token(client, namespace, account, Some(pod)).await?;
+    write_for_account(state, (namespace, account), &pod.name_any(), &token)
+}
+
+fn write_for_account(
+    state: &State,
+    (namespace, account): (&str, &str),
+    file: &str,
+    token: &str,
+) -> anyhow::Result<PathBuf> {
     let dir = state.dir.join("service-accounts");
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let path = dir.join(format!("{namespace}.{name}.kubeconfig"));
-    let user = format!("system:serviceaccount:{namespace}:{name}");
+    let path = dir.join(format!("{namespace}.{file}.kubeconfig"));
+    let user = format!("system:serviceaccount:{namespace}:{account}");
     write(&path, &state.server, &state.ca_pem, &user, namespace, json!({ "token": token }))?;
     Ok(path)
 }
 
-/// Asks the API server for a service account's token, valid for 24 hours.
-pub async fn service_account_token(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
-    let request = TokenRequest {
-        spec: TokenRequestSpec { expiration_seconds: Some(24 * 60 * 60), ..TokenRequestSpec::default() },
-        ..TokenRequest::default()
+/// Asks the API server for a service account's token, valid for 24 hours, and bound to a pod if there is one.
+pub async fn service_account_token(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    pod: Option<&Pod>,
+) -> anyhow::Result<String> {
+    let bound = pod.map(|pod| BoundObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: pod.metadata.name.clone(),
+        uid: pod.metadata.uid.clone(),
+    });
+    let spec = TokenRequestSpec {
+        bound_object_ref: bound,
+        expiration_seconds: Some(24 * 60 * 60),
+        ..TokenRequestSpec::default()
     };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let answer: TokenRequest = accounts
         .create_subresource("token", name, &PostParams::default(), &request)

@@ -32,7 +32,9 @@ mod versions;
 
 pub use binaries::{Binaries, cache_dir};
 pub use existing::Existing;
-pub use kubeconfig::{client_from, config_from, kubeconfig_for_service_account, service_account_token};
+pub use kubeconfig::{
+    client_from, config_from, kubeconfig_for_pod, kubeconfig_for_service_account, service_account_token,
+};
 pub use logs::last_lines;
 pub use node::{BUSYBOX, GuestNode, NO_NODE, NODE, Node, import_image};
 pub use rustix::process::Signal;

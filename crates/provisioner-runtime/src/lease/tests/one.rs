@@ -119,6 +119,20 @@ async fn a_watch_that_delivers_nothing_connects_again() {
     assert_eq!(count(" b list leases"), 2, "{trace}");
 }
 
+/// It lists nothing, so only the silence shows that the connection is dead.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_watch_falls_silent_connects_again_within_65_seconds() {
+    let cut = Arc::new(Cut { silent: Mutex::new(Some("a")), ..Cut::default() });
+    let cluster = Cluster::builder().interceptor(cut).trace().build();
+    let replica = Replica::start(&cluster, &Terms::default(), "a", 1);
+    replica.until_holding(1).await;
+    let watches = || cluster.trace().lines().filter(|line| line.contains(" a watch leases")).count();
+    sleep(seconds(60)).await;
+    assert_eq!(watches(), 1);
+    sleep(seconds(8)).await;
+    assert_eq!(watches(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_by_itself_gives_the_lease_away() {
     let (cluster, terms) = (Cluster::new(), Terms::default());

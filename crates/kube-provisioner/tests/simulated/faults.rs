@@ -262,7 +262,7 @@ async fn g24_a_deletion_that_hangs_holds_up_no_other_volume() {
 async fn g24_events_that_hang_hold_up_no_work_and_come_later() {
     let (outages, fixture) = fixture();
     outages.next(Create, EVENTS, [Hang; 16]);
-    let mut claims: Vec<String> = (10..50).map(|at| format!("claim-{at}")).collect();
+    let mut claims: Vec<String> = (0..40).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
     let _running = fixture.start(1);
     let took = fixture.until("all are bound", || claims.iter().all(|claim| fixture.is_bound(claim))).await;

@@ -168,6 +168,7 @@ impl Fixture {
         self.start_with(number, self.cluster.client(&format!("ours-{number}")))
     }
 
+    /// Starts one with a client of the test's own.
     pub(crate) fn start_with(&self, number: u64, client: Client) -> JoinHandle<Result<(), RunError>> {
         let controller = self.controller().environment(Environment::simulated(number, SimClock::EPOCH));
         tokio::spawn(controller.run_with(client, CancellationToken::new()))
@@ -184,7 +185,7 @@ impl Fixture {
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
             "provisioner": PROVISIONER,
         });
-        class.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        merge(&mut class, change);
         self.cluster.create(&class).unwrap();
     }
 

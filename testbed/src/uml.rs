@@ -50,6 +50,7 @@ pub static KERNEL: Dependency = Dependency {
         package("e2fsprogs", "/usr/sbin/mkfs.ext4", &[]),
         // For a policy of SELinux.
         package("checkpolicy", "/usr/bin/checkpolicy", &[]),
+        package("dmsetup", "/usr/sbin/dmsetup", &[]),
         package("nfs-common", "/usr/sbin/mount.nfs", &[]),
         package("nfs-kernel-server", "/usr/sbin/rpc.nfsd", &["nfs-server.service", "nfsdcld.service"]),
         // For kube-proxy on a node of that kernel.
@@ -59,7 +60,7 @@ pub static KERNEL: Dependency = Dependency {
     suits: || Ok(()),
     needed_by: |test| {
         let module = test.path.split("::").next().unwrap_or_default();
-        ["e2e quota", "e2e node_nfs"].contains(&test.suite)
+        ["e2e quota", "e2e power", "e2e node_nfs"].contains(&test.suite)
             || test.suite == "e2e nfs" && ["kernel", "quota", "troubles"].contains(&module)
     },
     server: None,

@@ -31,7 +31,7 @@ use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::remove;
 use crate::root::Root;
-use crate::state::{DELETING, State, open_down};
+use crate::state::{DELETING, State, TRASH, open_down};
 
 /// So often the last volume in a directory above may go between two calls.
 const MOST_ATTEMPTS: usize = 16;
@@ -163,10 +163,28 @@ impl Root {
     pub fn finish_removals(&self, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let mut result = Ok(());
+        for of in [DELETING, TRASH] {
+            for volume in state.list(of)? {
+                result = result.and(self.unmark_moved(&state, of, &volume));
+            }
+        }
         for volume in state.list(DELETING)? {
             result = result.and(self.finish_removal(&state, &volume, fencing_token));
         }
         result
+    }
+
+    /// Removes the mark of a volume that has left its path. A power cut brings it back, because nobody waits until its end is on the
+    /// disk, and it would keep the path from others.
+    fn unmark_moved(&self, state: &State, of: &'static str, volume: &str) -> Result<(), DirectoryError> {
+        // One that cannot be read must not keep the others, and says nothing about a path.
+        let Ok(Some(Discarded { mark, path, .. })) = state.discarded(of, volume) else { return Ok(()) };
+        let _lock = state.lock(&path)?;
+        if state.mark(&path)?.is_some_and(|found| found.owner == mark.owner) && !self.is_there(state, &path)? {
+            state.unmark(&path)?;
+            self.remove_above(state, &path);
+        }
+        Ok(())
     }
 
     /// The volume's own mark; `None` when neither that nor a directory is there.

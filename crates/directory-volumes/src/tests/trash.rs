@@ -311,3 +311,33 @@ fn what_the_trash_has_no_room_for_is_removed_before_its_time_oldest_first() {
     assert_eq!(purged(None, 100), left(&measured[..2]));
     assert!(!dir.path().join(".kube-provisioner/deleting/pvc-1").exists());
 }
+
+/// A power cut may bring back the mark of a volume that has moved: nobody waits until its end is on the disk.
+#[test]
+fn a_mark_that_came_back_does_not_keep_its_path() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    let mark = |path: &str| dir.path().join(".kube-provisioner/volumes").join(path);
+    for volume in ["pvc-1", "pvc-2", "pvc-3"] {
+        root.create(&at(&format!("shop/{volume}")), &owner(volume), false, &OPEN, None, &token).unwrap();
+        fs::copy(mark(&format!("shop/{volume}")), dir.path().join(volume)).unwrap();
+    }
+    let came_back = |volume: &str| {
+        fs::create_dir_all(mark("shop")).unwrap();
+        fs::rename(dir.path().join(volume), mark(&format!("shop/{volume}"))).unwrap();
+    };
+    root.move_to_trash(&at("shop/pvc-1"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
+    came_back("pvc-1");
+    // Cut off in the midst of its removal.
+    root.move_to_trash(&at("shop/pvc-2"), &owner("pvc-2"), None, serde_json::Value::Null, &token).unwrap();
+    came_back("pvc-2");
+    let own = dir.path().join(".kube-provisioner");
+    fs::rename(own.join("trash/pvc-2"), own.join("deleting/pvc-2")).unwrap();
+    // The path has another volume by now.
+    root.move_to_trash(&at("shop/pvc-3"), &owner("pvc-3"), None, serde_json::Value::Null, &token).unwrap();
+    let next = root.create(&at("shop/pvc-3"), &owner("pvc-4"), false, &OPEN, None, &token).unwrap();
+    root.finish_removals(&token).unwrap();
+    let marked: Vec<_> = root.survey().unwrap().marked.into_iter().map(|found| found.mark.owner.volume).collect();
+    assert_eq!((marked, next.exists(), root.trash().unwrap().len()), (vec!["pvc-4".to_owned()], true, 2));
+    assert_eq!(entries(&own.join("deleting")), 0);
+}

@@ -1,0 +1,237 @@
+//! Volumes on a disk that loses its power: `power_cut record MOUNT_POINT DEVICE`, and afterwards `power_cut check START LOG KIND`.
+//!
+//! `record` makes and removes volumes on a device of dm-log-writes, which logs every write and flush. `check` puts the image
+//! together again as it was after each flush, and after every few writes between two of them: once with all writes that came before,
+//! and once without some of those that no flush had followed. `EVERY=1` takes all writes. It mounts each image, lets the provisioner
+//! begin again, and panics on the first thing that does not hold. The tests run both inside user-mode Linux.
+#![allow(clippy::print_stdout, reason = "a program talks to its user")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use directory_volumes::{Claim, DirectoryError, Owner, Permissions, Root, VolumePath};
+use kube_provisioner::FencingToken;
+
+const OPEN: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
+const SIZE: u64 = 4 << 20;
+/// So many writes are between two cuts where no flush is.
+const EVERY: usize = 16;
+/// Where `check` mounts what is left.
+const LEFT: &str = "/mnt/left";
+
+/// What happens to the volumes, in this order. What is acknowledged has its mark in the log.
+const STEPS: [(Step, &str); 9] = [
+    (Step::Make, "pvc-1"),
+    (Step::Make, "shop/data"),
+    (Step::Remove, "pvc-1"),
+    (Step::Make, "pvc-2"),
+    (Step::Trash, "pvc-2"),
+    (Step::Remove, "shop/data"),
+    (Step::Make, "pvc-3"),
+    (Step::Make, "pvc-4"),
+    (Step::Remove, "pvc-3"),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Make,
+    Remove,
+    Trash,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
+        ["record", mount_point, device] => record(Path::new(mount_point), device),
+        ["check", start, log, kind] => check(start, Path::new(log), kind),
+        _ => panic!("power_cut record MOUNT_POINT DEVICE, or power_cut check START LOG KIND"),
+    }
+}
+
+fn record(mount_point: &Path, device: &str) {
+    let mark = |text: &str| run("dmsetup", &["message", device, "0", "mark", text]);
+    let place = mount_point.join("volumes");
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
+    let root = Root::open(&place).unwrap();
+    root.put_marker().unwrap();
+    File::open(mount_point).unwrap().sync_all().unwrap();
+    mark("ready");
+    for (number, (step, path)) in STEPS.into_iter().enumerate() {
+        mark(&format!("begin-{number}"));
+        step.take(&root, path).unwrap();
+        mark(&format!("done-{number}"));
+    }
+}
+
+impl Step {
+    fn take(self, root: &Root, path: &str) -> Result<(), DirectoryError> {
+        let (at, owner, token) = (at(path), owner(path), FencingToken::unlimited());
+        match self {
+            Self::Make => {
+                let size = root.why_unlimited()?.is_none().then_some(SIZE);
+                let made = root.create(&at, &owner, false, &OPEN, size, &token)?;
+                // A pod's, which nobody syncs.
+                fs::write(made.join("data"), path).unwrap();
+                Ok(())
+            }
+            Self::Remove => root.remove(&at, &owner, &token),
+            Self::Trash => root.move_to_trash(&at, &owner, None, serde_json::Value::Null, &token),
+        }
+    }
+}
+
+fn check(start: &str, log: &Path, kind: &str) {
+    let entries = entries(log);
+    fs::create_dir_all(LEFT).unwrap();
+    let image = File::options().write(true).open(start).unwrap();
+    let (mut begun, mut done, mut is_ready) = (0, 0, false);
+    // Since the last flush.
+    let mut unflushed: Vec<&Entry> = Vec::new();
+    let (mut cuts, mut chance) = (0, 1_u32);
+    let every = std::env::var("EVERY").map_or(EVERY, |every| every.parse().unwrap());
+    for (number, entry) in entries.iter().enumerate() {
+        match &entry.mark {
+            Some(mark) => {
+                is_ready |= mark == "ready";
+                begun += usize::from(mark.starts_with("begin-"));
+                done += usize::from(mark.starts_with("done-"));
+            }
+            None if entry.flush => {
+                unflushed.drain(..).for_each(|entry| entry.apply(&image));
+                entry.apply(&image);
+            }
+            None => unflushed.push(entry),
+        }
+        if !is_ready || !entry.flush && entry.mark.is_none() && number % every != 0 {
+            continue;
+        }
+        for without_some in [false, true] {
+            if without_some && unflushed.len() < 2 {
+                continue;
+            }
+            cuts += 1;
+            let cut = format!("{kind}, cut {cuts} (some writes lost: {without_some}) after {done} of {begun} steps");
+            run("cp", &["--sparse=always", start, "/mnt/cut"]);
+            let left = File::options().write(true).open("/mnt/cut").unwrap();
+            for entry in &unflushed {
+                // Numbers that look like chance, and are the same each time.
+                chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if !without_some || chance >> 31 == 0 {
+                    entry.apply(&left);
+                }
+            }
+            drop(left);
+            mount("/mnt/cut");
+            recover(begun, done, cuts % 2 == 0, &cut);
+            run("umount", &[LEFT]);
+        }
+    }
+    assert_eq!((begun, done), (STEPS.len(), STEPS.len()), "the log is not complete");
+    println!("{kind}: {cuts} cuts in {} writes and flushes", entries.len());
+}
+
+fn mount(image: &str) {
+    run("mount", &["-o", "loop,prjquota", image, LEFT]);
+}
+
+/// What the provisioner finds, what it does, and what is there then. `give_up`: the claim of an attempt is gone.
+fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
+    let root = Root::open(&Path::new(LEFT).join("volumes")).unwrap();
+    assert!(root.has_marker().unwrap(), "{cut}");
+    let survey = root.survey().unwrap();
+    assert!(survey.unmarked.is_empty(), "{cut}: directories without a mark: {:?}", survey.unmarked);
+    assert!(survey.damaged.is_empty(), "{cut}: {:?}", survey.damaged);
+    // What the cluster knows, by path.
+    let mut served = BTreeMap::new();
+    for (step, path) in &STEPS[..done] {
+        served.insert(*path, *step);
+    }
+    let unfinished = STEPS.get(done).filter(|_| begun > done);
+    let is_served = |path: &str, step: Step| step == Step::Make && unfinished.is_none_or(|(_, other)| *other != path);
+    for (path, _) in served.iter().filter(|(path, step)| is_served(path, **step)) {
+        let metadata = fs::metadata(root.path().join(path));
+        let mode = metadata.unwrap_or_else(|error| panic!("{cut}: {path} is gone: {error}")).permissions().mode();
+        assert_eq!(mode & 0o7777, 0o777, "{cut}: {path}");
+        assert!(root.is_marked_for(&at(path), &owner(path)).unwrap(), "{cut}: {path} has no mark");
+        if root.why_unlimited().unwrap().is_none() {
+            let stat = rustix::fs::statvfs(root.path().join(path)).unwrap();
+            assert_eq!(stat.f_blocks * stat.f_frsize, SIZE, "{cut}: {path}");
+        }
+    }
+    root.finish_removals(&FencingToken::unlimited()).unwrap();
+    if let Some((step, path)) = unfinished {
+        match step {
+            Step::Make if give_up => Step::Remove.take(&root, path).unwrap(),
+            step => step.take(&root, path).unwrap_or_else(|error| panic!("{cut}: {step:?} {path} again: {error}")),
+        }
+        served.insert(path, if *step == Step::Make && give_up { Step::Remove } else { *step });
+    }
+    let survey = root.survey().unwrap();
+    let marked: Vec<_> = survey.marked.iter().map(|found| (found.path.as_str(), found.has_directory)).collect();
+    let of = |wanted: Step| served.iter().filter(move |(_, step)| **step == wanted).map(|(path, _)| *path);
+    assert_eq!(marked, of(Step::Make).map(|path| (path, true)).collect::<Vec<_>>(), "{cut}: marks");
+    assert_eq!((survey.deleting.len(), survey.trash.len()), (0, of(Step::Trash).count()), "{cut}");
+    assert!(survey.unmarked.is_empty() && survey.damaged.is_empty(), "{cut}: {survey:?}");
+    let projects = fs::read_dir(root.path().join(".kube-provisioner/projects")).unwrap().count();
+    let limited =
+        if root.why_unlimited().unwrap().is_none() { of(Step::Make).chain(of(Step::Trash)).count() } else { 0 };
+    assert_eq!(projects, limited, "{cut}: projects");
+}
+
+/// One record of the log, as the kernel's `Documentation/admin-guide/device-mapper/log-writes.rst` and `replay-log` have it.
+struct Entry {
+    sector: u64,
+    data: Vec<u8>,
+    /// All writes before are on the disk, and so is this one.
+    flush: bool,
+    mark: Option<String>,
+}
+
+impl Entry {
+    fn apply(&self, image: &File) {
+        image.write_all_at(&self.data, self.sector * 512).unwrap();
+    }
+}
+
+fn entries(log: &Path) -> Vec<Entry> {
+    const MAGIC: u64 = 0x006a_7366_7773_6872;
+    let (flush, fua, discard, is_mark) = (1, 2, 4, 8);
+    let log = File::open(log).unwrap();
+    let bytes = |at: u64, count: u64| {
+        let mut bytes = vec![0; usize::try_from(count).unwrap()];
+        log.read_exact_at(&mut bytes, at).unwrap();
+        bytes
+    };
+    let number = |at: u64| u64::from_le_bytes(bytes(at, 8).try_into().unwrap());
+    assert_eq!((number(0), number(8)), (MAGIC, 1), "the log's magic number and version");
+    let (count, mut at, mut entries) = (number(16), 512, Vec::new());
+    for _ in 0..count {
+        let (sector, sectors, flags, length) = (number(at), number(at + 8), number(at + 16), number(at + 24));
+        let mark = (flags & is_mark != 0).then(|| String::from_utf8(bytes(at + 32, length)).unwrap());
+        at += 512;
+        let sectors = if flags & (discard | is_mark) == 0 { sectors } else { 0 };
+        entries.push(Entry { sector, data: bytes(at, sectors * 512), flush: flags & (flush | fua) != 0, mark });
+        at += sectors * 512;
+    }
+    entries
+}
+
+fn at(path: &str) -> VolumePath {
+    path.to_owned().try_into().unwrap()
+}
+
+fn owner(path: &str) -> Owner {
+    let volume = path.replace('/', "-");
+    let claim = Claim { namespace: "shop".to_owned(), name: volume.clone(), uid: format!("uid-of-{volume}") };
+    let provisioner = "example.com/p".to_owned();
+    Owner { volume, uid: None, claim: Some(claim), provisioner, cluster: None }
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let status = Command::new(program).args(arguments).status().unwrap();
+    assert!(status.success(), "{program} {arguments:?}: {status}");
+}

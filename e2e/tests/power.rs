@@ -1,0 +1,53 @@
+//! Volumes on a disk that loses its power at every write and flush, inside user-mode Linux:
+//! `crates/directory-volumes/examples/power_cut.rs` on dm-log-writes.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use testbed::uml::{Guest, Machine};
+
+#[tokio::test]
+async fn volumes_survive_a_power_cut_on_xfs() -> anyhow::Result<()> {
+    survive("xfs", "mkfs.xfs -q").await
+}
+
+#[tokio::test]
+async fn volumes_survive_a_power_cut_on_ext4() -> anyhow::Result<()> {
+    survive("ext4", "mkfs.ext4 -q -O quota,project -E quotatype=prjquota").await
+}
+
+async fn survive(kind: &str, mkfs: &str) -> anyhow::Result<()> {
+    let program = example("power_cut")?;
+    let program = program.display();
+    // Without udev, dmsetup makes the device's node.
+    let script = format!(
+        "set -e
+modprobe -a -d /run loop quota_v2 dm-mod dm-log-writes
+truncate --size 300M /mnt/data /mnt/log
+{mkfs} /mnt/data
+cp --sparse=always /mnt/data /mnt/start
+losetup /dev/loop6 /mnt/data
+losetup /dev/loop7 /mnt/log
+export DM_DISABLE_UDEV=1
+dmsetup create power --table \"0 $(blockdev --getsz /dev/loop6) log-writes /dev/loop6 /dev/loop7\"
+mkdir /mnt/disk
+mount -o prjquota /dev/mapper/power /mnt/disk
+'{program}' record /mnt/disk power
+umount /mnt/disk
+dmsetup remove power
+'{program}' check /mnt/start /mnt/log {kind}"
+    );
+    let machine = Machine { memory: 1024, ..Machine::default() };
+    let outcome = Guest::start(machine, &script).await?.ended().await?;
+    ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
+    Ok(())
+}
+
+/// Cargo puts examples beside the folder with this test.
+fn example(name: &str) -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let target = test.ancestors().nth(2).context("the test has no target folder")?;
+    let program = target.join("examples").join(name);
+    ensure!(program.is_file(), "the program is not built; run: cargo build -p directory-volumes --examples");
+    Ok(program)
+}

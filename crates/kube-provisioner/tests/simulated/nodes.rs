@@ -72,6 +72,23 @@ async fn g64_the_node_of_a_claim_that_is_gone_is_taken_off_it() {
     assert_eq!(texts.iter().filter(|text| text.contains(moved)).count(), 1, "{texts:?}");
 }
 
+/// A thousand nodes have a thousand of these.
+#[tokio::test(start_paused = true)]
+async fn a_replica_of_a_node_sends_only_watches_while_nothing_happens() {
+    let fixture = per_node(Fixture::on(Cluster::builder().hide_managed_fields().trace().build(), Script::default()));
+    let claims: Vec<String> = (0..50).map(|at| format!("claim-{at}")).collect();
+    claims.iter().for_each(|name| claim(&fixture, name, "node-1"));
+    fixture.until("all are bound", || claims.iter().all(|name| fixture.is_bound(name))).await;
+    sleep(Duration::from_secs(600)).await;
+    let before = fixture.cluster.trace().lines().count();
+    sleep(Duration::from_secs(3600)).await;
+    let trace = fixture.cluster.trace();
+    let ours: Vec<&str> = trace.lines().skip(before).filter(|line| line.contains(" ours-1 ")).collect();
+    // Each of the three lasts five to ten minutes.
+    assert!((18..=39).contains(&ours.len()), "{} requests: {ours:#?}", ours.len());
+    assert!(ours.iter().all(|line| line.contains(" watch ")), "{ours:#?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn g64_a_node_that_cannot_be_read_is_not_absent() {
     let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(NoNodes)).build();

@@ -136,21 +136,15 @@ impl Disks {
     pub(crate) async fn start(self: &Arc<Self>, node: Option<&Arc<Node>>, start: &Start) -> Result<(), StartError> {
         for number in 0..self.all.len() {
             let disk = &self.all[number];
-            let worker = disk.worker();
-            let begun = match worker {
+            if let Ok(worker) = disk.worker() {
                 // It is alone, or this is another term.
-                Ok(worker) => self.begin(disk, worker, node.map(|node| &**node), start).await,
-                Err(_) => {
-                    if disk.is_new() {
-                        tokio::spawn(self.clone().open_one(number, node.cloned(), start.clone()));
-                    }
-                    continue;
+                match self.begin(disk, worker, node.map(|node| &**node), start).await {
+                    Err(error) if self.all.len() == 1 => return Err(error),
+                    Err(error) => tracing::warn!("{error}"),
+                    Ok(()) => {}
                 }
-            };
-            match (begun, self.all.len()) {
-                (Err(error), 2..) => tracing::warn!("{error}"),
-                (Err(error), _) => return Err(error),
-                (Ok(()), _) => {}
+            } else if disk.is_new() {
+                tokio::spawn(self.clone().open_one(number, node.cloned(), start.clone()));
             }
         }
         let settle = async {

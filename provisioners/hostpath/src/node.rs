@@ -105,6 +105,10 @@ impl Node {
 }
 
 impl Seen {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What a volume says about this node, so that pods find it by a label.
     pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, Unfit> {
         let label = key.unwrap_or(HOSTNAME_LABEL);
@@ -126,7 +130,7 @@ pub(crate) enum Elsewhere {
     OtherNode { here: String, there: String },
     #[error(
         "the volume was on an earlier node with the name {name}, which is gone with its data; if they are there all the same, \
-         set the annotation {NODE_UID} of the volume to {uid}, otherwise remove the volume by hand"
+         set the annotation {NODE_UID} of the volume to {uid}, otherwise give the volume up with the command `root replace`"
     )]
     FormerNode { name: String, uid: String },
 }

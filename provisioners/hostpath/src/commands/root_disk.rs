@@ -12,7 +12,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::{
 use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_provisioner::kube::api::PostParams;
 use kube_provisioner::kube::{Api, Client, Error};
-use kube_provisioner::protocol::{CREATOR, HOSTNAME_LABEL};
+use kube_provisioner::protocol::{CREATOR, HOSTNAME_LABEL, IDENTITY};
 use kube_provisioner::topology;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -232,6 +232,10 @@ impl Move {
         }
         let mut annotations = volume.metadata.annotations.clone().unwrap_or_default();
         annotations.remove(GONE_SINCE);
+        // By default a replica is known by its node.
+        if annotations.get(IDENTITY).map(String::as_str) == annotation(volume, NODE) {
+            annotations.insert(IDENTITY.to_owned(), self.here.name().to_owned());
+        }
         annotations.extend(place.annotations.into_iter().map(|(key, value)| (key.to_owned(), value)));
         Ok(PersistentVolume {
             metadata: ObjectMeta {

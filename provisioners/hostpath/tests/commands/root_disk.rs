@@ -26,7 +26,7 @@ fn volume(world: &World, name: &str, node: &str, disk: &str) -> Value {
                 "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer", "kubernetes.io/pv-protection"],
                 "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER, "hostpath-provisioner/node": node,
                     "hostpath-provisioner/node-uid": "uid", "hostpath-provisioner/root": disk,
-                    "kube-provisioner/cluster-id": HERE, "hostpath-provisioner/node-gone-since": "2026-01-01T00:00:00Z"}},
+                    "kube-provisioner/cluster-id": HERE, "kube-provisioner/identity": node, "hostpath-provisioner/node-gone-since": "2026-01-01T00:00:00Z"}},
             "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "class",
                 "persistentVolumeReclaimPolicy": "Delete", "nodeAffinity": affinity,
                 "hostPath": {"path": world.path(name)},
@@ -119,6 +119,7 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
         (&annotations["hostpath-provisioner/node"], &after["metadata"]["labels"]["kept"]),
         (&json!(NODE), &json!("yes"))
     );
+    assert_eq!(annotations["kube-provisioner/identity"], NODE);
     assert!(annotations.get("hostpath-provisioner/node-gone-since").is_none(), "{annotations}");
     assert!(after["spec"]["nodeAffinity"].to_string().contains(NODE), "{after}");
     assert_eq!(before["spec"]["claimRef"]["uid"], after["spec"]["claimRef"]["uid"]);

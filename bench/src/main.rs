@@ -5,6 +5,7 @@
 mod buckets;
 mod burst;
 mod cluster;
+mod directories;
 mod foreign;
 mod handover;
 mod journal;
@@ -39,6 +40,8 @@ enum Command {
     Buckets(buckets::Settings),
     /// Claims that wait when the provisioner starts, beside a bare client that posts the same volumes
     Waiting(waiting::Settings),
+    /// Claims that wait, with a directory for each: hostPath beside a Go provisioner that makes nothing but directories
+    Directories(directories::Settings),
     /// Memory and start with claims and volumes of another provisioner in the cluster
     Foreign {
         #[arg(long, default_value_t = 50_000)]
@@ -83,6 +86,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Burst { claims, program } => burst::run(claims, program).await,
         Command::Buckets(settings) => buckets::run(settings).await,
         Command::Waiting(settings) => waiting::run(settings).await,
+        Command::Directories(settings) => directories::run(settings).await,
         Command::Foreign { pairs } => foreign::run(pairs).await,
         Command::Journal { rounds, claims } => journal::run(rounds, claims).await,
         Command::Handover { rounds } => handover::run(rounds).await,

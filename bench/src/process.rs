@@ -56,12 +56,15 @@ impl Provisioner {
         Self::spawn(command, &cluster.state().dir.join(format!("{name}.log")))
     }
 
-    /// Starts the one written with the Go library, without its client's limits, as it costs nothing either.
-    pub(crate) async fn start_go(cluster: &Cluster, workers: usize) -> anyhow::Result<Self> {
+    /// Starts the one written with the Go library, without its client's limits. Without a root it costs nothing either.
+    pub(crate) async fn start_go(cluster: &Cluster, workers: usize, root: Option<&Path>) -> anyhow::Result<Self> {
         let program = go_provisioner(&cluster.state().guard(), &progress::silent()).await?;
         let mut command = Command::new(program);
         command.args(["-provisioner", PROVISIONER, "-qps", "-1", "-add-finalizer", "-threads", &workers.to_string()]);
         command.arg("-kubeconfig").arg(cluster.go_kubeconfig().await?);
+        if let Some(root) = root {
+            command.arg("-root").arg(root);
+        }
         Self::spawn(command, &cluster.state().dir.join("go-provisioner.log"))
     }
 

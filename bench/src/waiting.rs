@@ -19,12 +19,12 @@ use crate::process::Provisioner;
 use crate::saved::Saved;
 
 /// How long claims may wait to be told.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The Go library tells some claims never.
-const A_WHILE: Duration = Duration::from_secs(20);
+pub(crate) const A_WHILE: Duration = Duration::from_secs(20);
 
 /// The Go library is at its best with so many threads.
-const GO_THREADS: usize = 100;
+pub(crate) const GO_THREADS: usize = 100;
 
 /// What is measured, and beside what.
 #[derive(Args)]
@@ -82,7 +82,7 @@ impl Contender {
     }
 }
 
-struct Round {
+pub(crate) struct Round {
     rate: f64,
     /// What all processors did for a volume, whoever asked for it.
     machine: Duration,
@@ -92,11 +92,24 @@ struct Round {
 }
 
 impl Round {
+    /// The header of a table of rounds.
+    pub(crate) fn print_header() {
+        println!(
+            "| | volumes/s | processors, per volume | first after | told | all told after the last volume | peak memory | \
+             processor time |"
+        );
+        println!("|---|---|---|---|---|---|---|---|");
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
     fn machine_ms(&self) -> f64 {
         self.machine.as_secs_f64() * 1e3
     }
 
-    fn print(&self, name: &str, count: usize) {
+    pub(crate) fn print(&self, name: &str, count: usize) {
         let (rate, machine, first) = (self.rate, self.machine_ms(), self.first.as_secs_f64());
         print!("| {name} | {rate:.0} | {machine:.2} ms | {first:.2} s |");
         match &self.rest {
@@ -124,11 +137,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let contenders = Contender::all(&settings);
     let count = settings.claims;
     let mut results: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
-    println!(
-        "| | volumes/s | processors, per volume | first after | told | all told after the last volume | peak memory | \
-         processor time |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
+    Round::print_header();
     // A new control plane serves the first turn faster than all that follow.
     turn(&cluster, count, &contenders[0]).await?;
     for round in 0..settings.rounds {
@@ -145,32 +154,43 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     }
     cluster.clear().await?;
     for (contender, results) in contenders.iter().zip(&results) {
-        let (rate, machine) = (median_of(results, |round| round.rate), median_of(results, Round::machine_ms));
-        print!("| {}, medians | {rate:.0} | {machine:.2} ms | | | |", contender.name());
-        let of_process = |of: fn(&Rest) -> f64| median_of(results, |round| round.rest.as_ref().map_or(f64::NAN, of));
-        match results.first().is_some_and(|round| round.rest.is_some()) {
-            true => println!(
-                " {:.1} MB | {:.2} s |",
-                of_process(|rest| mb(rest.peak)),
-                of_process(|rest| rest.processor.as_secs_f64())
-            ),
-            false => println!(" | |"),
-        }
+        print_medians(&contender.name(), results);
     }
-    let share = median_of(&results[1], |round| round.rate) / median_of(&results[0], |round| round.rate);
+    let share = median_of(&results[1], Round::rate) / median_of(&results[0], Round::rate);
     let work = median_of(&results[0], Round::machine_ms) / median_of(&results[1], Round::machine_ms);
     println!("| share of the bare client | {:.0} % | {:.0} % | | | | | |", 100.0 * share, 100.0 * work);
     ensure!(share >= 0.85, "the provisioner is below 85 % of the bare client");
     Ok(())
 }
 
-/// One contender's part of a round, with claims of its own.
-async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow::Result<Round> {
+/// The medians of one contender's rounds.
+pub(crate) fn print_medians(name: &str, results: &[Round]) {
+    let (rate, machine) = (median_of(results, Round::rate), median_of(results, Round::machine_ms));
+    print!("| {name}, medians | {rate:.0} | {machine:.2} ms | | | |");
+    let of_process = |of: fn(&Rest) -> f64| median_of(results, |round| round.rest.as_ref().map_or(f64::NAN, of));
+    match results.first().is_some_and(|round| round.rest.is_some()) {
+        true => println!(
+            " {:.1} MB | {:.2} s |",
+            of_process(|rest| mb(rest.peak)),
+            of_process(|rest| rest.processor.as_secs_f64())
+        ),
+        false => println!(" | |"),
+    }
+}
+
+/// Claims of a turn, when the control plane is at rest.
+pub(crate) async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
     cluster.clear().await?;
     cluster.create_claims(count).await?;
     let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
     let claims = cluster.wait_claims(count, "annotated", asks).await?;
     cluster.wait_quiet().await?;
+    Ok(claims)
+}
+
+/// One contender's part of a round, with claims of its own.
+async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow::Result<Round> {
+    let claims = waiting_claims(cluster, count).await?;
     match contender {
         Contender::Bare { connections } => bare_client(cluster, &claims, *connections).await,
         Contender::Ours { workers } => {
@@ -182,7 +202,7 @@ async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow:
             let start = async { Provisioner::start_program(cluster, program, "other-build", &[]).await };
             provisioner(cluster, &claims, start, PATIENCE).await
         }
-        Contender::Go => provisioner(cluster, &claims, Provisioner::start_go(cluster, GO_THREADS), A_WHILE).await,
+        Contender::Go => provisioner(cluster, &claims, Provisioner::start_go(cluster, GO_THREADS, None), A_WHILE).await,
     }
 }
 
@@ -203,7 +223,7 @@ async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connec
 }
 
 /// A provisioner at its work, until all claims are told of their volumes, or for a while: some are never told.
-async fn provisioner(
+pub(crate) async fn provisioner(
     cluster: &Cluster,
     claims: &[PersistentVolumeClaim],
     start: impl Future<Output = anyhow::Result<Provisioner>>,
@@ -248,6 +268,6 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     if values.len().is_multiple_of(2) { (values[upper - 1] + values[upper]) / 2.0 } else { values[upper] }
 }
 
-fn median_of(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
+pub(crate) fn median_of(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
     median(&mut rounds.iter().map(of).collect::<Vec<_>>())
 }

@@ -18,7 +18,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     // The package has a second program, which the first one finds beside itself.
     let program = build::program(Profile::Release, "bench", features, guard, &progress).await?.with_file_name("bench");
     let provisioner = match measurement {
-        Some("soak" | "removal") => {
+        Some("soak" | "removal" | "directories") => {
             Some(build::program(Profile::Release, "hostpath-provisioner", &[], guard, &progress).await?)
         }
         _ => None,

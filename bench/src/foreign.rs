@@ -1,4 +1,4 @@
-//! A cluster full of somebody else's claims and volumes: what they cost in memory and at the start.
+//! A cluster full of claims and volumes, our own or those of others: what they cost in memory and at the start.
 
 use std::time::Instant;
 
@@ -14,17 +14,21 @@ use crate::process::Provisioner;
 /// A second manager's fields, as every object in a real cluster has them.
 const PADDING: usize = 600;
 
-pub(crate) async fn run(pairs: usize) -> anyhow::Result<()> {
+pub(crate) async fn run(pairs: usize, own: bool) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
     cluster.clear().await?;
     let empty = measure(&cluster).await?;
-    create(&cluster, pairs).await?;
+    match own {
+        true => provision(&cluster, pairs).await?,
+        false => create(&cluster, pairs).await?,
+    }
     // What the server needs for the same lists, to anybody.
     let start = Instant::now();
     list_all(&cluster).await?;
     let server = start.elapsed();
     let full = measure(&cluster).await?;
-    println!("| | empty | {pairs} + {pairs} foreign |\n|---|---|---|");
+    let whose = if own { "own" } else { "foreign" };
+    println!("| | empty | {pairs} + {pairs} {whose} |\n|---|---|---|");
     println!("| resident memory when ready | {:.1} MB | {:.1} MB |", mb(empty.resident), mb(full.resident));
     println!("| peak | {:.1} MB | {:.1} MB |", mb(empty.peak), mb(full.peak));
     println!("| ready after | {:.2} s | {:.2} s |", empty.ready, full.ready);
@@ -54,6 +58,16 @@ async fn measure(cluster: &Cluster) -> anyhow::Result<Measured> {
         ready: ready.as_secs_f64(),
         processor: processor.as_secs_f64(),
     })
+}
+
+async fn provision(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
+    let mut provisioner = Provisioner::start(cluster, &[]).await?;
+    provisioner.wait_ready().await?;
+    cluster.create_claims(pairs).await?;
+    let is_bound = |claim: &PersistentVolumeClaim| {
+        claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+    };
+    cluster.wait_claims(pairs, "bound", is_bound).await.map(drop)
 }
 
 async fn create(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {

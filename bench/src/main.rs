@@ -42,10 +42,13 @@ enum Command {
     Waiting(waiting::Settings),
     /// Claims that wait, with a directory for each: hostPath beside a Go provisioner that makes nothing but directories
     Directories(directories::Settings),
-    /// Memory and start with claims and volumes of another provisioner in the cluster
+    /// Memory and start with claims and volumes of another provisioner in the cluster, or of the same one
     Foreign {
         #[arg(long, default_value_t = 50_000)]
         pairs: usize,
+        /// The same provisioner has made them
+        #[arg(long)]
+        own: bool,
     },
     /// What the journal costs: writes and bytes per claim, and throughput beside a provisioner without it
     Journal {
@@ -87,7 +90,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Buckets(settings) => buckets::run(settings).await,
         Command::Waiting(settings) => waiting::run(settings).await,
         Command::Directories(settings) => directories::run(settings).await,
-        Command::Foreign { pairs } => foreign::run(pairs).await,
+        Command::Foreign { pairs, own } => foreign::run(pairs, own).await,
         Command::Journal { rounds, claims } => journal::run(rounds, claims).await,
         Command::Handover { rounds } => handover::run(rounds).await,
         Command::Shards { claims, rounds } => shards::run(claims, rounds).await,

@@ -1,6 +1,6 @@
 //! The provisioner: a directory per volume.
 
-use directory_volumes::{Deletion, DirectoryError, Size, Worker, owner_here, retains, whose};
+use directory_volumes::{Deletion, DirectoryError, Worker, owner_here, retains, whose};
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionVerdict, ProvisionedVolume,
     Provisioner, Start, StartError, Volume,
@@ -36,11 +36,7 @@ impl HostPath {
         };
         let place = Placement::of(request, node.as_ref())?;
         let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
-        let fits = self.worker.run(move |root| {
-            root.check()?;
-            Ok::<_, ProvisionError>(Size::of(bytes, enforced, root).map(drop)?)
-        });
-        match fits.await {
+        match self.worker.check_size(bytes, enforced).await {
             Ok(()) => Ok(place),
             Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
             // The root is not there, or enforces no sizes. That of another node may.

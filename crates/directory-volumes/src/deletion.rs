@@ -12,6 +12,7 @@ use crate::parameters::{OnDelete, TRASH_TTL};
 use crate::path::VolumePath;
 use crate::pattern::{Names, PathPattern};
 use crate::root::Root;
+use crate::state::State;
 
 /// The reclaim policy of volumes whose data stay.
 const RETAIN: &str = "Retain";
@@ -60,9 +61,18 @@ impl Size {
     /// # Errors
     /// When the class needs what the file system cannot.
     pub fn of(bytes: u64, enforced: Option<bool>, root: &Root) -> Result<Self, DirectoryError> {
+        Self::within(&root.enter()?, bytes, enforced, root)
+    }
+
+    pub(crate) fn within(
+        state: &State,
+        bytes: u64,
+        enforced: Option<bool>,
+        root: &Root,
+    ) -> Result<Self, DirectoryError> {
         let unlimited = match enforced {
             Some(false) => return Ok(Self { limit: None, unlimited: None }),
-            Some(true) | None => root.why_unlimited()?,
+            Some(true) | None => root.why_unlimited_within(state),
         };
         match (enforced, unlimited) {
             (Some(true), Some(reason)) => Err(DirectoryError::MustBeEnforced(reason)),

@@ -14,6 +14,8 @@ use crate::descend;
 
 /// The largest file that is read.
 const LARGEST: u64 = 1 << 20;
+/// Most marks and records are smaller.
+const USUAL: usize = 1 << 10;
 
 /// Creates a file, durably. `EXIST` where there is one already; the content of a file never changes.
 pub(crate) fn create(
@@ -48,7 +50,8 @@ pub(crate) fn read(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<O
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut content = Vec::new();
+    // With room for most files: without it the first reads are of a few bytes each.
+    let mut content = Vec::with_capacity(USUAL);
     let read = file.take(LARGEST + 1).read_to_end(&mut content);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     match content.len() as u64 <= LARGEST {

@@ -12,7 +12,7 @@ use crate::error::DirectoryError;
 use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::root::Root;
-use crate::state::{PROJECTS, read_json};
+use crate::state::{PROJECTS, State, read_json};
 
 /// What a class keeps free of a root's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +87,14 @@ impl Root {
     /// Refuses a volume that is larger than what is free. One that is there already has its room.
     ///
     /// What other volumes may still write is not known to be needed, and is not reserved for them.
-    ///
-    /// # Errors
-    /// How much room there is, or why that cannot be seen.
-    pub fn check_room(&self, path: &VolumePath, bytes: u64, reserve: Reserve) -> Result<(), DirectoryError> {
-        let disk = self.disk()?;
+    pub(crate) fn check_room(
+        &self,
+        state: &State,
+        path: &VolumePath,
+        bytes: u64,
+        reserve: Reserve,
+    ) -> Result<(), DirectoryError> {
+        let disk = self.disk(state)?;
         let reserved = reserve.of(disk.size);
         if bytes <= disk.free.saturating_sub(reserved) || self.mark_of(path)?.is_some() {
             return Ok(());
@@ -105,7 +108,8 @@ impl Root {
     /// # Errors
     /// When it is not the root that it was, or the file system does not say.
     pub fn usage(&self) -> Result<Measured, DirectoryError> {
-        let (state, disk) = (self.enter()?, self.disk()?);
+        let state = self.enter()?;
+        let disk = self.disk(&state)?;
         let mut volumes = Vec::new();
         if let Ok(Some(quota)) = ProjectQuota::of(&state.root) {
             let projects = state.directory(PROJECTS)?;
@@ -170,8 +174,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         root.put_marker().unwrap();
-        let (disk, path) = (root.disk().unwrap(), "pvc-1".to_owned().try_into().unwrap());
-        let check = |bytes, reserve| root.check_room(&path, bytes, reserve).map_err(|error| error.to_string());
+        let (state, path) = (root.enter().unwrap(), "pvc-1".to_owned().try_into().unwrap());
+        let disk = root.disk(&state).unwrap();
+        let check = |bytes, reserve| root.check_room(&state, &path, bytes, reserve).map_err(|error| error.to_string());
         assert_eq!(check(1, Reserve::default()), Ok(()));
         let error = check(disk.size + 1, Reserve::default()).unwrap_err();
         assert!(error.contains("has no room for a volume of"), "{error}");

@@ -26,12 +26,15 @@ impl Root {
     /// # Errors
     /// When the root cannot be read.
     pub fn why_unlimited(&self) -> Result<Option<String>, DirectoryError> {
-        let state = self.enter()?;
-        Ok(match ProjectQuota::of(&state.root) {
+        Ok(self.why_unlimited_within(&self.enter()?))
+    }
+
+    pub(crate) fn why_unlimited_within(&self, state: &State) -> Option<String> {
+        match ProjectQuota::of(&state.root) {
             Ok(Some(_)) => None,
             Ok(None) => Some(format!("the file system of {} has no project quotas", self.path().display())),
             Err(error) => Some(error.to_string()),
-        })
+        }
     }
 
     /// Changes the size of a volume; `false` where its size is not enforced.

@@ -20,6 +20,7 @@ use crate::deletion::Size;
 use crate::error::DirectoryError;
 use crate::mark::Owner;
 use crate::path::VolumePath;
+use crate::room::Reserve;
 use crate::root::Root;
 use crate::volumes::Permissions;
 
@@ -81,16 +82,17 @@ impl Worker {
         T: Send + 'static,
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
-        self.run_after(Root::check_marker, work).await
+        self.run_after(Root::check_marker, |root, ()| work(root)).await
     }
 
-    /// The same where the root may have no marker yet.
-    async fn run_after<T, E>(
+    /// The same after another look, and with what that has found: a root that has no marker yet, or one that is open.
+    async fn run_after<L, T, E>(
         &self,
-        look: fn(&Root) -> Result<(), DirectoryError>,
-        work: impl FnOnce(&Root) -> Result<T, E> + Send + 'static,
+        look: fn(&Root) -> Result<L, DirectoryError>,
+        work: impl FnOnce(&Root, L) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
+        L: 'static,
         T: Send + 'static,
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
@@ -115,7 +117,7 @@ impl Worker {
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
         match timeout(LIMIT, self.look.clone().acquire_owned()).await {
-            Ok(Ok(thread)) => self.attempt(thread, Root::check, |_| Ok(())).await,
+            Ok(Ok(thread)) => self.attempt(thread, Root::check, |_, ()| Ok(())).await,
             _ => Err(self.hangs().into()),
         }
     }
@@ -130,13 +132,14 @@ impl Worker {
         DirectoryError::Occupied { path: self.root.path().to_owned(), removals, others }
     }
 
-    async fn attempt<T, E>(
+    async fn attempt<L, T, E>(
         &self,
         permit: OwnedSemaphorePermit,
-        look: fn(&Root) -> Result<(), DirectoryError>,
-        work: impl FnOnce(&Root) -> Result<T, E> + Send + 'static,
+        look: fn(&Root) -> Result<L, DirectoryError>,
+        work: impl FnOnce(&Root, L) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
+        L: 'static,
         T: Send + 'static,
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
@@ -150,7 +153,7 @@ impl Worker {
                 let _ = answers.send(());
                 match given_up.load(Ordering::SeqCst) {
                     true => looked.map_err(E::from).and(Err(DirectoryError::Fenced(String::new()).into())),
-                    false => looked.map_err(E::from).and_then(|()| work(&root)),
+                    false => looked.map_err(E::from).and_then(|found| work(&root, found)),
                 }
             }
         });
@@ -176,15 +179,36 @@ impl Worker {
         (bytes, enforced): (u64, Option<bool>),
         token: FencingToken,
     ) -> Result<(PathBuf, Size), ProvisionError> {
-        self.run(move |root| {
-            let size = Size::of(bytes, enforced, root)?;
-            match root.create(&path, &owner, retain, &permissions, size.limit, &token) {
+        self.run_after(Root::enter, move |root, state| {
+            let size = Size::within(&state, bytes, enforced, root)?;
+            match root.create_within(&state, &path, &owner, retain, &permissions, size.limit, &token) {
                 // It is not the directory of this volume, so no attempt for it has left anything there.
                 Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
                     Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
                 }
                 made => Ok((made?, size)),
             }
+        })
+        .await
+    }
+
+    /// Whether a volume can be made now, and have the size that its class says. Makes nothing.
+    ///
+    /// # Errors
+    /// What is wrong with the root, what [`Size::of`] says, or how much room there is.
+    pub async fn check_size(
+        &self,
+        path: VolumePath,
+        (bytes, enforced): (u64, Option<bool>),
+        reserve: Option<Reserve>,
+    ) -> Result<(), ProvisionError> {
+        self.run_after(Root::enter, move |root, state| {
+            let size = Size::within(&state, bytes, enforced, root)?;
+            // A size that is a mere number may be any number, unless the class says otherwise.
+            if size.limit.is_some() || reserve.is_some() {
+                root.check_room(&state, &path, bytes, reserve.unwrap_or_default())?;
+            }
+            Ok(())
         })
         .await
     }
@@ -207,12 +231,12 @@ impl Worker {
 
     /// Marks a new root.
     pub(crate) async fn put_marker(&self) -> Result<(), StartError> {
-        self.run_after(|root| root.has_marker().map(drop), |root| Ok(root.put_marker()?)).await
+        self.run_after(Root::has_marker, |root, _| Ok(root.put_marker()?)).await
     }
 
     /// Whether the root has a marker.
     pub(crate) async fn has_marker(&self) -> Result<bool, StartError> {
-        self.run_after(|root| root.has_marker().map(drop), |root| Ok(root.has_marker()?)).await
+        self.run_after(Root::has_marker, |_, has_marker| Ok(has_marker)).await
     }
 }
 

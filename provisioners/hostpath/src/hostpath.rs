@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use directory_volumes::{Deletion, DirectoryError, Size, Worker, owner_here, retains, whose};
+use directory_volumes::{Deletion, DirectoryError, Worker, owner_here, retains, whose};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionVerdict, ProvisionedVolume,
@@ -40,17 +40,7 @@ impl HostPath {
         let place = Placement::of(request, node.as_ref())?;
         let (bytes, enforced, reserve) = (request.bytes, request.parameters.enforce_size, request.parameters.reserve);
         let worker = self.disks.of_class(request.parameters.root.as_deref()).map_err(ProvisionError::reschedule)?;
-        let path = place.path.clone();
-        let fits = worker.run(move |root| {
-            root.check()?;
-            let size = Size::of(bytes, enforced, root)?;
-            // A size that is a mere number may be any number, unless the class says otherwise.
-            if size.limit.is_some() || reserve.is_some() {
-                root.check_room(&path, bytes, reserve.unwrap_or_default())?;
-            }
-            Ok::<_, ProvisionError>(())
-        });
-        match fits.await {
+        match worker.check_size(place.path.clone(), (bytes, enforced), reserve).await {
             Ok(()) => Ok((place, worker)),
             Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
             // The root is not there, has no room, or enforces no sizes. That of another node may.

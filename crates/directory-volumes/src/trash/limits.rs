@@ -9,7 +9,7 @@ use kube_provisioner::quantity::parse_bytes;
 use crate::entry::{DATA, Discarded};
 use crate::error::{DirectoryError, failed};
 use crate::root::Root;
-use crate::state::TRASH;
+use crate::state::{State, TRASH};
 use crate::{descend, usage};
 
 /// What the trash of one root may take. Data that are kept until a person removes them do not count and are never removed.
@@ -69,7 +69,7 @@ impl Root {
         cluster: Option<&str>,
         fencing_token: &FencingToken,
     ) -> Result<(), DirectoryError> {
-        let (disk, mut result) = (self.disk()?, Ok(()));
+        let (disk, mut result) = (self.disk(&self.enter()?)?, Ok(()));
         if !limits.has_maximum() && limits.excess(disk, 0) == 0 {
             return Ok(());
         }
@@ -124,8 +124,8 @@ impl Root {
         Ok(measured)
     }
 
-    pub(crate) fn disk(&self) -> Result<Disk, DirectoryError> {
-        let stat = rustix::fs::fstatvfs(&self.enter()?.root);
+    pub(crate) fn disk(&self, state: &State) -> Result<Disk, DirectoryError> {
+        let stat = rustix::fs::fstatvfs(&state.root);
         let stat = stat.map_err(|error| failed("cannot look at", self.path().to_string_lossy(), error))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Disk { size: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })

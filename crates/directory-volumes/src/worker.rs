@@ -168,7 +168,7 @@ impl Worker {
     /// Makes the directory of a volume, see [`Root::create`]. `enforced` is what the class says of its size.
     ///
     /// # Errors
-    /// As of [`Size::of`] and [`Root::create`]; where another volume has the directory, nothing of this one is left.
+    /// When the class needs a size that the file system cannot enforce, or as of [`Root::create`]; where another volume has the directory, nothing of this one is left.
     pub async fn create(
         &self,
         path: VolumePath,
@@ -179,7 +179,7 @@ impl Worker {
         token: FencingToken,
     ) -> Result<(PathBuf, Size), ProvisionError> {
         self.run_after(Root::enter, move |root, state| {
-            let size = Size::within(&state, bytes, enforced, root)?;
+            let size = Size::of(bytes, enforced, root, &state)?;
             match root.create_within(&state, &path, &owner, retain, &permissions, size.limit, &token) {
                 // It is not the directory of this volume, so no attempt for it has left anything there.
                 Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
@@ -194,9 +194,9 @@ impl Worker {
     /// Whether a volume can be made now, and have the size that its class says. Makes nothing.
     ///
     /// # Errors
-    /// What is wrong with the root, or as of [`Size::of`].
+    /// What is wrong with the root, or that the class needs a size that the file system cannot enforce.
     pub async fn check_size(&self, bytes: u64, enforced: Option<bool>) -> Result<(), ProvisionError> {
-        self.run_after(Root::enter, move |root, state| Ok(Size::within(&state, bytes, enforced, root).map(drop)?)).await
+        self.run_after(Root::enter, move |root, state| Ok(Size::of(bytes, enforced, root, &state).map(drop)?)).await
     }
 
     /// Changes the size of a volume. One whose size is not enforced has room already.

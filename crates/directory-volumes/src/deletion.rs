@@ -60,16 +60,7 @@ impl Size {
     ///
     /// # Errors
     /// When the class needs what the file system cannot.
-    pub fn of(bytes: u64, enforced: Option<bool>, root: &Root) -> Result<Self, DirectoryError> {
-        Self::within(&root.enter()?, bytes, enforced, root)
-    }
-
-    pub(crate) fn within(
-        state: &State,
-        bytes: u64,
-        enforced: Option<bool>,
-        root: &Root,
-    ) -> Result<Self, DirectoryError> {
+    pub(crate) fn of(bytes: u64, enforced: Option<bool>, root: &Root, state: &State) -> Result<Self, DirectoryError> {
         let unlimited = match enforced {
             Some(false) => return Ok(Self { limit: None, unlimited: None }),
             Some(true) | None => root.why_unlimited_within(state),

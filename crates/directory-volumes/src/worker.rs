@@ -169,7 +169,8 @@ impl Worker {
     /// Makes the directory of a volume, see [`Root::create`]. `enforced` is what the class says of its size.
     ///
     /// # Errors
-    /// As of [`Size::of`] and [`Root::create`]; where another volume has the directory, nothing of this one is left.
+    /// Those of [`Root::create`], or that the root enforces no sizes although the class needs them. Where another volume has the
+    /// directory, nothing of this one is left.
     pub async fn create(
         &self,
         path: VolumePath,
@@ -180,7 +181,7 @@ impl Worker {
         token: FencingToken,
     ) -> Result<(PathBuf, Size), ProvisionError> {
         self.run_after(Root::enter, move |root, state| {
-            let size = Size::within(&state, bytes, enforced, root)?;
+            let size = Size::of(bytes, enforced, root, &state)?;
             match root.create_within(&state, &path, &owner, retain, &permissions, size.limit, &token) {
                 // It is not the directory of this volume, so no attempt for it has left anything there.
                 Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
@@ -195,7 +196,7 @@ impl Worker {
     /// Whether a volume can be made now, and have the size that its class says. Makes nothing.
     ///
     /// # Errors
-    /// What is wrong with the root, what [`Size::of`] says, or how much room there is.
+    /// What is wrong with the root, that it enforces no sizes although the class needs them, or that it has no room.
     pub async fn check_size(
         &self,
         path: VolumePath,
@@ -203,7 +204,7 @@ impl Worker {
         reserve: Option<Reserve>,
     ) -> Result<(), ProvisionError> {
         self.run_after(Root::enter, move |root, state| {
-            let size = Size::within(&state, bytes, enforced, root)?;
+            let size = Size::of(bytes, enforced, root, &state)?;
             // A size that is a mere number may be any number, unless the class says otherwise.
             if size.limit.is_some() || reserve.is_some() {
                 root.check_room(&state, &path, bytes, reserve.unwrap_or_default())?;

@@ -12,11 +12,6 @@ fn volume(world: &World, name: &str, node: &str, disk: &str) -> Value {
     if world.cluster.get("", "namespaces", "", "shop").is_err() {
         world.cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
     }
-    let claim = world.cluster.create(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"namespace": "shop", "name": name},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "volumeName": name,
-            "storageClassName": "class"}}));
-    let uid = claim.unwrap()["metadata"]["uid"].clone();
     let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}});
     world
@@ -26,13 +21,21 @@ fn volume(world: &World, name: &str, node: &str, disk: &str) -> Value {
                 "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer", "kubernetes.io/pv-protection"],
                 "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER, "hostpath-provisioner/node": node,
                     "hostpath-provisioner/node-uid": "uid", "hostpath-provisioner/root": disk,
-                    "kube-provisioner/cluster-id": HERE, "kube-provisioner/identity": node, "hostpath-provisioner/node-gone-since": "2026-01-01T00:00:00Z"}},
+                    "kube-provisioner/cluster-id": HERE, "kube-provisioner/identity": node,
+                    "hostpath-provisioner/node-gone-since": "2026-01-01T00:00:00Z"}},
             "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "class",
                 "persistentVolumeReclaimPolicy": "Delete", "nodeAffinity": affinity,
                 "hostPath": {"path": world.path(name)},
-                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": name,
-                    "uid": uid}}}))
-        .unwrap()
+                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "shop",
+                    "name": name}}}))
+        .unwrap();
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "volumeName": name,
+            "storageClassName": "class"}});
+    world.cluster.create(&claim).unwrap();
+    world.eventually("the claim is bound", |_| phase(world, name) == "Bound");
+    world.cluster.get("", "persistentvolumes", "", name).unwrap()
 }
 
 fn node(world: &World, name: &str) {
@@ -140,9 +143,11 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
 fn cut_off(world: &World, name: &str) -> Value {
     let mut object = world.cluster.get("", "persistentvolumes", "", name).unwrap();
     let target = Target { group: "", plural: "persistentvolumes", namespace: "", name };
+    // In this order: what is being deleted gets no new finalizer.
+    world.cluster.delete(&target, DeleteOptions::default()).unwrap();
     let patch = json!({"metadata": {"finalizers": null}});
     world.cluster.patch(&target, None, kube_sim::PatchKind::Merge, &patch).unwrap();
-    world.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    world.eventually("it is gone", |_| !is_there(world, name));
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
         metadata.remove(field);

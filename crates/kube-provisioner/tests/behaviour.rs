@@ -8,8 +8,10 @@ use std::path::Path;
 fn every_rule_has_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(root.join("docs/book/pages/reference/behaviour.md")).unwrap();
-    let rules: BTreeSet<String> =
-        page.lines().filter_map(|line| line.strip_prefix("| ")).flat_map(ids_of_row).collect();
+    let ids = page.lines().filter_map(|line| line.strip_prefix("| ")).flat_map(ids_of_row);
+    let mut rules = BTreeSet::new();
+    let twice: Vec<_> = ids.filter(|id| !rules.insert(id.clone())).collect();
+    assert!(twice.is_empty(), "two rows have these ids: {twice:?}");
     assert!(rules.len() > 130, "only {} rules were found in the page", rules.len());
     let mut tested = BTreeSet::new();
     for folder in ["crates", "e2e", "provisioners", "testbed"] {

@@ -167,7 +167,7 @@ async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
         requests.unwrap().insert("storage".to_owned(), Quantity("4Ei".to_owned()));
         claim
     };
-    let checked = space.class_with("checked", [("reserve", "5%")]).await?;
+    let checked = space.class_with("checked", [("reserve", "1Mi")]).await?;
     space.create_claim(huge("huge", &checked)).await?;
     space.wait_for_message("PersistentVolumeClaim", "huge", "has no room for a volume of 4Ei").await?;
     space.create_claim(space.claim("small", &checked)).await?;

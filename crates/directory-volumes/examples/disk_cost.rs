@@ -1,4 +1,4 @@
-//! What volumes cost on a file system: `cost DIRECTORY COUNT AT_ONCE`. Volumes are made and removed as a provisioner does it, and the
+//! What volumes cost on a file system: `disk_cost DIRECTORY COUNT AT_ONCE`. Volumes are made and removed as a provisioner does it, and the
 //! figures are volumes a second and the processor time of one.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 

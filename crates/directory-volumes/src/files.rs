@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -14,6 +14,8 @@ use crate::descend;
 
 /// The largest file that is read.
 const LARGEST: u64 = 1 << 20;
+/// A temporary file that is older belongs to no process that writes it.
+const LONGEST_WRITE: Duration = Duration::from_secs(3600);
 /// Most marks and records are smaller.
 const USUAL: usize = 1 << 10;
 
@@ -40,6 +42,18 @@ pub(crate) fn replace(
     let written = Written::new(tmp, content)?;
     rustix::fs::renameat(tmp, &*written.name, directory, name)?;
     rustix::fs::fsync(directory)
+}
+
+/// Removes the temporary files that crashes have left.
+pub(crate) fn clear(tmp: &OwnedFd, now: SystemTime) -> Result<(), Errno> {
+    let now = since_epoch(now);
+    for (name, _) in names(tmp)? {
+        let written = name.split('-').nth(1).and_then(|nanos| nanos.parse().ok()).map(Duration::from_nanos);
+        if written.is_some_and(|written| now.saturating_sub(written) > LONGEST_WRITE) {
+            remove(tmp.as_fd(), &*name, AtFlags::empty())?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a file, if it is there. `INVAL` if it is larger than any that this crate writes, `LOOP` for a link.
@@ -109,7 +123,7 @@ impl<'a> Written<'a> {
     fn new(tmp: BorrowedFd<'a>, content: &[u8]) -> Result<Self, Errno> {
         // In containers every process may have the same id, and others may share the root.
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let time = since_epoch(SystemTime::now());
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{}-{number}", std::process::id(), time.as_nanos());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -122,8 +136,33 @@ impl<'a> Written<'a> {
     }
 }
 
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 impl Drop for Written<'_> {
     fn drop(&mut self) {
         let _ = rustix::fs::unlinkat(self.tmp.as_fd(), &*self.name, AtFlags::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_crashes_left_is_removed_an_hour_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let tmp = OwnedFd::from(File::open(folder.path()).unwrap());
+        // The name goes with its process.
+        std::mem::forget(Written::new(tmp.as_fd(), b"mark").unwrap());
+        std::fs::write(folder.path().join("by-hand"), "").unwrap();
+        let left = || names(&tmp).unwrap().len();
+        let now = SystemTime::now();
+        clear(&tmp, now).unwrap();
+        assert_eq!(left(), 2, "somebody may be writing it");
+        clear(&tmp, now + LONGEST_WRITE + Duration::from_secs(60)).unwrap();
+        assert_eq!(left(), 1);
+        assert!(folder.path().join("by-hand").is_file());
     }
 }

@@ -40,6 +40,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use jiff::Timestamp;
 use kube_provisioner::FencingToken;
@@ -51,6 +52,7 @@ use crate::above::Proof;
 use crate::descend;
 use crate::entry::Discarded;
 use crate::error::{DirectoryError, Holder, failed};
+use crate::files;
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::remove;
@@ -199,7 +201,8 @@ impl Root {
     /// What kept something.
     pub fn finish_removals(&self, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
-        let mut result = Ok(());
+        let mut result = files::clear(&state.tmp, SystemTime::now())
+            .map_err(|error| failed("cannot remove the files of former processes in", "tmp", error));
         for of in [DELETING, TRASH] {
             for volume in state.list(of)? {
                 result = result.and(self.unmark_moved(&state, of, &volume));

@@ -14,6 +14,7 @@ use std::process::Command;
 
 use directory_volumes::{Claim, DirectoryError, Owner, Permissions, Root, VolumePath};
 use kube_provisioner::FencingToken;
+use rustix::mount::UnmountFlags;
 
 const OPEN: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
 const SIZE: u64 = 4 << 20;
@@ -115,7 +116,8 @@ fn check(start: &str, log: &Path, kind: &str) {
             }
             cuts += 1;
             let cut = format!("{kind}, cut {cuts} (some writes lost: {without_some}) after {done} of {begun} steps");
-            run("cp", &["--sparse=always", start, "/mnt/cut"]);
+            // A new file, since the loop device of the one before may still be there.
+            run("cp", &["--sparse=always", "--remove-destination", start, "/mnt/cut"]);
             let left = File::options().write(true).open("/mnt/cut").unwrap();
             for entry in &unflushed {
                 // Numbers that look like chance, and are the same each time.
@@ -127,7 +129,8 @@ fn check(start: &str, log: &Path, kind: &str) {
             drop(left);
             mount("/mnt/cut");
             recover(begun, done, cuts % 2 == 0, &cut);
-            run("umount", &[LEFT]);
+            // Unlike umount(8), which fails if the loop device detaches before it is asked to.
+            rustix::mount::unmount(LEFT, UnmountFlags::empty()).unwrap();
         }
     }
     assert_eq!((begun, done), (STEPS.len(), STEPS.len()), "the log is not complete");

@@ -33,7 +33,10 @@ impl Actions {
             let now = self.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
             let status = json!({"phase": phase, "conditions": conditions});
-            let patch = json!({"metadata": {"uid": &*claim.uid}, "status": status});
+            // A write of a custom resource's status compares only the version: with the uid alone, a replica whose watch is
+            // behind would write the status of a new claim of this name.
+            let metadata = json!({"uid": &*claim.uid, "resourceVersion": claim.resource_version.to_string()});
+            let patch = json!({"metadata": metadata, "status": status});
             match self.patch_claim(&claim, patch, Some("status")).await {
                 // Others write it at the same time, and the cache has it as it is now.
                 Err(Outcome::Changed) => {}

@@ -6,13 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use directory_volumes::{Root, TrashLimits, Worker};
+use directory_volumes::{NotUsable, Opening, Root, TrashLimits, Worker};
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::{ProvisionedVolume, Start, StartError};
 use thiserror::Error;
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::metrics::RootMetrics;
 use crate::node::{NODE, Node};
@@ -21,8 +20,6 @@ use crate::registration;
 
 /// How long the start waits for several roots.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How often an unusable root is opened again.
-const PAUSE: Duration = Duration::from_secs(10);
 /// A name is as long as a label's value.
 const LONGEST: usize = 63;
 
@@ -99,23 +96,14 @@ pub(crate) struct Disks {
 /// One root.
 pub(crate) struct Disk {
     root: RootName,
-    state: watch::Sender<State>,
-}
-
-#[derive(Clone)]
-enum State {
-    /// Nobody has used it yet.
-    New,
-    Opening,
-    Unusable(String),
-    Usable(Worker),
+    opening: Opening,
 }
 
 impl From<Worker> for Disks {
     /// One root, for all classes that name none.
     fn from(worker: Worker) -> Self {
         let root = RootName { name: String::new(), directory: worker.root().path().to_owned() };
-        let disk = Disk { root, state: watch::Sender::new(State::Usable(worker)) };
+        let disk = Disk { root, opening: worker.into() };
         Self { all: vec![disk], trash: TrashLimits::default(), metrics: RootMetrics::default() }
     }
 }
@@ -124,10 +112,12 @@ impl Disks {
     /// A root alone has to be usable at once. Of several, none waits for another.
     pub(crate) fn open(names: Vec<RootName>, trash: TrashLimits) -> Result<Self, Box<dyn Error + Send + Sync>> {
         check(&names)?;
-        let disk = |root| Disk { root, state: watch::Sender::new(State::New) };
-        let disks = Self { all: names.into_iter().map(disk).collect(), trash, metrics: RootMetrics::default() };
-        if let [only] = &disks.all[..] {
-            only.use_with(Worker::new(Root::open(&only.root.directory)?), trash, &disks.metrics);
+        let disk = |root| Disk { root, opening: Opening::default() };
+        let mut disks = Self { all: names.into_iter().map(disk).collect(), trash, metrics: RootMetrics::default() };
+        if let [only] = &mut disks.all[..] {
+            let worker = Worker::new(Root::open(&only.root.directory)?);
+            only.opening = worker.clone().into();
+            disks.keep_up(&worker);
         }
         Ok(disks)
     }
@@ -143,13 +133,13 @@ impl Disks {
                     Err(error) => tracing::warn!("{error}"),
                     Ok(()) => {}
                 }
-            } else if disk.is_new() {
+            } else if disk.opening.begin() {
                 tokio::spawn(self.clone().open_one(number, node.cloned(), start.clone()));
             }
         }
         let settle = async {
             for disk in &self.all {
-                let _ = disk.state.subscribe().wait_for(|state| !matches!(state, State::Opening)).await;
+                disk.opening.tried().await;
             }
         };
         let _ = timeout(LIMIT, settle).await;
@@ -157,24 +147,21 @@ impl Disks {
         usable.reduce(|one, other| one.or(other)).map_or(Ok(()), |any| any.map(drop)).map_err(StartError::new)
     }
 
-    /// Opens a root until it can be used, with one thread: a call that hangs costs that one.
     async fn open_one(self: Arc<Self>, number: usize, node: Option<Arc<Node>>, start: Start) {
         let disk = &self.all[number];
-        loop {
+        let open = async || {
             let directory = disk.root.directory.clone();
-            let opened = async {
-                let worker = Worker::new(spawn_blocking(move || Root::open(&directory)).await??);
-                self.begin(disk, worker.clone(), node.as_deref(), &start).await.map(|()| worker)
-            };
-            match opened.await {
-                Ok(worker) => return disk.use_with(worker, self.trash, &self.metrics),
-                Err(error) => {
-                    tracing::warn!("{error}");
-                    disk.state.send_replace(State::Unusable(error.to_string()));
-                }
-            }
-            sleep(PAUSE).await;
-        }
+            let worker = Worker::new(spawn_blocking(move || Root::open(&directory)).await??);
+            self.begin(disk, worker.clone(), node.as_deref(), &start).await.map(|()| worker)
+        };
+        let open = || async { open().await.inspect_err(|error: &StartError| tracing::warn!("{error}")) };
+        self.keep_up(&disk.opening.open(open).await);
+    }
+
+    /// What is done beside the calls.
+    fn keep_up(&self, worker: &Worker) {
+        tokio::spawn(worker.clone().empty_trash(self.trash));
+        tokio::spawn(self.metrics.clone().follow(worker.clone()));
     }
 
     async fn begin(&self, disk: &Disk, worker: Worker, node: Option<&Node>, start: &Start) -> Result<(), StartError> {
@@ -222,7 +209,7 @@ impl Disks {
     pub(crate) async fn probe(&self) -> Result<(), StartError> {
         for disk in &self.all {
             // A replica that waits for its turn uses none.
-            if !matches!(*disk.state.borrow(), State::New) {
+            if !disk.opening.is_new() {
                 disk.worker()?.probe().await?;
             }
         }
@@ -240,33 +227,17 @@ impl Disks {
 
 impl Disk {
     fn worker(&self) -> Result<Worker, DiskError> {
-        match &*self.state.borrow() {
-            State::Usable(worker) => Ok(worker.clone()),
-            State::Unusable(why) => Err(DiskError::Unusable(why.clone())),
-            State::New | State::Opening => Err(DiskError::Opening { path: self.root.directory.clone() }),
-        }
-    }
-
-    /// Whether this call is the first to use it.
-    fn is_new(&self) -> bool {
-        self.state.send_if_modified(|state| {
-            let is_new = matches!(state, State::New);
-            *state = if is_new { State::Opening } else { state.clone() };
-            is_new
+        self.opening.worker().map_err(|why| match why {
+            NotUsable::Opening => DiskError::Opening { path: self.root.directory.clone() },
+            NotUsable::Unusable(why) => DiskError::Unusable(why),
         })
-    }
-
-    fn use_with(&self, worker: Worker, trash: TrashLimits, metrics: &RootMetrics) {
-        tokio::spawn(worker.clone().empty_trash(trash));
-        tokio::spawn(metrics.clone().follow(worker.clone()));
-        self.state.send_replace(State::Usable(worker));
     }
 
     /// Without links, once it is known.
     fn path(&self) -> PathBuf {
-        match &*self.state.borrow() {
-            State::Usable(worker) => worker.root().path().to_owned(),
-            _ => self.root.directory.clone(),
+        match self.opening.worker() {
+            Ok(worker) => worker.root().path().to_owned(),
+            Err(_) => self.root.directory.clone(),
         }
     }
 }
@@ -326,7 +297,7 @@ mod tests {
         assert!(disks.probe().await.is_err());
         private(&folder.join("ssd"));
         while disks.of_class(Some("fast")).is_err() {
-            sleep(PAUSE).await;
+            tokio::time::sleep(LIMIT).await;
         }
         assert!(disks.probe().await.is_ok());
         let volume = |path: &str| {

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use directory_volumes::{Annotations, DirectoryError, Root, TrashLimits, Worker};
+use directory_volumes::{Annotations, DirectoryError, NotUsable, Opening, Root, TrashLimits, Worker};
 use kube_provisioner::{ProvisionedVolume, Start, StartError};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::source::Location;
 
@@ -22,8 +22,6 @@ pub(crate) const ANNOTATIONS: Annotations = Annotations {
 
 /// How long work waits for a share that is being checked.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How often an unusable share is checked again.
-const PAUSE: Duration = Duration::from_secs(10);
 
 /// A share, and where it is mounted here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,57 +81,32 @@ pub(crate) struct Share {
     pub(crate) name: ShareName,
     mounted: Mounted,
     trash: TrashLimits,
-    state: watch::Sender<State>,
+    opening: Opening,
     /// Held while a replica that waits for its turn checks the share.
     look: Arc<Semaphore>,
 }
 
-#[derive(Clone)]
-enum State {
-    /// Another replica works on it.
-    New,
-    /// A thread checks it.
-    Opening,
-    Unusable(String),
-    Usable(Worker),
-}
-
 impl Share {
     pub(crate) fn new(name: ShareName, mounted: Mounted, trash: TrashLimits) -> Self {
-        Self { name, mounted, trash, state: watch::Sender::new(State::New), look: Arc::new(Semaphore::new(1)) }
+        Self { name, mounted, trash, opening: Opening::default(), look: Arc::new(Semaphore::new(1)) }
     }
 
     #[cfg(test)]
     pub(crate) fn usable(name: ShareName, root: Root) -> Self {
-        let share = Self::new(name, Mounted::Anyhow, TrashLimits::default());
-        share.state.send_replace(State::Usable(Worker::new(root)));
-        share
+        let opening = Worker::new(root).into();
+        Self { opening, ..Self::new(name, Mounted::Anyhow, TrashLimits::default()) }
     }
 
-    /// Checks the share until it can be used, with one thread at a time: a call that hangs costs that one.
+    /// Checks the share until it can be used.
     pub(crate) fn open(&self, start: &Start) {
-        let is_first = self.state.send_if_modified(|state| {
-            let is_new = matches!(state, State::New);
-            *state = if is_new { State::Opening } else { state.clone() };
-            is_new
-        });
-        if !is_first {
+        if !self.opening.begin() {
             return;
         }
         let (name, mounted, trash) = (self.name.clone(), self.mounted, self.trash);
-        let (state, start) = (self.state.clone(), start.clone());
+        let (opening, start) = (self.opening.clone(), start.clone());
         tokio::spawn(async move {
-            let worker = loop {
-                match opened(&name, mounted, &start).await {
-                    Ok(worker) => break worker,
-                    Err(error) => {
-                        tracing::warn!("the share {name} cannot be used: {error}");
-                        state.send_replace(State::Unusable(error.to_string()));
-                    }
-                }
-                sleep(PAUSE).await;
-            };
-            state.send_replace(State::Usable(worker.clone()));
+            let warn = |error: &StartError| tracing::warn!("the share {name} cannot be used: {error}");
+            let worker = opening.open(|| async { opened(&name, mounted, &start).await.inspect_err(warn) }).await;
             worker.empty_trash(trash).await;
         });
     }
@@ -141,7 +114,7 @@ impl Share {
     /// Whether the share can be used. A replica that waits for its turn looks without changing anything, with one thread at
     /// a time: a call that hangs costs that one.
     pub(crate) async fn probe(&self) -> Result<(), StartError> {
-        if !matches!(*self.state.borrow(), State::New) {
+        if !self.opening.is_new() {
             return self.worker().await?.probe().await;
         }
         let permit = self.look.clone().try_acquire_owned().map_err(|_| self.hangs())?;
@@ -160,14 +133,11 @@ impl Share {
 
     /// The share, when it can be used.
     pub(crate) async fn worker(&self) -> Result<Worker, ShareError> {
-        let mut state = self.state.subscribe();
-        let looked = timeout(LIMIT, state.wait_for(|state| !matches!(state, State::New | State::Opening))).await;
-        let state = looked.ok().and_then(|state| state.ok().map(|state| state.clone()));
-        match state {
-            Some(State::Usable(worker)) => Ok(worker),
-            Some(State::Unusable(why)) => Err(ShareError::Unusable { name: self.name.to_string(), why }),
-            _ => Err(self.hangs()),
-        }
+        let _ = timeout(LIMIT, self.opening.tried()).await;
+        self.opening.worker().map_err(|why| match why {
+            NotUsable::Opening => self.hangs(),
+            NotUsable::Unusable(why) => ShareError::Unusable { name: self.name.to_string(), why },
+        })
     }
 }
 

@@ -1,10 +1,8 @@
 //! Volumes on a disk that loses its power at every write and flush, inside user-mode Linux:
 //! `crates/directory-volumes/examples/power_cut.rs` on dm-log-writes.
 
-use std::path::PathBuf;
-
-use anyhow::{Context, ensure};
-use testbed::uml::{Guest, Machine};
+use anyhow::ensure;
+use testbed::uml::{Guest, Machine, example};
 
 #[tokio::test]
 async fn volumes_survive_a_power_cut_on_xfs() -> anyhow::Result<()> {
@@ -41,13 +39,4 @@ dmsetup remove power
     let outcome = Guest::start(machine, &script).await?.ended().await?;
     ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
     Ok(())
-}
-
-/// Cargo puts examples beside the folder with this test.
-fn example(name: &str) -> anyhow::Result<PathBuf> {
-    let test = std::env::current_exe()?;
-    let target = test.ancestors().nth(2).context("the test has no target folder")?;
-    let program = target.join("examples").join(name);
-    ensure!(program.is_file(), "the program is not built; run: cargo build -p directory-volumes --examples");
-    Ok(program)
 }

@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube_provisioner::DeleteError;
 use kube_provisioner::protocol::FINALIZER;
+use kube_sim::merge_patch;
 use serde_json::{Value, json};
 use testbed::cluster::{TestSpace, until};
 use testbed::faults::{Fault, faulty};
@@ -25,23 +26,8 @@ async fn by_hand(space: &TestSpace, suffix: &str, change: Value) -> anyhow::Resu
             "storageClassName": space.cluster_wide_name("none"), "nfs": {"server": "s", "path": "/p"},
             "claimRef": {"namespace": space.namespace(), "name": "gone", "uid": "00000000-0000-0000-0000-000000000001"}},
     });
-    merge(&mut volume, change);
+    merge_patch(&mut volume, change);
     space.create_cluster_wide(&serde_json::from_value::<PersistentVolume>(volume)?).await
-}
-
-fn merge(base: &mut Value, change: Value) {
-    match (base, change) {
-        (Value::Object(base), Value::Object(change)) => {
-            for (key, value) in change {
-                if value.is_null() {
-                    base.remove(&key);
-                } else {
-                    merge(base.entry(key).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (base, change) => *base = change,
-    }
 }
 
 /// Adds fields, `null` among them.

@@ -84,6 +84,18 @@ pub struct Outcome {
     pub status: i32,
 }
 
+/// An example of a package, as a program for a guest: cargo puts examples beside the folder with the tests.
+pub fn example(name: &str) -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let target = test.ancestors().nth(2).context("the test has no target folder")?;
+    let program = target.join("examples").join(name);
+    ensure!(
+        program.is_file(),
+        "the program is not built; run: cargo build -p project-quota -p directory-volumes --examples"
+    );
+    Ok(program)
+}
+
 /// Boots a guest with this disk, and runs a program in it. The arguments must not need quoting.
 pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
     let script = format!("'{}' {}", program.display(), arguments.join(" "));

@@ -82,6 +82,7 @@ mod tests {
     use kube_provisioner::FencingToken;
 
     use super::*;
+    use crate::tests::owner;
     use crate::volumes::Permissions;
 
     const LABEL: &str = "system_u:object_r:container_file_t:s0";
@@ -106,13 +107,6 @@ mod tests {
         let root = Root::open(folder.path()).unwrap();
         root.put_marker().unwrap();
         let path: VolumePath = "pvc-1".to_owned().try_into().unwrap();
-        let owner = |volume: &str| Owner {
-            volume: volume.to_owned(),
-            uid: None,
-            claim: None,
-            provisioner: "example.com/p".to_owned(),
-            cluster: None,
-        };
         let label = |volume: &str| root.label(&path, &owner(volume), &LABEL.parse().unwrap());
         assert!(label("pvc-1").is_err(), "there is no volume");
         let permissions = Permissions { mode: 0o777, uid: None, gid: None };

@@ -150,6 +150,7 @@ fn about(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::owner;
 
     #[test]
     fn a_reserve_is_a_share_or_a_size() {
@@ -181,9 +182,7 @@ mod tests {
         let error = check(disk.size + 1, Reserve::default()).unwrap_err();
         assert!(error.contains("has no room for a volume of"), "{error}");
         assert!(check(1, Reserve::Bytes(disk.size)).is_err());
-        let owner =
-            Owner { volume: "pvc-1".to_owned(), uid: None, claim: None, provisioner: String::new(), cluster: None };
-        root.enter().unwrap().reserve(&path, &owner, false).unwrap();
+        root.enter().unwrap().reserve(&path, &owner("pvc-1"), false).unwrap();
         assert_eq!(check(1, Reserve::Bytes(disk.size)), Ok(()), "it is there already");
         let measured = root.usage().unwrap();
         assert!(measured.size == disk.size && measured.free > 0 && measured.volumes.is_empty(), "{measured:?}");

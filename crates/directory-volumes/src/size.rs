@@ -155,19 +155,13 @@ fn fnv1a(text: &str, start: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::owner;
 
     #[test]
     fn candidates_are_the_same_each_time_and_differ_by_volume() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path()).unwrap();
         root.put_marker().unwrap();
-        let owner = |volume: &str| Owner {
-            volume: volume.to_owned(),
-            uid: None,
-            claim: None,
-            provisioner: "example.com/p".to_owned(),
-            cluster: None,
-        };
         let of = |volume: &str| root.candidates(&owner(volume)).map(ProjectId::get).collect::<Vec<_>>();
         let (one, other) = (of("pvc-1"), of("pvc-2"));
         assert_eq!((one.len(), &one), (16, &of("pvc-1")));

@@ -33,7 +33,7 @@ fn at(path: &str) -> VolumePath {
     path.to_owned().try_into().unwrap()
 }
 
-fn owner(volume: &str) -> Owner {
+pub(crate) fn owner(volume: &str) -> Owner {
     let claim = Claim { namespace: "shop".to_owned(), name: "data".to_owned(), uid: format!("uid-of-{volume}") };
     Owner {
         volume: volume.to_owned(),

@@ -103,7 +103,7 @@ pub use clock::SimClock;
 pub use cluster::{Builder, Cluster};
 pub use faults::{Fault, Faults};
 pub use intercept::{After, Before, Interceptor, WatchInterceptor, WatchStep};
-pub use patch::PatchKind;
+pub use patch::{PatchKind, merge_patch};
 pub use request::{Content, DeleteOptions, Options, Preconditions, Request, Subresource, Target, Verb};
 pub use resource::{Resource, StorageId};
 pub use service::{ApiService, Body};

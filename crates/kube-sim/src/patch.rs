@@ -19,6 +19,7 @@ mod shape;
 mod strategic;
 
 pub(crate) use managers::Managers;
+pub use merge::merge_patch;
 
 /// The kind of a patch, from the request's content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
+use kube_sim::merge_patch;
 use serde_json::{Map, Value};
 
 /// What `$(…)` and `like:` stand for.
@@ -49,7 +50,7 @@ impl Variables<'_> {
         };
         let changes = fields.iter().filter(|(key, _)| *key != "like");
         let changes: Map<_, _> = changes.map(|(key, value)| (key.clone(), value.clone())).collect();
-        merge(&mut object, self.fill_fields(&changes)?);
+        merge_patch(&mut object, self.fill_fields(&changes)?);
         Ok(object)
     }
 
@@ -87,25 +88,6 @@ impl Variables<'_> {
         match value {
             Some(value) => Ok(value.clone()),
             None => bail!("there is no $({path})"),
-        }
-    }
-}
-
-/// RFC 7386.
-fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(fields) = target else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            fields.remove(&key);
-        } else {
-            merge(fields.entry(key).or_insert(Value::Null), value);
         }
     }
 }

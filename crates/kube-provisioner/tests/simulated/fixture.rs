@@ -12,7 +12,7 @@ use kube_provisioner::{
     CancellationToken, Capabilities, Controller, Coordination, DeleteError, Environment, Options, ProvisionError,
     ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Start, StartError, Volume,
 };
-use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target};
+use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target, merge_patch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -185,7 +185,7 @@ impl Fixture {
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
             "provisioner": PROVISIONER,
         });
-        merge(&mut class, change);
+        merge_patch(&mut class, change);
         self.cluster.create(&class).unwrap();
     }
 
@@ -202,7 +202,7 @@ impl Fixture {
                 "resources": {"requests": {"storage": "1Gi"}},
             },
         });
-        merge(&mut claim, change);
+        merge_patch(&mut claim, change);
         let created = self.cluster.create(&claim).unwrap();
         format!("pvc-{}", created["metadata"]["uid"].as_str().unwrap())
     }
@@ -218,7 +218,7 @@ impl Fixture {
                 "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "gone", "uid": "gone"},
             },
         });
-        merge(&mut volume, change);
+        merge_patch(&mut volume, change);
         self.cluster.create(&volume).unwrap();
     }
 
@@ -281,21 +281,6 @@ fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {
         _ => ("", "default"),
     };
     Target { group, plural, namespace, name }
-}
-
-/// Merges a change into an object; `null` removes.
-pub(crate) fn merge(object: &mut Value, change: Value) {
-    match (object, change) {
-        (Value::Object(fields), Value::Object(changes)) => {
-            for (name, change) in changes {
-                match change {
-                    Value::Null => drop(fields.remove(&name)),
-                    change => merge(fields.entry(name).or_insert(Value::Null), change),
-                }
-            }
-        }
-        (object, change) => *object = change,
-    }
 }
 
 /// A map of texts, for Secrets.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use kube_provisioner::kube::Client;
 use kube_provisioner::quantity::parse_bytes;
-use kube_sim::object;
+use kube_sim::{merge_patch, object};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, merge};
+use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
 
 /// More than what the objects of a test may cost in requests, beside a read of the journal every ten seconds; a loop costs
 /// thousands.
@@ -37,7 +37,7 @@ async fn beside_others(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), check
     let odd: HashMap<String, Value> = odd.iter().map(|(name, change)| ((*name).to_owned(), change.clone())).collect();
     let service = fixture.cluster.service("ours").edit(move |object| {
         if let Some(change) = odd.get(object::name(object)) {
-            merge(object, change.clone());
+            merge_patch(object, change.clone());
         }
     });
     fixture.claim("before", "class");

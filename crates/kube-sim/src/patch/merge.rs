@@ -10,7 +10,7 @@ pub(super) fn patch(current: &Value, patch: Value) -> Result<Value, Status> {
     match patch {
         Value::Object(_) => {
             let mut merged = current.clone();
-            merge(&mut merged, patch);
+            merge_patch(&mut merged, patch);
             Ok(merged)
         }
         Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
@@ -21,8 +21,8 @@ pub(super) fn patch(current: &Value, patch: Value) -> Result<Value, Status> {
     }
 }
 
-/// `MergePatch` of RFC 7386, section 2.
-pub(super) fn merge(target: &mut Value, patch: Value) {
+/// Changes `target` as a JSON merge patch says: `MergePatch` of RFC 7386, section 2.
+pub fn merge_patch(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;
         return;
@@ -34,7 +34,7 @@ pub(super) fn merge(target: &mut Value, patch: Value) {
         for (name, value) in patch {
             match value {
                 Value::Null => drop(members.remove(&name)),
-                _ => merge(members.entry(name).or_insert(Value::Null), value),
+                _ => merge_patch(members.entry(name).or_insert(Value::Null), value),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube_sim::merge_patch;
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::watch::{Change, FromJson as _};
 use serde_json::{Value, json};
@@ -96,22 +97,22 @@ impl Fixture {
     }
 
     fn class(mut self, change: Value) -> Self {
-        merge(&mut self.class, change);
+        merge_patch(&mut self.class, change);
         self
     }
 
     fn claim(mut self, change: Value) -> Self {
-        merge(&mut self.claim, change);
+        merge_patch(&mut self.claim, change);
         self
     }
 
     fn bucket(mut self, change: Value) -> Self {
-        merge(&mut self.bucket, change);
+        merge_patch(&mut self.bucket, change);
         self
     }
 
     fn record(mut self, change: Value) -> Self {
-        merge(&mut self.record, change);
+        merge_patch(&mut self.record, change);
         self
     }
 
@@ -152,7 +153,7 @@ impl Fixture {
         let mut bucket = self.bucket.clone();
         if !bucket.is_null() {
             if !self.record.is_null() {
-                merge(
+                merge_patch(
                     &mut bucket,
                     json!({"metadata": {"annotations": {"kube-provisioner/bucket": self.record.to_string()}}}),
                 );
@@ -163,21 +164,6 @@ impl Fixture {
         let mut facts = cache.facts(key);
         (facts.secret, facts.config_map) = (self.secret, self.config_map);
         decide(&facts, &self.rules)
-    }
-}
-
-/// A JSON merge patch.
-fn merge(object: &mut Value, change: Value) {
-    match (object, change) {
-        (Value::Object(fields), Value::Object(changes)) => {
-            for (name, change) in changes {
-                match change {
-                    Value::Null => drop(fields.remove(&name)),
-                    change => merge(fields.entry(name).or_insert(Value::Null), change),
-                }
-            }
-        }
-        (object, change) => *object = change,
     }
 }
 

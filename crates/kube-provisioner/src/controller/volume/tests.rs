@@ -10,6 +10,7 @@ mod volumes;
 
 use std::sync::Arc;
 
+use kube_sim::merge_patch;
 use provisioner_runtime::watch::Change;
 use provisioner_runtime::{Cache as _, Journaled as _};
 use serde_json::{Value, json};
@@ -182,19 +183,7 @@ pub(super) fn pending() -> Pending {
 
 /// Merges `change` into `base`; `null` removes.
 pub(super) fn with(mut base: Value, change: Value) -> Value {
-    match (&mut base, change) {
-        (Value::Object(base), Value::Object(change)) => {
-            for (key, value) in change {
-                if value.is_null() {
-                    base.remove(&key);
-                } else {
-                    let old = base.remove(&key).unwrap_or(Value::Null);
-                    base.insert(key, with(old, value));
-                }
-            }
-        }
-        (base, change) => *base = change,
-    }
+    merge_patch(&mut base, change);
     base
 }
 

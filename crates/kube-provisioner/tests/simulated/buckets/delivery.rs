@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kube_sim::{Cluster, Subresource};
+use kube_sim::Subresource;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -77,14 +77,11 @@ async fn nothing_is_written_when_nothing_changes() {
 /// The API server compares no uid when the status of a custom resource is patched, so it might be that of a new claim.
 #[tokio::test(start_paused = true)]
 async fn the_status_is_written_only_over_the_version_that_was_read() {
-    let (refused, interceptor) = refusing(|request| {
+    let (refused, fixture) = refusing(|request| {
         request.resource.plural == CLAIMS
             && request.subresource == Some(Subresource::Status)
             && !format!("{:?}", request.content).contains("resourceVersion")
     });
-    let cluster = Cluster::builder().hide_managed_fields().interceptor(interceptor).build();
-    cluster.create_yaml(include_str!("../../../../objectbucket-api/fixtures/crds/rook.yaml")).unwrap();
-    let fixture = Fixture::on(cluster);
     refused.store(1, Ordering::Relaxed);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -94,11 +91,8 @@ async fn the_status_is_written_only_over_the_version_that_was_read() {
 
 #[tokio::test(start_paused = true)]
 async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
-    let (refused, interceptor) =
+    let (refused, fixture) =
         refusing(|request| request.resource.plural == CLAIMS && request.subresource == Some(Subresource::Status));
-    let cluster = Cluster::builder().hide_managed_fields().interceptor(interceptor).build();
-    cluster.create_yaml(include_str!("../../../../objectbucket-api/fixtures/crds/rook.yaml")).unwrap();
-    let fixture = Fixture::on(cluster);
     refused.store(3, Ordering::Relaxed);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);

@@ -391,10 +391,7 @@ async fn z24_what_a_failed_attempt_may_have_applied_is_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn z25_the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() {
-    let (refused, interceptor) = refusing(|request| request.resource.plural == "secrets");
-    let cluster = Cluster::builder().hide_managed_fields().interceptor(interceptor).build();
-    cluster.create_yaml(ROOK).unwrap();
-    let fixture = Fixture::on(cluster);
+    let (refused, fixture) = refusing(|request| request.resource.plural == "secrets");
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -434,10 +431,7 @@ async fn z25_the_key_in_the_secret_works_although_the_write_of_the_next_one_fail
 
 #[tokio::test(start_paused = true)]
 async fn z25_a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
-    let (refused, interceptor) = refusing(|request| request.resource.plural == "secrets");
-    let cluster = Cluster::builder().hide_managed_fields().interceptor(interceptor).build();
-    cluster.create_yaml(ROOK).unwrap();
-    let fixture = Fixture::on(cluster);
+    let (refused, fixture) = refusing(|request| request.resource.plural == "secrets");
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
     fixture.bound("photos").await;

@@ -5,20 +5,24 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kube_sim::{After, Before, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
+use kube_sim::{After, Before, Cluster, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
 use tokio::time::sleep;
 
-use super::fixture::BUCKETS;
+use super::fixture::{BUCKETS, Fixture};
+use super::ownership::ROOK;
 
 struct Refusing {
     left: Arc<AtomicU32>,
     which: fn(&Request) -> bool,
 }
 
-/// Refuses as many of these writes as the number says.
-pub(crate) fn refusing(which: fn(&Request) -> bool) -> (Arc<AtomicU32>, Arc<dyn Interceptor>) {
+/// With Rook's definitions, on an API server that refuses as many of these writes as the number says.
+pub(crate) fn refusing(which: fn(&Request) -> bool) -> (Arc<AtomicU32>, Fixture) {
     let left = Arc::new(AtomicU32::new(0));
-    (left.clone(), Arc::new(Refusing { left, which }))
+    let interceptor = Arc::new(Refusing { left: left.clone(), which });
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(interceptor).build();
+    cluster.create_yaml(ROOK).unwrap();
+    (left, Fixture::on(cluster))
 }
 
 impl Interceptor for Refusing {

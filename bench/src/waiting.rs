@@ -26,14 +26,21 @@ pub(crate) const A_WHILE: Duration = Duration::from_secs(20);
 /// The Go library is at its best with so many threads.
 pub(crate) const GO_THREADS: usize = 100;
 
-/// What is measured, and beside what.
+/// How much is measured.
 #[derive(Args)]
-pub(crate) struct Settings {
+pub(crate) struct Turns {
     #[arg(long, default_value_t = 3000)]
-    claims: usize,
+    pub(crate) claims: usize,
     /// Rounds of each, in turns from first to last and from last to first; the table has all of them and the medians
     #[arg(long, default_value_t = 4)]
     rounds: usize,
+}
+
+/// What is measured, and beside what.
+#[derive(Args)]
+pub(crate) struct Settings {
+    #[command(flatten)]
+    turns: Turns,
     /// Connections of the bare client
     #[arg(long, default_value_t = 32)]
     connections: usize,
@@ -93,7 +100,7 @@ pub(crate) struct Round {
 
 impl Round {
     /// The header of a table of rounds.
-    pub(crate) fn print_header() {
+    fn print_header() {
         println!(
             "| | volumes/s | processors, per volume | first after | told | all told after the last volume | peak memory | \
              processor time |"
@@ -109,7 +116,7 @@ impl Round {
         self.machine.as_secs_f64() * 1e3
     }
 
-    pub(crate) fn print(&self, name: &str, count: usize) {
+    fn print(&self, name: &str, count: usize) {
         let (rate, machine, first) = (self.rate, self.machine_ms(), self.first.as_secs_f64());
         print!("| {name} | {rate:.0} | {machine:.2} ms | {first:.2} s |");
         match &self.rest {
@@ -135,27 +142,11 @@ struct Rest {
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
     let contenders = Contender::all(&settings);
-    let count = settings.claims;
-    let mut results: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
-    Round::print_header();
-    // A new control plane serves the first turn faster than all that follow.
-    turn(&cluster, count, &contenders[0]).await?;
-    for round in 0..settings.rounds {
-        let mut turns: Vec<_> = contenders.iter().zip(&mut results).collect();
-        // The control plane becomes slower as it ages: whoever is first in one round is last in the next.
-        if round % 2 == 1 {
-            turns.reverse();
-        }
-        for (contender, results) in turns {
-            let result = turn(&cluster, count, contender).await?;
-            result.print(&contender.name(), count);
-            results.push(result);
-        }
-    }
-    cluster.clear().await?;
-    for (contender, results) in contenders.iter().zip(&results) {
-        print_medians(&contender.name(), results);
-    }
+    let count = settings.turns.claims;
+    let results = settings
+        .turns
+        .take(&cluster, &contenders, Contender::name, async |each| turn(&cluster, count, each).await)
+        .await?;
     let share = median_of(&results[1], Round::rate) / median_of(&results[0], Round::rate);
     let work = median_of(&results[0], Round::machine_ms) / median_of(&results[1], Round::machine_ms);
     println!("| share of the bare client | {:.0} % | {:.0} % | | | | | |", 100.0 * share, 100.0 * work);
@@ -163,8 +154,41 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
+impl Turns {
+    /// Measures each contender once a round, and prints all rounds and their medians.
+    pub(crate) async fn take<C>(
+        &self,
+        cluster: &Cluster,
+        contenders: &[C],
+        name: impl Fn(&C) -> String,
+        mut turn: impl AsyncFnMut(&C) -> anyhow::Result<Round>,
+    ) -> anyhow::Result<Vec<Vec<Round>>> {
+        let mut results: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
+        Round::print_header();
+        // A new control plane serves the first turn faster than all that follow.
+        turn(&contenders[0]).await?;
+        for round in 0..self.rounds {
+            let mut turns: Vec<_> = contenders.iter().zip(&mut results).collect();
+            // The control plane becomes slower as it ages: whoever is first in one round is last in the next.
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for (contender, results) in turns {
+                let result = turn(contender).await?;
+                result.print(&name(contender), self.claims);
+                results.push(result);
+            }
+        }
+        cluster.clear().await?;
+        for (contender, results) in contenders.iter().zip(&results) {
+            print_medians(&name(contender), results);
+        }
+        Ok(results)
+    }
+}
+
 /// The medians of one contender's rounds.
-pub(crate) fn print_medians(name: &str, results: &[Round]) {
+fn print_medians(name: &str, results: &[Round]) {
     let (rate, machine) = (median_of(results, Round::rate), median_of(results, Round::machine_ms));
     print!("| {name}, medians | {rate:.0} | {machine:.2} ms | | | |");
     let of_process = |of: fn(&Rest) -> f64| median_of(results, |round| round.rest.as_ref().map_or(f64::NAN, of));

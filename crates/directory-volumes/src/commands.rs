@@ -179,7 +179,11 @@ impl Connection {
         options
     }
 
-    async fn client(&self) -> Result<Client, BoxError> {
+    /// A client of the cluster.
+    ///
+    /// # Errors
+    /// When there is none, or it does not let the provisioner in.
+    pub async fn client(&self) -> Result<Client, BoxError> {
         Ok(client(&self.options()).await?)
     }
 

@@ -73,6 +73,17 @@ pub struct Permissions {
     pub gid: Option<u32>,
 }
 
+/// What is made for a volume.
+pub(crate) struct NewVolume<'a> {
+    pub(crate) path: &'a VolumePath,
+    pub(crate) owner: &'a Owner,
+    /// Whether its data stay when the volume is deleted.
+    pub(crate) retain: bool,
+    pub(crate) permissions: &'a Permissions,
+    /// In bytes, where it is enforced.
+    pub(crate) size: Option<u64>,
+}
+
 impl Root {
     /// Makes the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more bytes.
     /// `retain` says whether its reclaim policy is Retain. The path is for the PersistentVolume only.
@@ -88,20 +99,16 @@ impl Root {
         size: Option<u64>,
         fencing_token: &FencingToken,
     ) -> Result<PathBuf, DirectoryError> {
-        self.create_within(&self.enter()?, path, owner, retain, permissions, size, fencing_token)
+        self.create_within(&self.enter()?, &NewVolume { path, owner, retain, permissions, size }, fencing_token)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is known of a volume, and the handles of the root")]
     pub(crate) fn create_within(
         &self,
         state: &State,
-        path: &VolumePath,
-        owner: &Owner,
-        retain: bool,
-        permissions: &Permissions,
-        size: Option<u64>,
+        volume: &NewVolume<'_>,
         fencing_token: &FencingToken,
     ) -> Result<PathBuf, DirectoryError> {
+        let NewVolume { path, owner, retain, permissions, size } = *volume;
         let (_, last) = path.split();
         let error = |error| failed("cannot make the directory", path.as_str(), error);
         // Its project would be given back only then.

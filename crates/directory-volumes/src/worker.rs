@@ -22,7 +22,7 @@ use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::room::Reserve;
 use crate::root::Root;
-use crate::volumes::Permissions;
+use crate::volumes::{NewVolume, Permissions};
 
 /// So many threads work on one root at a time. A call that never returns keeps its thread.
 const THREADS: usize = 16;
@@ -182,7 +182,8 @@ impl Worker {
     ) -> Result<(PathBuf, Size), ProvisionError> {
         self.run_after(Root::enter, move |root, state| {
             let size = Size::of(bytes, enforced, root, &state)?;
-            match root.create_within(&state, &path, &owner, retain, &permissions, size.limit, &token) {
+            let volume = NewVolume { path: &path, owner: &owner, retain, permissions: &permissions, size: size.limit };
+            match root.create_within(&state, &volume, &token) {
                 // It is not the directory of this volume, so no attempt for it has left anything there.
                 Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
                     Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))

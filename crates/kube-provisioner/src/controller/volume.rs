@@ -150,13 +150,13 @@ impl Reconciler for VolumeReconciler {
 
     fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
         let client = || self.actions.context.runtime.client().clone();
-        let (claims, actions) = (self.actions.context.claims.clone(), self.actions.context.clone());
+        let (claims, context) = (self.actions.context.claims.clone(), self.actions.context.clone());
         let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
             cache.claim_event_at(claims.delivering(), event)
         };
         let metrics = self.metrics.clone();
         let on_class = move |event: Change<WatchedClass>| {
-            let event = read_class(event, &actions.rules, &*actions.backend);
+            let event = read_class(event, &context.rules, &*context.backend);
             metrics.start_class_of(&event);
             event
         };
@@ -212,8 +212,8 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn journal(&self) -> JournalSpec<VolumeCache> {
-        let (actions, rules) = (self.actions.context.clone(), self.actions.context.rules.clone());
-        let read = move |entry: &Entry| journal_entry::read(entry, (&*actions.backend, &actions.rules.capabilities));
+        let (context, rules) = (self.actions.context.clone(), self.actions.context.rules.clone());
+        let read = move |entry: &Entry| journal_entry::read(entry, (&*context.backend, &context.rules.capabilities));
         JournalSpec::new(read).owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
     }
 

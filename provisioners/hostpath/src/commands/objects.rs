@@ -1,11 +1,9 @@
 //! What commands do with the objects of volumes.
 
-use directory_volumes::commands::Connection;
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube_provisioner::kube::{Api, Client, Error};
+use kube_provisioner::kube::{Api, Error};
 use kube_provisioner::protocol::FINALIZER;
-use kube_provisioner::{Options, client};
 use serde_json::json;
 
 use super::BoxError;
@@ -16,13 +14,6 @@ const PROTECTION: &str = "kubernetes.io/pv-protection";
 const PAGE: u32 = 500;
 /// So often a write is made again after a conflict.
 const MOST_ATTEMPTS: usize = 5;
-
-/// The cluster of a command.
-pub(super) async fn client_of(connection: &Connection) -> Result<Client, BoxError> {
-    let mut options = Options::new(&connection.provisioner_name);
-    options.kubeconfig.clone_from(&connection.kubeconfig);
-    Ok(client(&options).await?)
-}
 
 /// The volumes that are wanted, and of them only what is wanted: there may be very many.
 pub(super) async fn volumes<T>(

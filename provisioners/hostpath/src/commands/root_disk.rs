@@ -17,7 +17,7 @@ use kube_provisioner::topology;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::objects::{Ended, annotation, claim_of, client_of, name_of, remove, text, volumes};
+use super::objects::{Ended, annotation, claim_of, name_of, remove, text, volumes};
 use super::{BoxError, Site};
 use crate::node::{NODE, Node, Seen};
 use crate::placement::{ANNOTATIONS, GONE_SINCE, directory_of, path_of};
@@ -92,7 +92,7 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     }
     let root = root.ok();
     let id = root.as_ref().and_then(Root::id);
-    let client = client_of(site.connection()).await?;
+    let client = site.connection().client().await?;
     let api = Api::<PersistentVolume>::all(client);
     let place = match &root {
         Some(root) => root.path().to_owned(),
@@ -153,7 +153,7 @@ fn is_marked(root: &Root, volume: &PersistentVolume) -> Result<bool, BoxError> {
 async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let root = site.checked_root()?;
     let name = site.connection().node_name.clone().ok_or("say with --node-name what this node is called now")?;
-    let client = client_of(site.connection()).await?;
+    let client = site.connection().client().await?;
     let here = Node::new(name.clone()).start(&client).await?;
     let move_ = Move { api: Api::all(client.clone()), client, root, here };
     if let Some(object) = move_.root.note(NOTE)?.filter(|note| !note.is_empty()) {

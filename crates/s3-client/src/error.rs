@@ -1,11 +1,11 @@
 //! What can go wrong with a request, by meaning. No text holds a key or a signature.
 
-use std::time::Duration;
+use std::error::Error as StdError;
 
-use http::HeaderMap;
-use serde_json::Value;
-
-use crate::xml;
+use aws_sdk_s3::config::http::HttpResponse;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_types::request_id::RequestId as _;
+use http_body_util::LengthLimitError;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,20 +37,16 @@ pub enum Error {
         reason: String,
     },
     /// There was no answer in time. The request may have been carried out.
-    #[error("{endpoint} has not answered in {limit:?}")]
+    #[error("{endpoint} has not answered in time")]
     TimedOut {
         /// The service's address.
         endpoint: String,
-        /// The time limit.
-        limit: Duration,
     },
     /// The answer is longer than the client reads.
-    #[error("{endpoint} answered with more than {limit} bytes")]
+    #[error("{endpoint} answered with more than the client reads")]
     TooLarge {
         /// The service's address.
         endpoint: String,
-        /// The most that is read.
-        limit: usize,
     },
     /// The request cannot be sent: it has a name or a value that HTTP does not allow.
     #[error("cannot ask: {0}")]
@@ -129,49 +125,75 @@ impl std::fmt::Display for Answer {
     }
 }
 
-/// The error that an answer other than 2xx is.
-pub(crate) fn refusal(endpoint: &str, status: u16, headers: &HeaderMap, body: &[u8]) -> Error {
+/// What Amazon's client says, by meaning. `endpoint` is the service.
+pub(crate) fn error<E>(endpoint: &str, error: SdkError<E, HttpResponse>) -> Error
+where
+    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+{
     let endpoint = endpoint.to_owned();
-    let header_id = || {
-        let id = headers.get("x-amz-request-id").or_else(|| headers.get("x-amzn-requestid"));
-        printable(id.and_then(|id| id.to_str().ok()).unwrap_or_default())
-    };
-    if body.iter().all(u8::is_ascii_whitespace) {
-        let answer = Answer { status, code: String::new(), message: String::new(), request_id: header_id() };
-        return Error::Answer(answer);
+    let chain = |error: &dyn StdError| printable(&chain(error));
+    match &error {
+        SdkError::TimeoutError(_) => Error::TimedOut { endpoint },
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => Error::TimedOut { endpoint },
+        SdkError::DispatchFailure(failure) => {
+            let reason = failure.as_connector_error().map(|error| chain(error)).unwrap_or_default();
+            Error::Unreachable { endpoint, reason }
+        }
+        SdkError::ConstructionFailure(_) => Error::Request(chain(&error)),
+        SdkError::ServiceError(refused) => {
+            refusal(endpoint, refused.raw(), refused.err().meta().code(), refused.err().meta().message())
+        }
+        _ if is_too_long(&error) => Error::TooLarge { endpoint },
+        SdkError::ResponseError(broken) if !(200..300).contains(&broken.raw().status().as_u16()) => {
+            Error::NotS3 { endpoint, status: broken.raw().status().as_u16() }
+        }
+        _ => Error::Unreachable { endpoint, reason: chain(&error) },
     }
-    let Some(Parts { code, message, request_id }) = str::from_utf8(body).ok().and_then(parts) else {
-        return Error::NotS3 { endpoint, status };
+}
+
+fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Option<&str>) -> Error {
+    let status = raw.status().as_u16();
+    let is_empty = raw.body().bytes().is_some_and(|body| body.iter().all(u8::is_ascii_whitespace));
+    // A success that cannot be read is none of S3, and so is a refusal without a code; those of HEAD have no body.
+    let code = match code {
+        Some(code) if !(200..300).contains(&status) => code,
+        None if is_empty => "",
+        _ => return Error::NotS3 { endpoint, status },
     };
-    if ["RequestTimeTooSkewed", "RequestExpired"].contains(&code.as_str()) {
+    if ["RequestTimeTooSkewed", "RequestExpired"].contains(&code) {
         return Error::ClockSkew { endpoint };
     }
-    let message = if is_about_keys(&code) { String::new() } else { printable(&message) };
-    let request_id = if request_id.is_empty() { header_id() } else { printable(&request_id) };
-    Error::Answer(Answer { status, code: printable(&code), message, request_id })
+    let message = if is_about_keys(code) { String::new() } else { printable(message.unwrap_or_default()) };
+    let request_id = printable(raw.request_id().unwrap_or_default());
+    Error::Answer(Answer { status, code: printable(code), message, request_id })
 }
 
-struct Parts {
-    code: String,
-    message: String,
-    request_id: String,
-}
-
-fn parts(body: &str) -> Option<Parts> {
-    if let Ok(Value::Object(object)) = serde_json::from_str(body) {
-        let text = |name| object.get(name).and_then(Value::as_str).map(str::to_owned);
-        let message = text("Message").or_else(|| text("message")).unwrap_or_default();
-        return Some(Parts { code: text("Code")?, message, request_id: text("RequestId").unwrap_or_default() });
+/// The same of a body that is read piece by piece.
+pub(crate) fn body_error(endpoint: &str, error: &(dyn StdError + 'static)) -> Error {
+    let endpoint = endpoint.to_owned();
+    match is_too_long(error) {
+        true => Error::TooLarge { endpoint },
+        false => Error::Unreachable { endpoint, reason: printable(&chain(error)) },
     }
-    let root = xml::parse(body)?;
-    // S3 sends an `Error`, IAM and STS an `ErrorResponse` around it, and some `Errors` in between.
-    let error = match root.name.as_str() {
-        "Error" => &root,
-        _ => root.child("Errors").unwrap_or(&root).child("Error")?,
-    };
-    let id = [error, &root].map(|element| element.text_of("RequestId"));
-    let request_id = id.into_iter().find(|id| !id.is_empty()).unwrap_or_default().to_owned();
-    Some(Parts { code: error.text_of("Code").to_owned(), message: error.text_of("Message").to_owned(), request_id })
+}
+
+fn is_too_long(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<LengthLimitError>() || error.source().is_some_and(is_too_long)
+}
+
+/// An error with its causes, each once.
+fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// Services repeat what was signed, and parts of keys, in their words about keys.
@@ -185,44 +207,4 @@ fn is_about_keys(code: &str) -> bool {
 fn printable(text: &str) -> String {
     let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect();
     line.trim().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn error(status: u16, body: &str) -> Error {
-        refusal("http://s3", status, &HeaderMap::new(), body.as_bytes())
-    }
-
-    #[test]
-    fn refusals_of_s3_iam_and_the_admin_api() {
-        let xml = "<?xml version=\"1.0\"?><Error><Code>NoSuchKey</Code><Message>The key\nis not there</Message>\
-            <RequestId>tx1</RequestId></Error>";
-        assert_eq!(error(404, xml).to_string(), "404 NoSuchKey: The key is not there, request tx1");
-        let iam = "<ErrorResponse><Error><Type>Sender</Type><Code>EntityAlreadyExists</Code></Error>\
-            <RequestId>7</RequestId></ErrorResponse>";
-        assert_eq!(error(409, iam).to_string(), "409 EntityAlreadyExists, request 7");
-        let json = "{\"Code\":\"NoSuchUser\",\"RequestId\":\"tx2\",\"HostId\":\"h\"}";
-        assert_eq!(error(404, json).to_string(), "404 NoSuchUser, request tx2");
-        assert_eq!((error(404, json).code(), error(404, json).status()), ("NoSuchUser", Some(404)));
-        assert_eq!(error(403, "").to_string(), "403");
-    }
-
-    #[test]
-    fn nothing_of_keys_and_signatures_is_told() {
-        let body = "<Error><Code>SignatureDoesNotMatch</Code><Message>SECRET</Message>\
-            <StringToSign>SECRET</StringToSign><AWSAccessKeyId>SECRET</AWSAccessKeyId></Error>";
-        assert_eq!(error(403, body).to_string(), "403 SignatureDoesNotMatch");
-        assert!(!format!("{:?}", error(403, body)).contains("SECRET"));
-    }
-
-    #[test]
-    fn what_is_not_s3_is_told_from_a_refusal() {
-        for body in ["<html><body>502</body></html>", "<!DOCTYPE html><p>", "oops", "{}", "[1]"] {
-            assert_eq!(error(502, body), Error::NotS3 { endpoint: "http://s3".to_owned(), status: 502 }, "{body}");
-        }
-        let skewed = "{\"Code\":\"RequestTimeTooSkewed\"}";
-        assert!(matches!(error(403, skewed), Error::ClockSkew { .. }));
-    }
 }

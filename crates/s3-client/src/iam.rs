@@ -1,25 +1,28 @@
-//! [IAM](https://docs.aws.amazon.com/IAM/latest/APIReference/) and
-//! [STS](https://docs.aws.amazon.com/STS/latest/APIReference/): users, their keys and policies, and keys for some time.
+//! The users of [IAM](https://docs.aws.amazon.com/IAM/latest/APIReference/), their keys and policies.
 
 use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Method, header};
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_sdk_iam::Client;
+use aws_sdk_iam::config::Config;
+use aws_sdk_iam::config::http::HttpResponse;
+use aws_sdk_iam::config::retry::RetryConfig;
+use aws_sdk_iam::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_iam::types::{StatusType, Tag};
 
-use crate::client::{Client, Request, Response};
-use crate::encode;
-use crate::error::{Error, refusal};
-use crate::sign::Credentials;
-use crate::xml::{self, Element};
+use crate::client::{Settings, SettingsError};
+use crate::credentials::Credentials;
+use crate::error::{Error, error};
+use crate::interceptors::AnswerLimit;
 
-const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
-const IAM_VERSION: &str = "2010-05-08";
-const STS_VERSION: &str = "2011-06-15";
-
-/// The users of one account. The client's service is `iam`.
-#[derive(Clone, Debug)]
+/// The users of one account.
+#[derive(Clone)]
 pub struct Iam {
-    client: Client,
+    sdk: Client,
+    endpoint: Arc<str>,
 }
 
 /// A user.
@@ -30,6 +33,8 @@ pub struct User {
     pub arn: String,
     /// What somebody has written on it.
     pub tags: BTreeMap<String, String>,
+    /// The ARN of the policy that limits all others.
+    pub permissions_boundary: Option<String>,
 }
 
 /// A user that is to be.
@@ -56,9 +61,22 @@ pub struct AccessKey {
 }
 
 impl Iam {
-    /// IAM by this client.
-    pub fn new(client: Client) -> Self {
-        Self { client }
+    /// A client that signs with these credentials.
+    ///
+    /// # Errors
+    /// When the address makes no sense.
+    pub fn new(
+        settings: &Settings,
+        credentials: impl Into<SharedCredentialsProvider>,
+    ) -> Result<Self, SettingsError> {
+        let config = settings.sdk_config(credentials.into())?;
+        let config = aws_sdk_iam::config::Builder::from(&config).interceptor(AnswerLimit(settings.answer_limit));
+        Ok(Self { sdk: Client::from_conf(config.build()), endpoint: settings.name("IAM") })
+    }
+
+    /// Amazon's client, for what this one has no method for.
+    pub fn sdk(&self) -> &Client {
+        &self.sdk
     }
 
     /// A user; `None` if there is none.
@@ -66,14 +84,11 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn user(&self, name: &str) -> Result<Option<User>, Error> {
-        let answer = self.call("GetUser", vec![pair("UserName", name)]).await;
-        let Some(answer) = unless_absent(answer)? else { return Ok(None) };
-        let user = answer.child("GetUserResult").and_then(|result| result.child("User"));
-        let user = user.ok_or_else(|| self.not_iam())?;
-        let tags = user.child("Tags").into_iter().flat_map(|tags| tags.all("member"));
-        Ok(Some(User {
-            arn: user.text_of("Arn").to_owned(),
-            tags: tags.map(|tag| (tag.text_of("Key").to_owned(), tag.text_of("Value").to_owned())).collect(),
+        let answer = self.unless_absent(self.sdk.get_user().user_name(name).send().await)?;
+        Ok(answer.and_then(|answer| answer.user).map(|user| User {
+            arn: user.arn,
+            tags: user.tags.unwrap_or_default().into_iter().map(|tag| (tag.key, tag.value)).collect(),
+            permissions_boundary: user.permissions_boundary.and_then(|boundary| boundary.permissions_boundary_arn),
         }))
     }
 
@@ -82,23 +97,23 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn users(&self, path: &str) -> Result<Vec<String>, Error> {
-        let name = |user: &Element| user.text_of("UserName").to_owned();
-        self.list("ListUsers", pair("PathPrefix", path), "Users", name).await
+        let users = self.sdk.list_users().path_prefix(path).into_paginator().items().send();
+        let users = self.read(users.collect::<Result<Vec<_>, _>>().await)?;
+        Ok(users.into_iter().map(|user| user.user_name).collect())
     }
 
-    /// Makes a user.
+    /// Makes a user. Like all that is made, it is asked for once: the second answer would be that it exists.
     ///
     /// # Errors
     /// `EntityAlreadyExists` among others.
     pub async fn create_user(&self, user: NewUser<'_>) -> Result<(), Error> {
-        let mut form = vec![pair("UserName", user.name), pair("Path", user.path)];
-        form.extend(user.permissions_boundary.map(|boundary| pair("PermissionsBoundary", boundary)));
-        for (number, (key, value)) in user.tags.iter().enumerate() {
-            let number = number + 1;
-            form.push(pair(format!("Tags.member.{number}.Key"), key));
-            form.push(pair(format!("Tags.member.{number}.Value"), value));
-        }
-        self.call("CreateUser", form).await.map(drop)
+        let tag = |(key, value): (&String, &String)| Tag::builder().key(key).value(value).build();
+        let tags = user.tags.iter().map(tag).collect::<Result<_, _>>();
+        let tags: Vec<Tag> = tags.map_err(|error| Error::Request(error.to_string()))?;
+        let boundary = user.permissions_boundary.map(str::to_owned);
+        let request = self.sdk.create_user().user_name(user.name).path(user.path);
+        let request = request.set_permissions_boundary(boundary).set_tags((!tags.is_empty()).then_some(tags));
+        self.read(request.customize().config_override(once()).send().await).map(drop)
     }
 
     /// Deletes a user that has no keys and no policies. Gone already is success.
@@ -106,7 +121,7 @@ impl Iam {
     /// # Errors
     /// `DeleteConflict` among others.
     pub async fn delete_user(&self, name: &str) -> Result<(), Error> {
-        unless_absent(self.call("DeleteUser", vec![pair("UserName", name)]).await).map(drop)
+        self.unless_absent(self.sdk.delete_user().user_name(name).send().await).map(drop)
     }
 
     /// The ids of a user's keys; none where there is no user.
@@ -114,11 +129,13 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn access_keys(&self, user: &str) -> Result<Vec<AccessKey>, Error> {
-        let key = |key: &Element| AccessKey {
-            id: key.text_of("AccessKeyId").to_owned(),
-            active: key.text_of("Status") == "Active",
+        let keys = self.sdk.list_access_keys().user_name(user).into_paginator().items().send();
+        let keys = self.unless_absent(keys.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default();
+        let key = |key: aws_sdk_iam::types::AccessKeyMetadata| AccessKey {
+            id: key.access_key_id.unwrap_or_default(),
+            active: key.status == Some(StatusType::Active),
         };
-        self.list("ListAccessKeys", pair("UserName", user), "AccessKeyMetadata", key).await
+        Ok(keys.into_iter().map(key).collect())
     }
 
     /// Makes a key. Its secret is shown only here.
@@ -126,10 +143,10 @@ impl Iam {
     /// # Errors
     /// `LimitExceeded` where the user has two keys, among others.
     pub async fn create_access_key(&self, user: &str) -> Result<Credentials, Error> {
-        let answer = self.call("CreateAccessKey", vec![pair("UserName", user)]).await?;
-        let key = answer.child("CreateAccessKeyResult").and_then(|result| result.child("AccessKey"));
-        let key = key.ok_or_else(|| self.not_iam())?;
-        Ok(Credentials::new(key.text_of("AccessKeyId"), key.text_of("SecretAccessKey")))
+        let request = self.sdk.create_access_key().user_name(user).customize().config_override(once());
+        let key = self.read(request.send().await)?.access_key;
+        let key = key.ok_or_else(|| Error::NotS3 { endpoint: self.endpoint.to_string(), status: 200 })?;
+        Ok(Credentials::new(key.access_key_id, key.secret_access_key))
     }
 
     /// Deletes a key. Gone already is success.
@@ -137,8 +154,7 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn delete_access_key(&self, user: &str, id: &str) -> Result<(), Error> {
-        let form = vec![pair("UserName", user), pair("AccessKeyId", id)];
-        unless_absent(self.call("DeleteAccessKey", form).await).map(drop)
+        self.unless_absent(self.sdk.delete_access_key().user_name(user).access_key_id(id).send().await).map(drop)
     }
 
     /// Sets a policy that belongs to a user.
@@ -146,8 +162,8 @@ impl Iam {
     /// # Errors
     /// `NoSuchEntity`, `LimitExceeded` and `MalformedPolicyDocument` among others.
     pub async fn put_user_policy(&self, user: &str, policy: &str, document: &str) -> Result<(), Error> {
-        let form = vec![pair("UserName", user), pair("PolicyName", policy), pair("PolicyDocument", document)];
-        self.call("PutUserPolicy", form).await.map(drop)
+        let put = self.sdk.put_user_policy().user_name(user).policy_name(policy).policy_document(document);
+        self.read(put.send().await).map(drop)
     }
 
     /// The names of a user's own policies; none where there is no user.
@@ -155,7 +171,8 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn user_policies(&self, user: &str) -> Result<Vec<String>, Error> {
-        self.list("ListUserPolicies", pair("UserName", user), "PolicyNames", |name| name.text.clone()).await
+        let names = self.sdk.list_user_policies().user_name(user).into_paginator().items().send();
+        Ok(self.unless_absent(names.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default())
     }
 
     /// Deletes one of a user's own policies. Gone already is success.
@@ -163,8 +180,7 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn delete_user_policy(&self, user: &str, policy: &str) -> Result<(), Error> {
-        let form = vec![pair("UserName", user), pair("PolicyName", policy)];
-        unless_absent(self.call("DeleteUserPolicy", form).await).map(drop)
+        self.unless_absent(self.sdk.delete_user_policy().user_name(user).policy_name(policy).send().await).map(drop)
     }
 
     /// The ARNs of the policies that are attached to a user; none where there is no user.
@@ -172,8 +188,9 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn attached_policies(&self, user: &str) -> Result<Vec<String>, Error> {
-        let arn = |policy: &Element| policy.text_of("PolicyArn").to_owned();
-        self.list("ListAttachedUserPolicies", pair("UserName", user), "AttachedPolicies", arn).await
+        let policies = self.sdk.list_attached_user_policies().user_name(user).into_paginator().items().send();
+        let policies = self.unless_absent(policies.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default();
+        Ok(policies.into_iter().filter_map(|policy| policy.policy_arn).collect())
     }
 
     /// Detaches a policy from a user. Detached already is success.
@@ -181,8 +198,7 @@ impl Iam {
     /// # Errors
     /// As of every request.
     pub async fn detach_policy(&self, user: &str, arn: &str) -> Result<(), Error> {
-        let form = vec![pair("UserName", user), pair("PolicyArn", arn)];
-        unless_absent(self.call("DetachUserPolicy", form).await).map(drop)
+        self.unless_absent(self.sdk.detach_user_policy().user_name(user).policy_arn(arn).send().await).map(drop)
     }
 
     /// Deletes a policy that nobody has. Gone already is success.
@@ -190,103 +206,34 @@ impl Iam {
     /// # Errors
     /// `DeleteConflict` among others.
     pub async fn delete_policy(&self, arn: &str) -> Result<(), Error> {
-        unless_absent(self.call("DeletePolicy", vec![pair("PolicyArn", arn)]).await).map(drop)
+        self.unless_absent(self.sdk.delete_policy().policy_arn(arn).send().await).map(drop)
     }
 
-    /// All members of a list, page by page.
-    async fn list<T>(
-        &self,
-        action: &str,
-        of: (String, String),
-        list: &str,
-        read: impl Fn(&Element) -> T,
-    ) -> Result<Vec<T>, Error> {
-        let (mut all, mut marker) = (Vec::new(), None);
-        loop {
-            let mut form = vec![of.clone()];
-            form.extend(marker.as_ref().map(|marker: &String| pair("Marker", marker)));
-            let Some(answer) = unless_absent(self.call(action, form).await)? else { return Ok(all) };
-            let result = answer.child(&format!("{action}Result")).ok_or_else(|| self.not_iam())?;
-            all.extend(result.child(list).into_iter().flat_map(|list| list.all("member")).map(&read));
-            marker = (result.text_of("IsTruncated") == "true").then(|| result.text_of("Marker").to_owned());
-            if marker.is_none() {
-                return Ok(all);
-            }
+    fn read<T, E>(&self, answer: Result<T, SdkError<E, HttpResponse>>) -> Result<T, Error>
+    where
+        E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+    {
+        answer.map_err(|failed| error(&self.endpoint, failed))
+    }
+
+    fn unless_absent<T, E>(&self, answer: Result<T, SdkError<E, HttpResponse>>) -> Result<Option<T>, Error>
+    where
+        E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+    {
+        match self.read(answer) {
+            Err(error) if error.code() == "NoSuchEntity" => Ok(None),
+            other => other.map(Some),
         }
     }
+}
 
-    async fn call(&self, action: &str, form: Vec<(String, String)>) -> Result<Element, Error> {
-        let mut request =
-            Request::new(Method::POST, "/").header("content-type", FORM).body(body(action, IAM_VERSION, form));
-        // What is created twice is there twice, or the second answer is that it exists.
-        if !action.starts_with("Create") {
-            request = request.repeatable();
-        }
-        let Response { status, body, .. } = self.client.request(request).await?;
-        read(&body, action).ok_or_else(|| Error::NotS3 { endpoint: self.client.endpoint().to_owned(), status })
-    }
-
-    fn not_iam(&self) -> Error {
-        Error::NotS3 { endpoint: self.client.endpoint().to_owned(), status: 200 }
+impl fmt::Debug for Iam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iam").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
-/// A role's key for some time, for a token of somebody whom the role trusts. `client` is that of STS.
-///
-/// # Errors
-/// `AccessDenied`, `InvalidIdentityToken` and `ExpiredTokenException` among others.
-pub async fn assume_role_with_web_identity(
-    client: &Client,
-    role_arn: &str,
-    session: &str,
-    token: &str,
-) -> Result<Temporary, Error> {
-    const ACTION: &str = "AssumeRoleWithWebIdentity";
-    let form = vec![pair("RoleArn", role_arn), pair("RoleSessionName", session), pair("WebIdentityToken", token)];
-    let request = http::Request::post("/").header(header::CONTENT_TYPE, FORM);
-    let request = request.body(body(ACTION, STS_VERSION, form)).map_err(|error| Error::Request(error.to_string()))?;
-    let Response { status, headers, body } = client.request_unsigned(request).await?;
-    if !(200..300).contains(&status) {
-        return Err(refusal(client.endpoint(), status, &headers, &body));
-    }
-    let not_sts = || Error::NotS3 { endpoint: client.endpoint().to_owned(), status };
-    let answer = read(&body, ACTION).ok_or_else(not_sts)?;
-    let result = answer.child("AssumeRoleWithWebIdentityResult").and_then(|result| result.child("Credentials"));
-    let key = result.ok_or_else(not_sts)?;
-    let session_token = Some(key.text_of("SessionToken").to_owned());
-    let expires = key.text_of("Expiration").parse().map_err(|_| not_sts())?;
-    let credentials =
-        Credentials { session_token, ..Credentials::new(key.text_of("AccessKeyId"), key.text_of("SecretAccessKey")) };
-    Ok(Temporary { credentials, expires })
-}
-
-/// A key for some time.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Temporary {
-    /// The key.
-    pub credentials: Credentials,
-    /// When it ends.
-    pub expires: jiff::Timestamp,
-}
-
-fn pair(name: impl Into<String>, value: impl Into<String>) -> (String, String) {
-    (name.into(), value.into())
-}
-
-fn body(action: &str, version: &str, mut form: Vec<(String, String)>) -> Bytes {
-    form.extend([pair("Action", action), pair("Version", version)]);
-    encode::query(&form).into()
-}
-
-fn read(body: &[u8], action: &str) -> Option<Element> {
-    let root = xml::parse(str::from_utf8(body).ok()?)?;
-    (root.name == format!("{action}Response")).then_some(root)
-}
-
-fn unless_absent<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
-    match answer {
-        Err(error) if error.code() == "NoSuchEntity" => Ok(None),
-        other => other.map(Some),
-    }
+/// What is sent once.
+fn once() -> aws_sdk_iam::config::Builder {
+    Config::builder().retry_config(RetryConfig::disabled())
 }

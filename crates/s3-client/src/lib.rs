@@ -2,19 +2,18 @@
 #![deny(missing_docs)]
 
 mod client;
-mod clients;
-mod encode;
+mod credentials;
 mod error;
+mod http;
+mod interceptors;
 mod operations;
-mod xml;
 
 pub mod iam;
 pub mod lifecycle;
 pub mod policy;
-pub mod sign;
 
-pub use self::client::{Client, PAUSES, Request, Response, Settings, SettingsError};
-pub use self::clients::Clients;
+pub use self::client::{Client, Settings, SettingsError};
+pub use self::credentials::Credentials;
 pub use self::error::{Answer, Error};
-pub use self::operations::{BucketInfo, NewBucket, Object, ObjectVersion, Page, Upload};
-pub use self::sign::Credentials;
+pub use self::http::Http;
+pub use self::operations::{NewBucket, ObjectVersion};

@@ -1,63 +1,49 @@
-//! The operations of S3, path-style.
+//! The operations of S3 that provisioners need, with what they take for success.
 
 mod buckets;
-mod listings;
 mod objects;
 mod settings;
 
-pub use self::buckets::{BucketInfo, NewBucket};
-pub use self::listings::{Object, ObjectVersion, Page, Upload};
+pub use self::buckets::NewBucket;
+pub use self::objects::ObjectVersion;
 
 use std::collections::BTreeMap;
+use std::error::Error as StdError;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::Method;
-use md5::Digest as _;
+use aws_sdk_s3::config::http::HttpResponse;
+use aws_sdk_s3::error::{BuildError, ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::types::Tag;
 
-use crate::client::{Client, Request, Response};
-use crate::error::Error;
-use crate::xml::{self, Element};
-
-fn bucket(method: Method, name: &str) -> Request {
-    Request::new(method, format!("/{name}"))
-}
-
-fn object(method: Method, bucket: &str, key: &str) -> Request {
-    Request::new(method, format!("/{bucket}/{key}"))
-}
-
-/// A request with a body whose sum S3 wants to see.
-fn with_checked_body(request: Request, body: impl Into<bytes::Bytes>) -> Request {
-    let body = body.into();
-    // Settings, and names of what is to be deleted: the second time changes nothing.
-    request.header("content-md5", STANDARD.encode(md5::Md5::digest(&body))).body(body).repeatable()
-}
+use crate::client::Client;
+use crate::error::{Error, error};
 
 impl Client {
-    async fn done(&self, request: Request) -> Result<(), Error> {
-        self.request(request).await.map(drop)
+    /// An answer, or the error by meaning.
+    fn read<T, E>(&self, answer: Result<T, SdkError<E, HttpResponse>>) -> Result<T, Error>
+    where
+        E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+    {
+        answer.map_err(|failed| error(&self.endpoint, failed))
     }
 
-    /// An answer in XML, whose root has this name.
-    async fn xml(&self, request: Request, root: &str) -> Result<Element, Error> {
-        let Response { status, body, .. } = self.request(request).await?;
-        let parsed = str::from_utf8(&body).ok().and_then(xml::parse).filter(|element| element.name == root);
-        parsed.ok_or_else(|| Error::NotS3 { endpoint: self.endpoint().to_owned(), status })
+    /// The same, and `None` instead of a refusal with one of these codes.
+    fn unless<T, E>(&self, codes: &[&str], answer: Result<T, SdkError<E, HttpResponse>>) -> Result<Option<T>, Error>
+    where
+        E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+    {
+        match self.read(answer) {
+            Err(error) if codes.contains(&error.code()) => Ok(None),
+            other => other.map(Some),
+        }
     }
 }
 
-fn tag_elements(tags: &BTreeMap<String, String>) -> Vec<Element> {
-    let tag = |(key, value): (&String, &String)| {
-        Element::new("Tag", vec![Element::with_text("Key", key), Element::with_text("Value", value)])
-    };
-    tags.iter().map(tag).collect()
+/// A request that lacks what it must have.
+fn incomplete(error: BuildError) -> Error {
+    Error::Request(error.to_string())
 }
 
-/// `None` instead of a refusal with one of these codes.
-fn unless<T>(result: Result<T, Error>, codes: &[&str]) -> Result<Option<T>, Error> {
-    match result {
-        Err(error) if codes.contains(&error.code()) => Ok(None),
-        other => other.map(Some),
-    }
+fn tags(tags: &BTreeMap<String, String>) -> Result<Vec<Tag>, Error> {
+    let tag = |(key, value): (&String, &String)| Tag::builder().key(key).value(value).build();
+    tags.iter().map(tag).collect::<Result<_, _>>().map_err(incomplete)
 }

@@ -3,17 +3,18 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
+use aws_smithy_http_client::proxy::ProxyConfig;
 use bytes::Bytes;
-use http::{Method, Response};
+use http::Response;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::{Policy, allow};
-use s3_client::{Client, Credentials, Error, NewBucket, ObjectVersion, Request, Settings, SettingsError};
+use s3_client::{Client, Credentials, Error, Http, NewBucket, ObjectVersion, Settings, SettingsError};
 use tokio::net::TcpListener;
 
 /// What the server got: method with path and query, headers, body.
@@ -22,7 +23,7 @@ type Seen = Arc<Mutex<Vec<(String, http::HeaderMap, String)>>>;
 /// A server that gives these answers one after the other.
 async fn server(answers: &[(u16, &str)]) -> (Settings, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let settings = Settings::new(format!("http://{}", listener.local_addr().unwrap()));
+    let settings = at(format!("http://{}", listener.local_addr().unwrap()));
     let answers: VecDeque<(u16, String)> = answers.iter().map(|(status, body)| (*status, (*body).to_owned())).collect();
     let (answers, seen) = (Arc::new(Mutex::new(answers)), Seen::default());
     let log = seen.clone();
@@ -46,12 +47,13 @@ async fn server(answers: &[(u16, &str)]) -> (Settings, Seen) {
     (settings, seen)
 }
 
-fn client(settings: Settings) -> Client {
-    Client::new(settings, Credentials::new("AKID", "hidden")).unwrap()
+/// A service at an address, reached without proxies.
+fn at(endpoint: impl Into<String>) -> Settings {
+    Settings::new(Http::new(None, ProxyConfig::disabled()).unwrap()).at(endpoint)
 }
 
-fn owned((name, value): (&str, &str)) -> (String, String) {
-    (name.to_owned(), value.to_owned())
+fn client(settings: Settings) -> Client {
+    Client::new(&settings, Credentials::new("AKID", "hidden")).unwrap()
 }
 
 fn lines(seen: &Seen) -> Vec<String> {
@@ -59,25 +61,19 @@ fn lines(seen: &Seen) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_signed_is_what_is_sent() {
-    let (mut settings, seen) = server(&[(200, ""), (200, "")]).await;
-    settings.clock = || UNIX_EPOCH + Duration::from_secs(1_440_938_160);
-    let mut credentials = Credentials::new("AKID", "hidden");
-    credentials.session_token = Some("token".to_owned());
-    let s3 = Client::new(settings, credentials).unwrap();
-    s3.put_object("photos", "a b/ü+?#", "hello").await.unwrap();
-    s3.request(Request::new(Method::GET, "/admin/user").query("uid", "a&b").query("quota", "")).await.unwrap();
+async fn names_are_sent_as_they_are() {
+    let (settings, seen) = server(&[(200, ""), (200, "")]).await;
+    let s3 = client(settings);
+    for key in ["a b/ü+?#", "../..//x"] {
+        s3.put_object("photos", key, "hello").await.unwrap();
+    }
     let seen = seen.lock().unwrap();
-    assert_eq!(seen[0].0, "PUT /photos/a%20b/%C3%BC%2B%3F%23");
+    assert_eq!(seen[0].0, "PUT /photos/a%20b/%C3%BC%2B%3F%23?x-id=PutObject");
+    assert_eq!(seen[1].0, "PUT /photos/../..//x?x-id=PutObject");
     assert_eq!(seen[0].2, "hello");
-    assert_eq!(seen[0].1["x-amz-date"], "20150830T123600Z");
-    assert_eq!(seen[0].1["x-amz-security-token"], "token");
-    let sum = s3_client::sign::sha256_hex(b"hello");
-    assert_eq!(seen[0].1["x-amz-content-sha256"], sum.as_str());
-    let start = "AWS4-HMAC-SHA256 Credential=AKID/20150830/us-east-1/s3/aws4_request, \
-        SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token, Signature=";
-    assert!(seen[0].1["authorization"].to_str().unwrap().starts_with(start));
-    assert_eq!(seen[1].0, "GET /admin/user?quota=&uid=a%26b");
+    // Not all stores know newer sums.
+    let names: Vec<&str> = seen[0].1.keys().map(http::HeaderName::as_str).collect();
+    assert!(!names.iter().any(|name| name.contains("checksum")), "{names:?}");
 }
 
 #[tokio::test]
@@ -86,7 +82,7 @@ async fn errors_by_meaning() {
     let echo =
         "<Error><Code>SignatureDoesNotMatch</Code><Message>hidden</Message><StringToSign>hidden</StringToSign></Error>";
     let (settings, _) = server(&[(502, html), (200, html), (403, echo), (404, "")]).await;
-    let endpoint = settings.endpoint.clone();
+    let endpoint = settings.endpoint.clone().unwrap();
     let s3 = client(settings);
     let not_s3 = |status| Error::NotS3 { endpoint: endpoint.clone(), status };
     assert_eq!(s3.list_buckets().await.unwrap_err(), not_s3(502));
@@ -96,7 +92,7 @@ async fn errors_by_meaning() {
     assert!(!format!("{refused:?} {s3:?}").contains("hidden"));
     assert!(!s3.bucket_exists("none").await.unwrap());
 
-    let down = client(Settings::new("http://127.0.0.1:1")).list_buckets().await.unwrap_err();
+    let down = client(at("http://127.0.0.1:1")).list_buckets().await.unwrap_err();
     assert!(matches!(&down, Error::Unreachable { reason, .. } if reason.contains("refused")), "{down}");
 }
 
@@ -104,35 +100,26 @@ async fn errors_by_meaning() {
 async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
     let busy = "<Error><Code>SlowDown</Code></Error>";
     let broken = "<Error><Code>InternalError</Code></Error>";
-    let answers =
-        [(503, busy), (429, ""), (200, ""), (500, broken), (200, ""), (500, broken), (502, "<html>"), (500, broken)];
+    let answers = [(503, busy), (200, ""), (500, broken), (502, "<html>"), (500, broken)];
     let (mut settings, seen) = server(&answers).await;
     settings.repeats = true;
     let s3 = client(settings);
-    // Nothing was done, so anything can be sent again.
-    s3.create_bucket("photos", None).await.unwrap();
-    assert_eq!(lines(&seen), ["PUT /photos"; 3]);
     s3.delete_bucket("photos").await.unwrap();
     assert_eq!(s3.delete_bucket("photos").await.unwrap_err().code(), "InternalError");
-    assert_eq!(lines(&seen)[3..], ["DELETE /photos"; 5]);
+    assert_eq!(lines(&seen), ["DELETE /photos/"; 5]);
 }
 
+/// Meanwhile somebody else may have made it, or the first request has.
 #[tokio::test]
-async fn a_bucket_that_somebody_may_make_meanwhile_is_asked_for_once() {
-    let (mut settings, seen) = server(&[(503, "<Error><Code>SlowDown</Code></Error>"), (200, "")]).await;
-    settings.repeats = true;
-    let new = NewBucket { once: true, ..NewBucket::default() };
-    let refused = client(settings).create_bucket_with("photos", new).await.unwrap_err();
-    assert!(refused.is_refusal(), "{refused}");
-    assert_eq!(lines(&seen), ["PUT /photos"]);
-}
-
-#[tokio::test]
-async fn what_may_have_been_done_is_not_sent_again() {
-    let (mut settings, seen) = server(&[(500, "<Error><Code>InternalError</Code></Error>")]).await;
-    settings.repeats = true;
-    assert_eq!(client(settings).create_bucket("photos", None).await.unwrap_err().code(), "InternalError");
-    assert_eq!(lines(&seen), ["PUT /photos"]);
+async fn a_bucket_is_asked_for_once() {
+    for (status, code, refused) in [(503, "SlowDown", true), (500, "InternalError", false)] {
+        let body = format!("<Error><Code>{code}</Code></Error>");
+        let (mut settings, seen) = server(&[(status, &body), (200, "")]).await;
+        settings.repeats = true;
+        let error = client(settings).create_bucket("photos", None).await.unwrap_err();
+        assert_eq!((error.code(), error.is_refusal()), (code, refused));
+        assert_eq!(lines(&seen), ["PUT /photos/"]);
+    }
 }
 
 #[tokio::test]
@@ -141,27 +128,24 @@ async fn answers_are_bounded_in_length_and_time() {
     let (mut settings, _) = server(&[(200, &long)]).await;
     settings.answer_limit = 4999;
     let s3 = client(settings);
-    assert!(matches!(s3.get_object("b", "k").await, Err(Error::TooLarge { limit: 4999, .. })));
+    assert!(matches!(s3.get_object("b", "k").await, Err(Error::TooLarge { .. })));
 
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let s3 = client(Settings::new(format!("http://{}", silent.local_addr().unwrap())));
-    tokio::time::pause();
-    let error = s3.with_time_limit(Duration::from_secs(3)).list_buckets().await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { limit, .. } if limit == Duration::from_secs(3)), "{error}");
+    let mut settings = at(format!("http://{}", silent.local_addr().unwrap()));
+    settings.time_limit = Duration::from_millis(50);
+    let error = client(settings).list_buckets().await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn settings_that_make_no_sense() {
-    let refused = |endpoint: &str, ca: Option<&str>| {
-        let mut settings = Settings::new(endpoint);
-        settings.ca_bundle = ca.map(|ca| ca.as_bytes().to_vec());
-        Client::new(settings, Credentials::new("", "")).unwrap_err()
-    };
     for endpoint in ["", "host:80", "ftp://host", "http://user:hidden@host", "http://host/?x"] {
-        assert!(matches!(refused(endpoint, None), SettingsError::Endpoint(_)), "{endpoint}");
+        let refused = Client::new(&at(endpoint), Credentials::new("", "")).unwrap_err();
+        assert!(matches!(refused, SettingsError::Endpoint(_)), "{endpoint}");
     }
     for ca in ["", "oops", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-        assert!(matches!(refused("https://host", Some(ca)), SettingsError::CaBundle(_)), "{ca}");
+        let refused = Http::new(Some(ca.as_bytes()), ProxyConfig::disabled()).unwrap_err();
+        assert!(matches!(refused, SettingsError::CaBundle(_)), "{ca}");
     }
 }
 
@@ -176,16 +160,17 @@ async fn a_bucket_is_emptied_page_by_page() {
         </ListMultipartUploadsResult>";
     let gone = "<DeleteResult><Error><Key>a</Key><Code>NoSuchVersion</Code></Error></DeleteResult>";
     let no_uploads = "<ListMultipartUploadsResult/>";
-    let answers = [page, gone, last, "<DeleteResult/>", none, uploads, "", no_uploads].map(|body| (200, body));
+    let answers = [page, gone, last, "<DeleteResult/>", none, uploads, "", none, no_uploads].map(|body| (200, body));
     let (settings, seen) = server(&answers).await;
     client(settings).empty_bucket("b").await.unwrap();
-    let list = "GET /b?encoding-type=url&prefix=&versions=";
-    let (delete, uploads) = ("POST /b?delete=", "GET /b?encoding-type=url&uploads=");
-    assert_eq!(lines(&seen), [list, delete, list, delete, list, uploads, "DELETE /b/d?uploadId=2~x", uploads]);
+    let list = "GET /b/?versions&encoding-type=url";
+    let (delete, uploads) = ("POST /b/?delete", "GET /b/?uploads&encoding-type=url");
+    let abort = "DELETE /b/d?x-id=AbortMultipartUpload&uploadId=2~x";
+    assert_eq!(lines(&seen), [list, delete, list, delete, list, uploads, abort, list, uploads]);
     let seen = seen.lock().unwrap();
     assert_eq!(
         seen[1].2,
-        "<Delete><Object><Key>a&amp;</Key><VersionId>1</VersionId></Object><Object><Key>b</Key>\
+        "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Object><Key>a&amp;</Key><VersionId>1</VersionId></Object><Object><Key>b</Key>\
          <VersionId>null</VersionId></Object><Quiet>true</Quiet></Delete>"
     );
     assert!(seen[1].1.contains_key("content-md5"));
@@ -200,21 +185,6 @@ async fn an_object_that_stays_is_an_error() {
     assert_eq!(error.to_string(), "cannot delete the object \"a\": AccessDenied");
 }
 
-#[tokio::test]
-async fn lists_go_on_where_they_ended() {
-    let first = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t/1</NextContinuationToken>\
-        <Contents><Key>a</Key><Size>3</Size></Contents></ListBucketResult>";
-    let (settings, seen) = server(&[(200, first), (200, "<ListBucketResult/>")]).await;
-    let s3 = client(settings);
-    let page = s3.list_objects_v2("b", "p/", None).await.unwrap();
-    assert_eq!((page.items[0].key.as_str(), page.items[0].size), ("a", 3));
-    let end = s3.list_objects_v2("b", "p/", page.next.as_deref()).await.unwrap();
-    assert_eq!((end.items.len(), end.next), (0, None));
-    let [start, next] = ["", "continuation-token=t%2F1&"]
-        .map(|token| format!("GET /b?{token}encoding-type=url&list-type=2&prefix=p%2F"));
-    assert_eq!(lines(&seen), [start, next]);
-}
-
 /// XML has no way to write some characters.
 #[tokio::test]
 async fn names_with_control_characters_are_read_and_deleted() {
@@ -226,17 +196,16 @@ async fn names_with_control_characters_are_read_and_deleted() {
     let locked = "<Error><Code>AccessDenied</Code></Error>";
     let (settings, seen) = server(&[(200, page), (200, "<DeleteResult/>"), (204, ""), (403, locked)]).await;
     let s3 = client(settings);
-    let page = s3.list_object_versions("b", "", None).await.unwrap();
-    let keys: Vec<&str> = page.items.iter().map(|version| version.key.as_str()).collect();
-    assert_eq!(keys, ["a\u{1}b", "a\u{1}b", "c d+\t"]);
-    assert_eq!(page.next.unwrap(), [("key-marker", "a\u{1}b"), ("version-id-marker", "2+x")].map(owned));
-    let error = s3.delete_objects("b", &page.items).await.unwrap_err();
+    let page = s3.list_object_versions("b").await.unwrap();
+    let keys: Vec<&str> = page.iter().map(|version| version.key.as_str()).collect();
+    assert_eq!(keys, ["a\u{1}b", "c d+\t", "a\u{1}b"]);
+    let error = s3.delete_objects("b", &page).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot delete the object \"a\\u{1}b\": AccessDenied");
     let seen = seen.lock().unwrap();
-    assert!(seen[1].2.starts_with("<Delete><Object><Key>c d+&#9;</Key>"), "{}", seen[1].2);
+    assert!(seen[1].2.contains("<Object><Key>c d+\t</Key>"), "{}", seen[1].2);
     let lines: Vec<&str> = seen[1..].iter().map(|(line, ..)| line.as_str()).collect();
-    let singly = ["DELETE /b/a%01b?versionId=1", "DELETE /b/a%01b?versionId=2%2Bx"];
-    assert_eq!(lines, ["POST /b?delete=", singly[0], singly[1]]);
+    let singly = ["1", "2%2Bx"].map(|id| format!("DELETE /b/a%01b?x-id=DeleteObject&versionId={id}"));
+    assert_eq!(lines, ["POST /b/?delete", &singly[0], &singly[1]]);
 }
 
 #[tokio::test]
@@ -249,7 +218,7 @@ async fn what_a_service_does_not_delete_together_is_deleted_one_by_one() {
         let versions = [("a", Some("1")), ("b", None)]
             .map(|(key, version)| ObjectVersion { key: key.to_owned(), version_id: version.map(str::to_owned) });
         client(settings).delete_objects("b", &versions).await.unwrap();
-        assert_eq!(lines(&seen), ["POST /b?delete=", "DELETE /b/a?versionId=1", "DELETE /b/b"]);
+        assert_eq!(lines(&seen), ["POST /b/?delete", "DELETE /b/a?x-id=DeleteObject&versionId=1", "DELETE /b/b?x-id=DeleteObject"]);
     }
 }
 
@@ -269,12 +238,12 @@ async fn a_bucket_is_made_with_its_tags() {
     let seen = seen.lock().unwrap();
     let tags = "<Tags><Tag><Key>claim</Key><Value>a &amp; b</Value></Tag></Tags>";
     let [first, second] = ["", "<LocationConstraint>eu</LocationConstraint>"]
-        .map(|location| format!("<CreateBucketConfiguration>{location}{tags}</CreateBucketConfiguration>"));
+        .map(|location| format!("<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{location}{tags}</CreateBucketConfiguration>"));
     assert_eq!([&seen[0].2, &seen[1].2], [&first, &second]);
     assert_eq!(seen[0].1["x-amz-object-ownership"], "BucketOwnerEnforced");
     assert!(!seen[0].1.contains_key("x-amz-bucket-object-lock-enabled"));
     assert_eq!(seen[1].1["x-amz-bucket-object-lock-enabled"], "true");
-    assert_eq!(seen[2].0, "GET /photos?ownershipControls=");
+    assert_eq!(seen[2].0, "GET /photos/?ownershipControls");
 }
 
 #[tokio::test]
@@ -282,11 +251,11 @@ async fn all_operations_on_a_real_service() {
     let variable = |name: &str| std::env::var(format!("S3_TEST_{name}")).ok();
     let Some(endpoint) = variable("ENDPOINT") else { return };
     let [id, secret] = ["ACCESS_KEY", "SECRET_KEY"].map(|name| variable(name).unwrap());
-    let s3 = Client::new(Settings::new(endpoint), Credentials::new(id, secret)).unwrap();
+    let s3 = Client::new(&at(endpoint), Credentials::new(id, secret)).unwrap();
     let name = &format!("s3-client-{}", std::process::id());
     s3.create_bucket(name, None).await.unwrap();
     assert!(s3.bucket_exists(name).await.unwrap());
-    assert!(s3.list_buckets().await.unwrap().iter().any(|bucket| bucket.name == *name));
+    assert!(s3.list_buckets().await.unwrap().iter().any(|bucket| bucket == name));
 
     let mut policy = Policy::default();
     assert!(s3.bucket_policy(name).await.unwrap().unwrap().is_empty());
@@ -311,8 +280,7 @@ async fn all_operations_on_a_real_service() {
     let tags = [("claim".to_owned(), "a <b>".to_owned())].into();
     s3.put_bucket_tagging(name, &tags).await.unwrap();
     assert_eq!(s3.bucket_tagging(name).await.unwrap(), tags);
-    s3.put_bucket_versioning(name, true).await.unwrap();
-    assert!(s3.bucket_versioning(name).await.unwrap());
+    s3.enable_versioning(name).await.unwrap();
 
     for key in ["plain", "a b+c/ü&<>", "../..//x", "100%", "a\u{1}b"] {
         for body in ["one", "two"] {
@@ -321,13 +289,10 @@ async fn all_operations_on_a_real_service() {
         assert_eq!(s3.get_object(name, key).await.unwrap().unwrap(), "two", "{key}");
         assert!(s3.object_exists(name, key).await.unwrap());
     }
-    assert_eq!(s3.list_objects_v2(name, "", None).await.unwrap().items.len(), 5);
     s3.delete_object(name, "plain").await.unwrap();
     assert_eq!(s3.get_object(name, "plain").await.unwrap(), None);
-    let upload = Request::new(Method::POST, format!("/{name}/big")).query("uploads", "");
-    s3.request(upload).await.unwrap();
-    assert_eq!(s3.list_multipart_uploads(name, None).await.unwrap().items.len(), 1);
-    assert_eq!(s3.list_object_versions(name, "", None).await.unwrap().items.len(), 11);
+    s3.sdk().create_multipart_upload().bucket(name).key("big").send().await.unwrap();
+    assert_eq!(s3.list_object_versions(name).await.unwrap().len(), 11);
     assert_eq!(s3.delete_bucket(name).await.unwrap_err().code(), "BucketNotEmpty");
     s3.empty_bucket(name).await.unwrap();
     assert!(s3.delete_bucket(name).await.unwrap());
@@ -357,9 +322,8 @@ async fn a_certificate_of_the_bundle_is_trusted_and_no_other() {
         }
     });
     let with = |pem: String| {
-        let mut settings = Settings::new(format!("https://localhost:{port}"));
-        settings.ca_bundle = Some(pem.into_bytes());
-        client(settings)
+        let http = Http::new(Some(pem.as_bytes()), ProxyConfig::disabled()).unwrap();
+        client(Settings::new(http).at(format!("https://localhost:{port}")))
     };
     assert_eq!(with(trusted.cert.pem()).list_buckets().await, Ok(Vec::new()));
     let refused = with(other.cert.pem()).list_buckets().await.unwrap_err();

@@ -2,22 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
+use aws_sdk_s3::config::Config;
+use aws_sdk_s3::config::retry::RetryConfig;
+use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, ObjectOwnership};
 
-use super::{bucket, tag_elements, unless};
-use crate::client::{Client, Request};
+use super::tags;
+use crate::client::Client;
 use crate::error::Error;
-use crate::xml::Element;
-
-/// A bucket in a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BucketInfo {
-    /// Its name.
-    pub name: String,
-    /// When it was made, as the service writes it.
-    pub created: String,
-}
 
 /// A bucket that is to be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,9 +21,6 @@ pub struct NewBucket<'a> {
     pub ownership: Option<&'a str>,
     /// Whether objects can be locked against deletion. Such a bucket keeps versions.
     pub object_lock: bool,
-    /// Whether the request is sent once, also where the service has too much to do. In a service that takes the second creation for
-    /// a success, somebody else may have made the bucket meanwhile.
-    pub once: bool,
 }
 
 impl Client {
@@ -45,12 +33,28 @@ impl Client {
         self.create_bucket_with(name, NewBucket { location, ..NewBucket::default() }).await
     }
 
-    /// Makes a bucket with more than a name.
+    /// Makes a bucket with more than a name. The request is sent once: in a service that takes the second creation for a success,
+    /// somebody else may have made the bucket meanwhile.
     ///
     /// # Errors
     /// As of [`create_bucket`](Self::create_bucket). Some services refuse tags, or leave them out in silence.
     pub async fn create_bucket_with(&self, name: &str, new: NewBucket<'_>) -> Result<(), Error> {
-        self.done(creation(name, new)).await
+        let tags = new.tags.filter(|tags| !tags.is_empty()).map(tags).transpose()?;
+        let configuration = (new.location.is_some() || tags.is_some()).then(|| {
+            CreateBucketConfiguration::builder()
+                .set_location_constraint(new.location.map(BucketLocationConstraint::from))
+                .set_tags(tags)
+                .build()
+        });
+        let request = self
+            .sdk
+            .create_bucket()
+            .bucket(name)
+            .set_create_bucket_configuration(configuration)
+            .set_object_ownership(new.ownership.map(ObjectOwnership::from))
+            .set_object_lock_enabled_for_bucket(new.object_lock.then_some(true));
+        let once = Config::builder().retry_config(RetryConfig::disabled());
+        self.read(request.customize().config_override(once).send().await).map(drop)
     }
 
     /// Who owns the objects that are written to a bucket: its rule, such as `BucketOwnerEnforced`. `None` where it has none.
@@ -58,11 +62,11 @@ impl Client {
     /// # Errors
     /// As of every request. Many services have no such rules and refuse the question.
     pub async fn bucket_ownership(&self, name: &str) -> Result<Option<String>, Error> {
-        let request = bucket(Method::GET, name).query("ownershipControls", "");
-        let answer = self.xml(request, "OwnershipControls").await;
-        let Some(controls) = unless(answer, &["OwnershipControlsNotFoundError"])? else { return Ok(None) };
-        let rule = controls.child("Rule").map(|rule| rule.text_of("ObjectOwnership").to_owned());
-        Ok(rule.filter(|rule| !rule.is_empty()))
+        let answer = self.sdk.get_bucket_ownership_controls().bucket(name).send().await;
+        let controls = self.unless(&["OwnershipControlsNotFoundError"], answer)?;
+        let controls = controls.and_then(|answer| answer.ownership_controls);
+        let rule = controls.and_then(|controls| controls.rules.into_iter().next());
+        Ok(rule.map(|rule| rule.object_ownership.as_str().to_owned()).filter(|rule| !rule.is_empty()))
     }
 
     /// Whether a bucket exists that this key may see.
@@ -70,9 +74,9 @@ impl Client {
     /// # Errors
     /// Status 403 for a bucket of somebody else's.
     pub async fn bucket_exists(&self, name: &str) -> Result<bool, Error> {
-        match self.done(bucket(Method::HEAD, name)).await {
+        match self.read(self.sdk.head_bucket().bucket(name).send().await) {
             Err(error) if error.status() == Some(404) => Ok(false),
-            other => other.map(|()| true),
+            other => other.map(|_| true),
         }
     }
 
@@ -81,41 +85,16 @@ impl Client {
     /// # Errors
     /// `BucketNotEmpty` among others.
     pub async fn delete_bucket(&self, name: &str) -> Result<bool, Error> {
-        let deleted = self.done(bucket(Method::DELETE, name)).await;
-        Ok(unless(deleted, &["NoSuchBucket"])?.is_some())
+        let deleted = self.sdk.delete_bucket().bucket(name).send().await;
+        Ok(self.unless(&["NoSuchBucket"], deleted)?.is_some())
     }
 
-    /// The buckets of this key's user.
+    /// The names of the buckets of this key's user.
     ///
     /// # Errors
     /// As of every request.
-    pub async fn list_buckets(&self) -> Result<Vec<BucketInfo>, Error> {
-        let answer = self.xml(bucket(Method::GET, ""), "ListAllMyBucketsResult").await?;
-        let buckets = answer.child("Buckets").into_iter().flat_map(|buckets| buckets.all("Bucket"));
-        let info = |bucket: &Element| BucketInfo {
-            name: bucket.text_of("Name").to_owned(),
-            created: bucket.text_of("CreationDate").to_owned(),
-        };
-        Ok(buckets.map(info).collect())
-    }
-}
-
-fn creation(name: &str, new: NewBucket<'_>) -> Request {
-    let mut request = bucket(Method::PUT, name);
-    if new.object_lock {
-        request = request.header("x-amz-bucket-object-lock-enabled", "true");
-    }
-    if new.once {
-        request = request.once();
-    }
-    if let Some(ownership) = new.ownership {
-        request = request.header("x-amz-object-ownership", ownership);
-    }
-    let location = new.location.map(|location| Element::with_text("LocationConstraint", location));
-    let tags = new.tags.filter(|tags| !tags.is_empty()).map(|tags| Element::new("Tags", tag_elements(tags)));
-    let parts: Vec<Element> = location.into_iter().chain(tags).collect();
-    match parts.is_empty() {
-        true => request,
-        false => request.body(Element::new("CreateBucketConfiguration", parts).write()),
+    pub async fn list_buckets(&self) -> Result<Vec<String>, Error> {
+        let answer = self.read(self.sdk.list_buckets().send().await)?;
+        Ok(answer.buckets.unwrap_or_default().into_iter().filter_map(|bucket| bucket.name).collect())
     }
 }

@@ -1,16 +1,24 @@
-//! Objects.
+//! Objects, and how a bucket is emptied of them.
 
+use aws_sdk_s3::types::{Delete, EncodingType, ObjectIdentifier};
 use bytes::Bytes;
-use http::Method;
+use percent_encoding::percent_decode_str;
 
-use super::listings::ObjectVersion;
-use super::{bucket, object, unless, with_checked_body};
-use crate::client::{Client, Response};
-use crate::error::Error;
-use crate::xml::{self, Element};
+use super::incomplete;
+use crate::client::Client;
+use crate::error::{Error, body_error};
 
 /// What was to be deleted is not there.
 const GONE: [&str; 2] = ["NoSuchKey", "NoSuchVersion"];
+
+/// A version of an object, or the mark that it was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectVersion {
+    /// The object's name.
+    pub key: String,
+    /// The version; `null` in a bucket that keeps none. Without one the object as it is now is meant.
+    pub version_id: Option<String>,
+}
 
 impl Client {
     /// Writes an object.
@@ -18,7 +26,8 @@ impl Client {
     /// # Errors
     /// As of every request; `QuotaExceeded` among others.
     pub async fn put_object(&self, bucket: &str, key: &str, body: impl Into<Bytes>) -> Result<(), Error> {
-        self.done(object(Method::PUT, bucket, key).body(body)).await
+        let body = body.into().into();
+        self.read(self.sdk.put_object().bucket(bucket).key(key).body(body).send().await).map(drop)
     }
 
     /// Reads an object. `None` where there is none.
@@ -26,8 +35,10 @@ impl Client {
     /// # Errors
     /// As of every request; an object longer than the client's limit for answers is not read.
     pub async fn get_object(&self, bucket: &str, key: &str) -> Result<Option<Bytes>, Error> {
-        let answer = self.request(object(Method::GET, bucket, key)).await.map(|Response { body, .. }| body);
-        unless(answer, &["NoSuchKey"])
+        let answer = self.sdk.get_object().bucket(bucket).key(key).send().await;
+        let Some(answer) = self.unless(&["NoSuchKey"], answer)? else { return Ok(None) };
+        let body = answer.body.collect().await.map_err(|error| body_error(&self.endpoint, &error))?;
+        Ok(Some(body.into_bytes()))
     }
 
     /// Whether an object exists.
@@ -35,9 +46,9 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn object_exists(&self, bucket: &str, key: &str) -> Result<bool, Error> {
-        match self.done(object(Method::HEAD, bucket, key)).await {
+        match self.read(self.sdk.head_object().bucket(bucket).key(key).send().await) {
             Err(error) if error.status() == Some(404) => Ok(false),
-            other => other.map(|()| true),
+            other => other.map(|_| true),
         }
     }
 
@@ -46,7 +57,26 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn delete_object(&self, bucket: &str, key: &str) -> Result<(), Error> {
-        unless(self.done(object(Method::DELETE, bucket, key)).await, &["NoSuchKey"]).map(drop)
+        self.delete_version(bucket, key, None).await
+    }
+
+    /// The first page of the versions of a bucket's objects: 1000 at most, and none where the bucket holds none.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn list_object_versions(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
+        // XML has no way to write some characters that names may have, so the names come encoded.
+        let list = self.sdk.list_object_versions().bucket(name).encoding_type(EncodingType::Url);
+        let page = self.read(list.send().await)?;
+        let encoded = page.encoding_type == Some(EncodingType::Url);
+        let version = |key: Option<String>, version_id: Option<String>| ObjectVersion {
+            key: key_of(key, encoded),
+            version_id: version_id.filter(|id| !id.is_empty()),
+        };
+        let versions = page.versions.unwrap_or_default().into_iter();
+        let markers = page.delete_markers.unwrap_or_default().into_iter();
+        let versions = versions.map(|object| version(object.key, object.version_id));
+        Ok(versions.chain(markers.map(|marker| version(marker.key, marker.version_id))).collect())
     }
 
     /// Deletes up to 1000 versions of objects for good, with one request where the names can be written in XML and the
@@ -55,7 +85,7 @@ impl Client {
     /// # Errors
     /// [`Error::Object`] names the first that could not be deleted; the others may be.
     pub async fn delete_objects(&self, name: &str, versions: &[ObjectVersion]) -> Result<(), Error> {
-        let (batch, single): (Vec<_>, Vec<_>) = versions.iter().partition(|version| xml::can_write(&version.key));
+        let (batch, single): (Vec<_>, Vec<_>) = versions.iter().partition(|version| xml_can_write(&version.key));
         match self.delete_batch(name, &batch).await {
             Err(error) if is_about_the_request(&error) => self.delete_singly(name, &batch).await?,
             other => other?,
@@ -67,41 +97,38 @@ impl Client {
         if versions.is_empty() {
             return Ok(());
         }
-        let named = |version: &&ObjectVersion| {
-            let mut parts = vec![Element::with_text("Key", &version.key)];
-            if let Some(id) = &version.version_id {
-                parts.push(Element::with_text("VersionId", id));
-            }
-            Element::new("Object", parts)
+        let identifier = |version: &&ObjectVersion| {
+            ObjectIdentifier::builder().key(&version.key).set_version_id(version.version_id.clone()).build()
         };
-        let mut parts: Vec<Element> = versions.iter().map(named).collect();
-        parts.push(Element::with_text("Quiet", "true"));
-        let body = Element::new("Delete", parts).write();
-        let request = with_checked_body(bucket(Method::POST, name).query("delete", ""), body);
-        let answer = self.xml(request, "DeleteResult").await?;
-        match answer.all("Error").find(|error| !GONE.contains(&error.text_of("Code"))) {
+        let objects = versions.iter().map(identifier).collect::<Result<_, _>>().map_err(incomplete)?;
+        let delete = Delete::builder().set_objects(Some(objects)).quiet(true).build().map_err(incomplete)?;
+        let answer = self.read(self.sdk.delete_objects().bucket(name).delete(delete).send().await)?;
+        let failed = answer.errors.unwrap_or_default();
+        let failed = failed.into_iter().find(|error| !GONE.contains(&error.code.as_deref().unwrap_or_default()));
+        match failed {
             None => Ok(()),
-            Some(error) => {
-                let text = |name| error.text_of(name).to_owned();
-                Err(Error::Object { key: text("Key"), code: text("Code") })
-            }
+            Some(error) => Err(Error::Object {
+                key: error.key.unwrap_or_default(),
+                code: error.code.unwrap_or_default(),
+            }),
         }
     }
 
     async fn delete_singly(&self, name: &str, versions: &[&ObjectVersion]) -> Result<(), Error> {
         for ObjectVersion { key, version_id } in versions {
-            let mut request = object(Method::DELETE, name, key);
-            if let Some(id) = version_id {
-                request = request.query("versionId", id);
-            }
-            match unless(self.done(request).await, &GONE) {
+            match self.delete_version(name, key, version_id.as_deref()).await {
                 Err(Error::Answer(answer)) if answer.status == 403 => {
                     return Err(Error::Object { key: key.clone(), code: answer.code });
                 }
-                other => drop(other?),
+                other => other?,
             }
         }
         Ok(())
+    }
+
+    async fn delete_version(&self, bucket: &str, key: &str, version: Option<&str>) -> Result<(), Error> {
+        let request = self.sdk.delete_object().bucket(bucket).key(key).set_version_id(version.map(str::to_owned));
+        self.unless(&GONE, request.send().await).map(drop)
     }
 
     /// Deletes a page of a bucket's versions, or, when there are none, ends a page of its uploads. The answer is how many
@@ -110,10 +137,13 @@ impl Client {
     /// # Errors
     /// As of every request. What is deleted stays deleted; another call continues.
     pub async fn delete_some(&self, name: &str) -> Result<usize, Error> {
-        match self.delete_some_versions(name).await? {
-            0 => self.abort_some_uploads(name).await,
-            count => Ok(count),
+        // Always the first page: what it named is gone the next time.
+        let versions = self.list_object_versions(name).await?;
+        if !versions.is_empty() {
+            self.delete_objects(name, &versions).await?;
+            return Ok(versions.len());
         }
+        self.abort_some_uploads(name).await
     }
 
     /// Deletes all objects of a bucket with all their versions, and ends all uploads, page by page.
@@ -121,28 +151,37 @@ impl Client {
     /// # Errors
     /// As of every request. What is deleted stays deleted; another call continues.
     pub async fn empty_bucket(&self, name: &str) -> Result<(), Error> {
-        while self.delete_some_versions(name).await? > 0 {}
-        while self.abort_some_uploads(name).await? > 0 {}
+        while self.delete_some(name).await? > 0 {}
         Ok(())
     }
 
-    // Always the first page: what it named is gone the next time.
-
-    async fn delete_some_versions(&self, name: &str) -> Result<usize, Error> {
-        let page = self.list_object_versions(name, "", None).await?;
-        if !page.items.is_empty() {
-            self.delete_objects(name, &page.items).await?;
-        }
-        Ok(page.items.len())
-    }
-
     async fn abort_some_uploads(&self, name: &str) -> Result<usize, Error> {
-        let page = self.list_multipart_uploads(name, None).await?;
-        for upload in &page.items {
-            self.abort_multipart_upload(name, upload).await?;
+        let list = self.sdk.list_multipart_uploads().bucket(name).encoding_type(EncodingType::Url);
+        let page = self.read(list.send().await)?;
+        let encoded = page.encoding_type == Some(EncodingType::Url);
+        let uploads = page.uploads.unwrap_or_default();
+        for upload in &uploads {
+            let key = key_of(upload.key.clone(), encoded);
+            let abort = self.sdk.abort_multipart_upload().bucket(name).key(key);
+            let ended = abort.set_upload_id(upload.upload_id.clone()).send().await;
+            self.unless(&["NoSuchUpload"], ended)?;
         }
-        Ok(page.items.len())
+        Ok(uploads.len())
     }
+}
+
+/// Services that do not encode names do not say that they do.
+fn key_of(key: Option<String>, encoded: bool) -> String {
+    let key = key.unwrap_or_default();
+    match encoded {
+        true => percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned(),
+        false => key,
+    }
+}
+
+/// <https://www.w3.org/TR/xml/#charsets>
+fn xml_can_write(text: &str) -> bool {
+    text.chars().all(|letter| matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..))
 }
 
 /// Whether the service cannot do with what it was sent, or knows no such request, or breaks on it. What one may not do, and what

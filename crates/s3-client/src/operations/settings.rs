@@ -1,15 +1,18 @@
-//! Policy, lifecycle, tags and versioning of a bucket.
+//! Policy, lifecycle, tags and other settings of a bucket.
 
 use std::collections::BTreeMap;
 
-use http::Method;
+use aws_sdk_s3::types::{
+    BucketVersioningStatus, DefaultRetention, ObjectLockConfiguration, ObjectLockEnabled, ObjectLockRetentionMode,
+    ObjectLockRule, PublicAccessBlockConfiguration, ServerSideEncryption, ServerSideEncryptionByDefault,
+    ServerSideEncryptionConfiguration, ServerSideEncryptionRule, Tagging, VersioningConfiguration,
+};
 
-use super::{bucket, tag_elements, unless, with_checked_body};
-use crate::client::{Client, Request, Response};
+use super::{incomplete, tags};
+use crate::client::Client;
 use crate::error::Error;
 use crate::lifecycle::Lifecycle;
 use crate::policy::{Policy, PolicyError};
-use crate::xml::Element;
 
 impl Client {
     /// A bucket's policy; an empty one where there is none.
@@ -17,9 +20,9 @@ impl Client {
     /// # Errors
     /// As of every request. The inner error is of a policy that cannot be read.
     pub async fn bucket_policy(&self, name: &str) -> Result<Result<Policy, PolicyError>, Error> {
-        let answer = self.request(bucket(Method::GET, name).query("policy", "")).await;
-        let text = unless(answer, &["NoSuchBucketPolicy"])?.map(|Response { body, .. }| body);
-        Ok(text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&String::from_utf8_lossy(&text))))
+        let answer = self.sdk.get_bucket_policy().bucket(name).send().await;
+        let text = self.unless(&["NoSuchBucketPolicy"], answer)?.and_then(|answer| answer.policy);
+        Ok(text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&text)))
     }
 
     /// Sets a bucket's policy. One without statements is deleted: S3 knows no empty ones.
@@ -30,7 +33,7 @@ impl Client {
         if policy.is_empty() {
             return self.delete_bucket_policy(name).await;
         }
-        self.done(bucket(Method::PUT, name).query("policy", "").body(policy.to_string()).repeatable()).await
+        self.read(self.sdk.put_bucket_policy().bucket(name).policy(policy.to_string()).send().await).map(drop)
     }
 
     /// Deletes a bucket's policy. It is no error that there is none.
@@ -38,7 +41,7 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn delete_bucket_policy(&self, name: &str) -> Result<(), Error> {
-        self.deleted(name, "policy", "NoSuchBucketPolicy").await
+        self.unless(&["NoSuchBucketPolicy"], self.sdk.delete_bucket_policy().bucket(name).send().await).map(drop)
     }
 
     /// A bucket's lifecycle; an empty one where there is none.
@@ -46,10 +49,9 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn bucket_lifecycle(&self, name: &str) -> Result<Lifecycle, Error> {
-        let request = bucket(Method::GET, name).query("lifecycle", "");
-        let answer = self.xml(request, "LifecycleConfiguration").await;
-        let lifecycle = unless(answer, &["NoSuchLifecycleConfiguration"])?.map(|answer| Lifecycle::from_xml(&answer));
-        Ok(lifecycle.unwrap_or_default())
+        let answer = self.sdk.get_bucket_lifecycle_configuration().bucket(name).send().await;
+        let answer = self.unless(&["NoSuchLifecycleConfiguration"], answer)?;
+        Ok(Lifecycle::of_rules(answer.and_then(|answer| answer.rules).unwrap_or_default()))
     }
 
     /// Sets a bucket's lifecycle. One without rules is deleted.
@@ -58,10 +60,11 @@ impl Client {
     /// As of every request; `MalformedXML` and `InvalidArgument` among others.
     pub async fn put_bucket_lifecycle(&self, name: &str, lifecycle: &Lifecycle) -> Result<(), Error> {
         if lifecycle.is_empty() {
-            return self.deleted(name, "lifecycle", "NoSuchLifecycleConfiguration").await;
+            let deleted = self.sdk.delete_bucket_lifecycle().bucket(name).send().await;
+            return self.unless(&["NoSuchLifecycleConfiguration"], deleted).map(drop);
         }
-        let request = bucket(Method::PUT, name).query("lifecycle", "");
-        self.done(with_checked_body(request, lifecycle.to_xml().write())).await
+        let put = self.sdk.put_bucket_lifecycle_configuration().bucket(name);
+        self.read(put.lifecycle_configuration(lifecycle.configuration()?).send().await).map(drop)
     }
 
     /// A bucket's tags.
@@ -69,41 +72,29 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn bucket_tagging(&self, name: &str) -> Result<BTreeMap<String, String>, Error> {
-        let answer = self.xml(bucket(Method::GET, name).query("tagging", ""), "Tagging").await;
-        let Some(tagging) = unless(answer, &["NoSuchTagSet", "NoSuchTagSetError"])? else {
-            return Ok(BTreeMap::new());
-        };
-        let tags = tagging.child("TagSet").into_iter().flat_map(|set| set.all("Tag"));
-        Ok(tags.map(|tag| (tag.text_of("Key").to_owned(), tag.text_of("Value").to_owned())).collect())
+        let answer = self.sdk.get_bucket_tagging().bucket(name).send().await;
+        let answer = self.unless(&["NoSuchTagSet", "NoSuchTagSetError"], answer)?;
+        let tags = answer.map(|answer| answer.tag_set).unwrap_or_default();
+        Ok(tags.into_iter().map(|tag| (tag.key, tag.value)).collect())
     }
 
     /// Sets all tags of a bucket.
     ///
     /// # Errors
     /// As of every request.
-    pub async fn put_bucket_tagging(&self, name: &str, tags: &BTreeMap<String, String>) -> Result<(), Error> {
-        let set = Element::new("TagSet", tag_elements(tags));
-        let body = Element::new("Tagging", vec![set]).write();
-        self.done(with_checked_body(bucket(Method::PUT, name).query("tagging", ""), body)).await
+    pub async fn put_bucket_tagging(&self, name: &str, wanted: &BTreeMap<String, String>) -> Result<(), Error> {
+        let tagging = Tagging::builder().set_tag_set(Some(tags(wanted)?)).build().map_err(incomplete)?;
+        self.read(self.sdk.put_bucket_tagging().bucket(name).tagging(tagging).send().await).map(drop)
     }
 
-    /// Whether a bucket keeps the versions of its objects.
+    /// Lets a bucket keep the versions of its objects.
     ///
     /// # Errors
     /// As of every request.
-    pub async fn bucket_versioning(&self, name: &str) -> Result<bool, Error> {
-        let request = bucket(Method::GET, name).query("versioning", "");
-        Ok(self.xml(request, "VersioningConfiguration").await?.text_of("Status") == "Enabled")
-    }
-
-    /// Lets a bucket keep the versions of its objects, or not any more.
-    ///
-    /// # Errors
-    /// As of every request.
-    pub async fn put_bucket_versioning(&self, name: &str, enabled: bool) -> Result<(), Error> {
-        let status = Element::with_text("Status", if enabled { "Enabled" } else { "Suspended" });
-        let body = Element::new("VersioningConfiguration", vec![status]).write();
-        self.done(with_checked_body(bucket(Method::PUT, name).query("versioning", ""), body)).await
+    pub async fn enable_versioning(&self, name: &str) -> Result<(), Error> {
+        let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
+        let put = self.sdk.put_bucket_versioning().bucket(name).versioning_configuration(enabled);
+        self.read(put.send().await).map(drop)
     }
 
     /// Keeps a bucket and its objects from ever being public, whatever policies and ACLs say.
@@ -111,10 +102,14 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn put_public_access_block(&self, name: &str) -> Result<(), Error> {
-        let blocks = ["BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"];
-        let blocks = blocks.map(|block| Element::with_text(block, "true")).into();
-        let body = Element::new("PublicAccessBlockConfiguration", blocks).write();
-        self.done(with_checked_body(bucket(Method::PUT, name).query("publicAccessBlock", ""), body)).await
+        let blocks = PublicAccessBlockConfiguration::builder()
+            .block_public_acls(true)
+            .ignore_public_acls(true)
+            .block_public_policy(true)
+            .restrict_public_buckets(true)
+            .build();
+        let put = self.sdk.put_public_access_block().bucket(name).public_access_block_configuration(blocks);
+        self.read(put.send().await).map(drop)
     }
 
     /// Lets policies and ACLs of a bucket make it public. AWS blocks that in every new bucket.
@@ -122,7 +117,8 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn delete_public_access_block(&self, name: &str) -> Result<(), Error> {
-        self.deleted(name, "publicAccessBlock", "NoSuchPublicAccessBlockConfiguration").await
+        let deleted = self.sdk.delete_public_access_block().bucket(name).send().await;
+        self.unless(&["NoSuchPublicAccessBlockConfiguration"], deleted).map(drop)
     }
 
     /// Lets a bucket encrypt what is written by this key of KMS.
@@ -130,13 +126,15 @@ impl Client {
     /// # Errors
     /// As of every request.
     pub async fn put_bucket_encryption(&self, name: &str, kms_key: &str) -> Result<(), Error> {
-        let by_default =
-            vec![Element::with_text("SSEAlgorithm", "aws:kms"), Element::with_text("KMSMasterKeyID", kms_key)];
-        let by_default = Element::new("ApplyServerSideEncryptionByDefault", by_default);
+        let by_default = ServerSideEncryptionByDefault::builder();
+        let by_default = by_default.sse_algorithm(ServerSideEncryption::AwsKms).kms_master_key_id(kms_key);
+        let by_default = by_default.build().map_err(incomplete)?;
         // One request to KMS for many objects.
-        let rule = Element::new("Rule", vec![by_default, Element::with_text("BucketKeyEnabled", "true")]);
-        let body = Element::new("ServerSideEncryptionConfiguration", vec![rule]).write();
-        self.done(with_checked_body(bucket(Method::PUT, name).query("encryption", ""), body)).await
+        let rule = ServerSideEncryptionRule::builder().bucket_key_enabled(true);
+        let rule = rule.apply_server_side_encryption_by_default(by_default).build();
+        let rules = ServerSideEncryptionConfiguration::builder().rules(rule).build().map_err(incomplete)?;
+        let put = self.sdk.put_bucket_encryption().bucket(name).server_side_encryption_configuration(rules);
+        self.read(put.send().await).map(drop)
     }
 
     /// Lets a bucket with object lock keep each new version for so many days. `mode` is `GOVERNANCE` or `COMPLIANCE`.
@@ -144,15 +142,11 @@ impl Client {
     /// # Errors
     /// `InvalidBucketState` for a bucket without object lock, among others.
     pub async fn put_object_lock(&self, name: &str, mode: &str, days: u32) -> Result<(), Error> {
-        let retention = vec![Element::with_text("Mode", mode), Element::with_text("Days", days.to_string())];
-        let rule = Element::new("Rule", vec![Element::new("DefaultRetention", retention)]);
-        let enabled = Element::with_text("ObjectLockEnabled", "Enabled");
-        let body = Element::new("ObjectLockConfiguration", vec![enabled, rule]).write();
-        self.done(with_checked_body(bucket(Method::PUT, name).query("object-lock", ""), body)).await
-    }
-
-    async fn deleted(&self, name: &str, setting: &str, absent: &str) -> Result<(), Error> {
-        let request: Request = bucket(Method::DELETE, name).query(setting, "");
-        unless(self.done(request).await, &[absent]).map(drop)
+        let retention = DefaultRetention::builder().mode(ObjectLockRetentionMode::from(mode));
+        let retention = retention.days(days.try_into().unwrap_or(i32::MAX)).build();
+        let rule = ObjectLockRule::builder().default_retention(retention).build();
+        let lock = ObjectLockConfiguration::builder().object_lock_enabled(ObjectLockEnabled::Enabled).rule(rule);
+        let put = self.sdk.put_object_lock_configuration().bucket(name).object_lock_configuration(lock.build());
+        self.read(put.send().await).map(drop)
     }
 }

@@ -1,0 +1,105 @@
+//! Connections: whom they trust, and which proxies they use.
+
+use std::fmt;
+use std::time::Duration;
+
+use aws_smithy_http_client::Connector;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::client::SettingsError;
+
+/// Addresses of the machine itself: its metadata, and the credentials of its containers.
+const LINK_LOCAL: [&str; 2] = ["169.254.", "[fd00:ec2::"];
+
+/// Makes connections and keeps them. Clones share them.
+#[derive(Clone)]
+pub struct Http(SharedHttpConnector);
+
+impl Http {
+    /// Connections through the proxies of the environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`. Certificates of
+    /// services must be signed by those of `ca_bundle`, in PEM, or else by those that the system trusts.
+    ///
+    /// # Errors
+    /// When the certificates make no sense.
+    pub fn from_env(ca_bundle: Option<&[u8]>) -> Result<Self, SettingsError> {
+        Self::new(ca_bundle, ProxyConfig::from_env())
+    }
+
+    /// The same with these proxies.
+    ///
+    /// # Errors
+    /// When the certificates make no sense.
+    pub fn new(ca_bundle: Option<&[u8]>, proxies: ProxyConfig) -> Result<Self, SettingsError> {
+        let context = TlsContext::builder().with_trust_store(trust(ca_bundle)?).build();
+        let context = context.map_err(|error| SettingsError::CaBundle(error.to_string()))?;
+        let connector = |proxies| {
+            Connector::builder()
+                .proxy_config(proxies)
+                .pool_idle_timeout(Duration::from_secs(30))
+                .tls_provider(Provider::Rustls(CryptoMode::Ring))
+                .tls_context(context.clone())
+                .build()
+        };
+        let routes = Routes { direct: connector(ProxyConfig::disabled()), proxied: connector(proxies) };
+        Ok(Self(SharedHttpConnector::new(routes)))
+    }
+
+    /// For Amazon's clients. They keep their time limits themselves.
+    pub fn client(&self) -> SharedHttpClient {
+        let connector = self.0.clone();
+        http_client_fn(move |_, _| connector.clone())
+    }
+
+    /// For requests that are none of Amazon's.
+    pub fn connector(&self) -> &SharedHttpConnector {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").finish_non_exhaustive()
+    }
+}
+
+/// No proxy knows the addresses of this machine.
+#[derive(Debug)]
+struct Routes {
+    direct: Connector,
+    proxied: Connector,
+}
+
+impl HttpConnector for Routes {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let is_local = |uri: &str| {
+            let host = uri.split_once("://").map_or(uri, |(_, host)| host);
+            LINK_LOCAL.iter().any(|start| host.starts_with(start))
+        };
+        match is_local(request.uri()) {
+            true => self.direct.call(request),
+            false => self.proxied.call(request),
+        }
+    }
+}
+
+fn trust(ca_bundle: Option<&[u8]>) -> Result<TrustStore, SettingsError> {
+    let Some(bundle) = ca_bundle else { return Ok(TrustStore::default()) };
+    let unusable = |reason: String| SettingsError::CaBundle(reason);
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(bundle) {
+        let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+    }
+    match roots.is_empty() {
+        true => Err(unusable("it holds no certificate in PEM".to_owned())),
+        false => Ok(TrustStore::empty().with_pem_certificate(bundle)),
+    }
+}

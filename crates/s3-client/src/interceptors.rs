@@ -1,0 +1,68 @@
+//! What Amazon's client does otherwise than other stores need it.
+
+use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_s3::config::interceptors::{
+    BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextMut,
+};
+use aws_sdk_s3::error::BoxError;
+use aws_smithy_types::body::SdkBody;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::Limited;
+use md5::Digest as _;
+
+/// Sends the sum that all stores know where Amazon's client sends one that older stores do not know: radosgw 16 refuses
+/// lifecycles and lists of objects to delete without `Content-MD5`.
+#[derive(Debug)]
+pub(crate) struct ContentMd5;
+
+impl Intercept for ContentMd5 {
+    fn name(&self) -> &'static str {
+        "ContentMd5"
+    }
+
+    fn modify_before_signing(
+        &self,
+        context: &mut BeforeTransmitInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let request = context.request_mut();
+        let sums: Vec<String> = request
+            .headers()
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with("x-amz-checksum-") || *name == "x-amz-sdk-checksum-algorithm")
+            .map(str::to_owned)
+            .collect();
+        let Some(body) = request.body().bytes().filter(|_| !sums.is_empty()) else { return Ok(()) };
+        let sum = STANDARD.encode(md5::Md5::digest(body));
+        for name in sums {
+            request.headers_mut().remove(name);
+        }
+        request.headers_mut().insert("content-md5", sum);
+        Ok(())
+    }
+}
+
+/// Reads so many bytes of an answer and no more.
+#[derive(Debug)]
+pub(crate) struct AnswerLimit(pub(crate) usize);
+
+impl Intercept for AnswerLimit {
+    fn name(&self) -> &'static str {
+        "AnswerLimit"
+    }
+
+    fn modify_before_deserialization(
+        &self,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let response = context.response_mut();
+        let body = std::mem::replace(response.body_mut(), SdkBody::taken());
+        *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, self.0));
+        Ok(())
+    }
+}

@@ -7,7 +7,10 @@ use std::time::Duration;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
-use aws_sdk_s3::config::{BehaviorVersion, Region, RequestChecksumCalculation, ResponseChecksumValidation};
+use aws_sdk_s3::config::endpoint::{DefaultResolver, Params, ResolveEndpoint as _};
+use aws_sdk_s3::config::{
+    BehaviorVersion, IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation, SharedIdentityCache,
+};
 use aws_types::SdkConfig;
 use http::Uri;
 
@@ -37,6 +40,8 @@ pub struct Settings {
     pub repeats: bool,
     /// Its connections.
     pub http: Http,
+    /// Where credentials are kept until shortly before they end; without one, they are asked for before each request.
+    pub identities: Option<SharedIdentityCache>,
 }
 
 impl Settings {
@@ -51,6 +56,7 @@ impl Settings {
             answer_limit: 64 << 20,
             repeats: false,
             http,
+            identities: None,
         }
     }
 
@@ -58,6 +64,21 @@ impl Settings {
     #[must_use]
     pub fn at(self, endpoint: impl Into<String>) -> Self {
         Self { endpoint: Some(endpoint.into()), ..self }
+    }
+
+    /// The address of S3, where it was given or is Amazon's.
+    ///
+    /// # Errors
+    /// When there is none in the region.
+    pub async fn s3_address(&self) -> Result<String, SettingsError> {
+        if let Some(endpoint) = &self.endpoint {
+            return Ok(endpoint.clone());
+        }
+        let nowhere = |reason: String| SettingsError::Region { region: self.region.clone(), reason };
+        let params = Params::builder().region(&self.region).use_fips(self.fips).use_dual_stack(self.dual_stack);
+        let params = params.force_path_style(true).build().map_err(|error| nowhere(error.to_string()))?;
+        let address = DefaultResolver::new().resolve_endpoint(&params).await;
+        Ok(address.map_err(|error| nowhere(error.to_string()))?.url().to_owned())
     }
 
     /// What Amazon's clients are made of.
@@ -77,6 +98,7 @@ impl Settings {
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
             .use_fips(self.fips)
             .use_dual_stack(self.dual_stack);
+        config.set_identity_cache(self.identities.clone().or_else(|| Some(IdentityCache::no_cache())));
         if let Some(endpoint) = &self.endpoint {
             check_endpoint(endpoint)?;
             config.set_endpoint_url(Some(endpoint.trim_end_matches('/').to_owned()));
@@ -100,6 +122,14 @@ pub enum SettingsError {
     /// The address is none.
     #[error("{0:?} is no address of a service: expected http://host:port or https://host:port")]
     Endpoint(String),
+    /// Amazon has no such service there.
+    #[error("S3 has no address in the region {region:?}: {reason}")]
+    Region {
+        /// The region.
+        region: String,
+        /// What Amazon's table says.
+        reason: String,
+    },
     /// The certificates cannot be used.
     #[error("the CA bundle cannot be used: {0}")]
     CaBundle(String),

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_types::request_id::RequestId as _;
@@ -48,6 +49,12 @@ pub enum Error {
         /// The service's address.
         endpoint: String,
     },
+    /// There are no credentials to sign with.
+    #[error("there are no credentials: {reason}")]
+    Credentials {
+        /// What those who should have them say.
+        reason: String,
+    },
     /// The request cannot be sent: it has a name or a value that HTTP does not allow.
     #[error("cannot ask: {0}")]
     Request(String),
@@ -62,6 +69,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What a refusal means.
+    pub fn refusal(endpoint: &str, answer: Answer) -> Self {
+        match answer.code.as_str() {
+            "RequestTimeTooSkewed" | "RequestExpired" => Self::ClockSkew { endpoint: endpoint.to_owned() },
+            _ => Self::Answer(answer),
+        }
+    }
+
     /// The service's code for its refusal, such as `NoSuchBucket`. Empty for all other errors.
     pub fn code(&self) -> &str {
         match self {
@@ -74,7 +89,7 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Answer(answer) => answer.is_busy() || (400..500).contains(&answer.status),
-            Self::ClockSkew { .. } | Self::Request(_) => true,
+            Self::ClockSkew { .. } | Self::Credentials { .. } | Self::Request(_) => true,
             _ => false,
         }
     }
@@ -102,6 +117,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// A refusal, without what is secret in it.
+    pub fn new(status: u16, code: &str, message: &str, request_id: &str) -> Self {
+        let message = if is_about_keys(code) { "" } else { message };
+        Self { status, code: printable(code), message: printable(message), request_id: printable(request_id) }
+    }
+
     /// Whether the service has too much to do, and has not done this.
     pub(crate) fn is_busy(&self) -> bool {
         const CODES: [&str; 5] =
@@ -132,6 +153,9 @@ where
 {
     let endpoint = endpoint.to_owned();
     let chain = |error: &dyn StdError| printable(&chain(error));
+    if let Some(missing) = cause::<CredentialsError>(&error) {
+        return Error::Credentials { reason: chain(missing) };
+    }
     match &error {
         SdkError::TimeoutError(_) => Error::TimedOut { endpoint },
         SdkError::DispatchFailure(failure) if failure.is_timeout() => Error::TimedOut { endpoint },
@@ -143,7 +167,7 @@ where
         SdkError::ServiceError(refused) => {
             refusal(endpoint, refused.raw(), refused.err().meta().code(), refused.err().meta().message())
         }
-        _ if is_too_long(&error) => Error::TooLarge { endpoint },
+        _ if cause::<LengthLimitError>(&error).is_some() => Error::TooLarge { endpoint },
         SdkError::ResponseError(broken) if !(200..300).contains(&broken.raw().status().as_u16()) => {
             Error::NotS3 { endpoint, status: broken.raw().status().as_u16() }
         }
@@ -160,29 +184,26 @@ fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Op
         None if is_empty => "",
         _ => return Error::NotS3 { endpoint, status },
     };
-    if ["RequestTimeTooSkewed", "RequestExpired"].contains(&code) {
-        return Error::ClockSkew { endpoint };
-    }
-    let message = if is_about_keys(code) { String::new() } else { printable(message.unwrap_or_default()) };
-    let request_id = printable(raw.request_id().unwrap_or_default());
-    Error::Answer(Answer { status, code: printable(code), message, request_id })
+    let request_id = raw.request_id().unwrap_or_default();
+    Error::refusal(&endpoint, Answer::new(status, code, message.unwrap_or_default(), request_id))
 }
 
 /// The same of a body that is read piece by piece.
 pub(crate) fn body_error(endpoint: &str, error: &(dyn StdError + 'static)) -> Error {
     let endpoint = endpoint.to_owned();
-    match is_too_long(error) {
-        true => Error::TooLarge { endpoint },
-        false => Error::Unreachable { endpoint, reason: printable(&chain(error)) },
+    match cause::<LengthLimitError>(error) {
+        Some(_) => Error::TooLarge { endpoint },
+        None => Error::Unreachable { endpoint, reason: printable(&chain(error)) },
     }
 }
 
-fn is_too_long(error: &(dyn StdError + 'static)) -> bool {
-    error.is::<LengthLimitError>() || error.source().is_some_and(is_too_long)
+/// The cause of this kind, if there is one.
+fn cause<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
+    error.downcast_ref().or_else(|| error.source().and_then(cause))
 }
 
 /// An error with its causes, each once.
-fn chain(error: &dyn StdError) -> String {
+pub fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,14 +1,17 @@
 //! Connections: whom they trust, and which proxies they use.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use aws_smithy_async::rt::sleep::TokioSleep;
 use aws_smithy_http_client::Connector;
 use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_runtime_api::client::http::{
-    HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn,
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector, http_client_fn,
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use rustls::pki_types::CertificateDer;
@@ -19,9 +22,17 @@ use crate::client::SettingsError;
 /// Addresses of the machine itself: its metadata, and the credentials of its containers.
 const LINK_LOCAL: [&str; 2] = ["169.254.", "[fd00:ec2::"];
 
+/// Certificates change, and connections of old ones are of no more use.
+const MOST: usize = 100;
+
 /// Makes connections and keeps them. Clones share them.
 #[derive(Clone)]
-pub struct Http(SharedHttpConnector);
+pub struct Http {
+    tls: TlsContext,
+    proxies: ProxyConfig,
+    /// By the time limits that Amazon's clients of metadata have for a connection and for an answer.
+    known: Arc<Mutex<BTreeMap<[Option<Duration>; 2], SharedHttpConnector>>>,
+}
 
 impl Http {
     /// Connections through the proxies of the environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`. Certificates of
@@ -38,35 +49,68 @@ impl Http {
     /// # Errors
     /// When the certificates make no sense.
     pub fn new(ca_bundle: Option<&[u8]>, proxies: ProxyConfig) -> Result<Self, SettingsError> {
-        let context = TlsContext::builder().with_trust_store(trust(ca_bundle)?).build();
-        let context = context.map_err(|error| SettingsError::CaBundle(error.to_string()))?;
+        let tls = TlsContext::builder().with_trust_store(trust(ca_bundle)?).build();
+        let tls = tls.map_err(|error| SettingsError::CaBundle(error.to_string()))?;
+        Ok(Self { tls, proxies, known: Arc::default() })
+    }
+
+    /// For Amazon's clients.
+    pub fn client(&self) -> SharedHttpClient {
+        let http = self.clone();
+        http_client_fn(move |settings, _| http.within(settings))
+    }
+
+    /// For requests that are none of Amazon's. They keep their time limits themselves.
+    pub fn connector(&self) -> SharedHttpConnector {
+        self.within(&HttpConnectorSettings::default())
+    }
+
+    fn within(&self, settings: &HttpConnectorSettings) -> SharedHttpConnector {
+        let limits = [settings.connect_timeout(), settings.read_timeout()];
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let connector = |proxies| {
             Connector::builder()
                 .proxy_config(proxies)
                 .pool_idle_timeout(Duration::from_secs(30))
+                .connector_settings(settings.clone())
+                .sleep_impl(TokioSleep::new())
                 .tls_provider(Provider::Rustls(CryptoMode::Ring))
-                .tls_context(context.clone())
+                .tls_context(self.tls.clone())
                 .build()
         };
-        let routes = Routes { direct: connector(ProxyConfig::disabled()), proxied: connector(proxies) };
-        Ok(Self(SharedHttpConnector::new(routes)))
-    }
-
-    /// For Amazon's clients. They keep their time limits themselves.
-    pub fn client(&self) -> SharedHttpClient {
-        let connector = self.0.clone();
-        http_client_fn(move |_, _| connector.clone())
-    }
-
-    /// For requests that are none of Amazon's.
-    pub fn connector(&self) -> &SharedHttpConnector {
-        &self.0
+        let routes = || Routes { direct: connector(ProxyConfig::disabled()), proxied: connector(self.proxies.clone()) };
+        known.entry(limits).or_insert_with(|| SharedHttpConnector::new(routes())).clone()
     }
 }
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http").finish_non_exhaustive()
+    }
+}
+
+/// The connections of programs that read certificates before each call: those of the same certificates are the same.
+#[derive(Debug, Default)]
+pub struct Connections {
+    known: Mutex<BTreeMap<Option<Vec<u8>>, Http>>,
+}
+
+impl Connections {
+    /// As [`Http::from_env`].
+    ///
+    /// # Errors
+    /// When the certificates make no sense.
+    pub fn trusting(&self, ca_bundle: Option<Vec<u8>>) -> Result<Http, SettingsError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(http) = known.get(&ca_bundle) {
+            return Ok(http.clone());
+        }
+        let http = Http::from_env(ca_bundle.as_deref())?;
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(ca_bundle, http.clone());
+        Ok(http)
     }
 }
 

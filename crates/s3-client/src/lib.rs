@@ -14,6 +14,6 @@ pub mod policy;
 
 pub use self::client::{Client, Settings, SettingsError};
 pub use self::credentials::Credentials;
-pub use self::error::{Answer, Error};
-pub use self::http::Http;
+pub use self::error::{Answer, Error, chain};
+pub use self::http::{Connections, Http};
 pub use self::operations::{NewBucket, ObjectVersion};

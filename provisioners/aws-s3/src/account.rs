@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube_provisioner::bucket::{Access, ClaimName, Credentials, Source};
 use kube_provisioner::protocol::CLUSTER_ID;
 use s3_client::iam::{NewUser, User};
-use s3_client::sign::sha256_hex;
+use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;
 use crate::ownership::{Owner, owner};
@@ -295,6 +295,10 @@ fn tag_value(cluster_id: &str) -> String {
         true => cluster_id.to_owned(),
         false => sha256_hex(cluster_id.as_bytes()),
     }
+}
+
+fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The same in every attempt, and no other claim's ever.

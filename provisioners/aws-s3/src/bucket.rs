@@ -48,7 +48,6 @@ pub(crate) async fn create(
     let plain = NewBucket {
         location: store.region.location_constraint(),
         object_lock: parameters.object_lock.is_some(),
-        once: !store.makes_a_bucket_once(),
         ..NewBucket::default()
     };
     // AWS does that by itself, and asks for another right where it is said.
@@ -97,7 +96,7 @@ pub(crate) async fn apply(
     }
     // With object lock a bucket keeps versions anyway.
     if parameters.versioning && parameters.object_lock.is_none() {
-        let put = store.s3.put_bucket_versioning(name, true).await;
+        let put = store.s3.enable_versioning(name).await;
         put.map_err(Failure::of(doing("set the versioning"), "s3:PutBucketVersioning"))?;
     }
     if let Some(lock) = parameters.object_lock {
@@ -109,8 +108,8 @@ pub(crate) async fn apply(
 
 /// Whether it holds no version and no delete marker.
 pub(crate) async fn is_empty(store: &Store, name: &str) -> Result<bool, Failure> {
-    match store.s3.list_object_versions(name, "", None).await {
-        Ok(page) => Ok(page.items.is_empty()),
+    match store.s3.list_object_versions(name).await {
+        Ok(versions) => Ok(versions.is_empty()),
         Err(error) if error.code() == "NoSuchBucket" => Ok(true),
         Err(error) => {
             Err(Failure::of(format!("list the objects of the bucket {name}"), "s3:ListBucketVersions")(error))

@@ -45,6 +45,12 @@ impl Failure {
 }
 
 fn advice(cause: &Error, right: &str) -> String {
+    if let Error::Credentials { .. } = cause {
+        return "; name the administrator's Secret by adminSecretName and adminSecretNamespace in the StorageClass, or give the \
+                provisioner a role (EKS Pod Identity, IRSA, an instance profile) or AWS_ACCESS_KEY_ID and \
+                AWS_SECRET_ACCESS_KEY; a role in adminRoleArn must trust it"
+            .to_owned();
+    }
     match cause.code() {
         "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidClientTokenId" | "AuthFailure" => {
             "; AWS does not accept the administrator's key: check the Secret that the class names in adminSecretName, or the \

@@ -15,6 +15,9 @@ pub struct Parameters {
     pub(crate) endpoint: Option<String>,
     /// IAM's address, where it is not the partition's own.
     pub(crate) iam_endpoint: Option<String>,
+    /// The role whose account the buckets are in. The administrator's key or the provisioner's own takes it.
+    pub(crate) admin_role_arn: Option<String>,
+    pub(crate) external_id: Option<String>,
     pub(crate) access_mode: Access,
     /// Whether a bucket with objects is deleted.
     pub(crate) deletion_policy: DeletionPolicy,
@@ -35,6 +38,8 @@ impl Default for Parameters {
             region: None,
             endpoint: None,
             iam_endpoint: None,
+            admin_role_arn: None,
+            external_id: None,
             access_mode: Access::default(),
             deletion_policy: DeletionPolicy::default(),
             create_bucket_user: CreateBucketUser,

@@ -1,16 +1,8 @@
-//! Regions and partitions: where services are, and how resources are named there.
+//! Regions and partitions: where buckets are, and how policies name them there.
 
 /// A region of AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region(String);
-
-/// The regions that share accounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Partition {
-    Commercial,
-    China,
-    GovCloud,
-}
 
 impl Region {
     /// `None` for a text that is no region.
@@ -28,46 +20,24 @@ impl Region {
         (self.0 != "us-east-1").then_some(self.0.as_str())
     }
 
-    pub(crate) fn s3(&self) -> String {
-        format!("https://s3.{}.{}", self.0, self.suffix())
-    }
-
-    pub(crate) fn sts(&self) -> String {
-        format!("https://sts.{}.{}", self.0, self.suffix())
-    }
-
-    /// IAM's address, and the region that its requests are signed for: IAM is in one place of each partition.
-    pub(crate) fn iam(&self) -> (&'static str, &'static str) {
-        match self.partition() {
-            Partition::Commercial => ("https://iam.amazonaws.com", "us-east-1"),
-            Partition::China => ("https://iam.cn-north-1.amazonaws.com.cn", "cn-north-1"),
-            Partition::GovCloud => ("https://iam.us-gov.amazonaws.com", "us-gov-west-1"),
-        }
-    }
-
     /// How policies name a bucket.
     pub(crate) fn bucket_arn(&self, bucket: &str) -> String {
-        let partition = match self.partition() {
-            Partition::Commercial => "aws",
-            Partition::China => "aws-cn",
-            Partition::GovCloud => "aws-us-gov",
-        };
-        format!("arn:{partition}:s3:::{bucket}")
+        format!("arn:{}:s3:::{bucket}", self.partition())
     }
 
-    fn suffix(&self) -> &'static str {
-        match self.partition() {
-            Partition::China => "amazonaws.com.cn",
-            Partition::Commercial | Partition::GovCloud => "amazonaws.com",
-        }
-    }
-
-    fn partition(&self) -> Partition {
-        match &self.0 {
-            name if name.starts_with("cn-") => Partition::China,
-            name if name.starts_with("us-gov-") => Partition::GovCloud,
-            _ => Partition::Commercial,
-        }
+    /// The regions that share accounts.
+    /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html>
+    fn partition(&self) -> &'static str {
+        const PARTITIONS: [(&str, &str); 7] = [
+            ("cn-", "aws-cn"),
+            ("us-gov-", "aws-us-gov"),
+            ("us-iso-", "aws-iso"),
+            ("us-isob-", "aws-iso-b"),
+            ("eu-isoe-", "aws-iso-e"),
+            ("us-isof-", "aws-iso-f"),
+            ("eusc-", "aws-eusc"),
+        ];
+        PARTITIONS.iter().find(|(start, _)| self.0.starts_with(start)).map_or("aws", |(_, partition)| partition)
     }
 }
 
@@ -80,9 +50,8 @@ mod tests {
         let region = |name| Region::new(name).unwrap();
         assert_eq!(region("us-east-1").location_constraint(), None);
         assert_eq!(region("eu-central-1").location_constraint(), Some("eu-central-1"));
-        assert_eq!(region("eu-central-1").s3(), "https://s3.eu-central-1.amazonaws.com");
-        assert_eq!(region("cn-north-1").s3(), "https://s3.cn-north-1.amazonaws.com.cn");
-        assert_eq!(region("cn-northwest-1").iam().1, "cn-north-1");
+        assert_eq!(region("eu-central-1").bucket_arn("b"), "arn:aws:s3:::b");
+        assert_eq!(region("us-isob-east-1").bucket_arn("b"), "arn:aws-iso-b:s3:::b");
         assert_eq!(region("us-gov-east-1").bucket_arn("b"), "arn:aws-us-gov:s3:::b");
         assert_eq!(region("cn-north-1").bucket_arn("b"), "arn:aws-cn:s3:::b");
         for text in ["", "europe", "eu_central_1", "eu-central-1/", "EU-CENTRAL-1"] {

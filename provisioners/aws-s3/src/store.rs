@@ -1,15 +1,22 @@
 //! The addresses of S3 and IAM, and the administrator's key.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use aws_config::sts::AssumeRoleProvider;
+use aws_config::{BehaviorVersion, Region as SdkRegion, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{ProvideCredentials as _, SharedCredentialsProvider};
+use aws_smithy_runtime::client::identity::IdentityCache;
+use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use clap::Args;
-use jiff::Timestamp;
 use kube_provisioner::Secrets;
 use kube_provisioner::bucket::{Endpoint, RecentlyCreated};
-use s3_client::iam::{Iam, Temporary, assume_role_with_web_identity};
-use s3_client::{Client, Clients, Credentials, Settings};
+use s3_client::iam::Iam;
+use s3_client::{Client, Connections, Http, Settings, SettingsError, chain};
+use tokio::sync::OnceCell;
 
 use crate::parameters::Parameters;
 use crate::region::Region;
@@ -21,8 +28,11 @@ pub(crate) const ADMIN: [&str; 2] = ["admin", ""];
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency>
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// A role's key is renewed so long before it ends.
-const RENEWAL: Duration = Duration::from_secs(300);
+/// The provisioner asks for credentials again so long before they end.
+const RENEWAL: Duration = Duration::from_secs(60);
+
+/// More roles than classes of a cluster have.
+const MOST_ROLES: usize = 100;
 
 /// What applies where classes say nothing. The variables are those of AWS's own tools.
 #[derive(Args, Clone)]
@@ -39,21 +49,17 @@ pub struct Defaults {
     #[arg(long, env = "AWS_ENDPOINT_URL_IAM", value_name = "URL")]
     iam_endpoint: Option<String>,
 
-    /// STS endpoint [default: that of the region]
-    #[arg(long, env = "AWS_ENDPOINT_URL_STS", value_name = "URL")]
-    sts_endpoint: Option<String>,
-
     /// ARN of the permissions boundary for new users, for classes without `permissionsBoundary`
     #[arg(long, env = "AWS_PERMISSIONS_BOUNDARY", value_name = "ARN")]
     permissions_boundary: Option<String>,
 
-    /// ARN of the IAM role to assume with the ServiceAccount token, for classes without a Secret
-    #[arg(long, env = "AWS_ROLE_ARN", value_name = "ARN", requires = "web_identity_token_file")]
-    role_arn: Option<String>,
+    /// Use the FIPS endpoints of AWS
+    #[arg(long, env = "AWS_USE_FIPS_ENDPOINT")]
+    fips: bool,
 
-    /// File with the ServiceAccount token for --role-arn
-    #[arg(long, env = "AWS_WEB_IDENTITY_TOKEN_FILE", value_name = "FILE", requires = "role_arn")]
-    web_identity_token_file: Option<PathBuf>,
+    /// Use the dual-stack endpoints of AWS, which also have IPv6
+    #[arg(long, env = "AWS_USE_DUALSTACK_ENDPOINT")]
+    dual_stack: bool,
 
     /// File with CA certificates for the endpoints [default: the system's]
     #[arg(long, env = "AWS_CA_BUNDLE", value_name = "FILE")]
@@ -62,19 +68,21 @@ pub struct Defaults {
     /// Timeout of one request, in seconds
     #[arg(long, env = "AWS_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     call_timeout: u64,
-
-    /// The administrator's key in the environment: no arguments, which everybody on the machine may read.
-    #[arg(skip = environment())]
-    environment: Option<Credentials>,
 }
 
 /// Gives connections. One that was made is used again.
 pub(crate) struct Stores {
     defaults: Defaults,
-    clients: Clients,
-    role: tokio::sync::Mutex<Option<Temporary>>,
+    connections: Connections,
+    /// What the process was given: by its environment, its pod, its node or its profile.
+    own: OnceCell<SdkConfig>,
+    roles: Mutex<BTreeMap<Role, SharedCredentialsProvider>>,
+    identities: SharedIdentityCache,
     recent: Arc<RecentlyCreated>,
 }
+
+/// A role, and the key that takes it: its id and its secret, or the provisioner's own.
+type Role = (String, Option<String>, String, Option<(String, String)>);
 
 /// An account of AWS in one region, as its administrator sees it.
 #[derive(Clone, Debug)]
@@ -93,7 +101,7 @@ pub(crate) struct Store {
 impl Store {
     /// Whether S3 is Amazon's own, at a region's address or at that of a VPC.
     pub(crate) fn is_aws(&self) -> bool {
-        [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|suffix| self.endpoint.host.ends_with(suffix))
+        self.given_url.is_none() || [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|suffix| self.endpoint.host.ends_with(suffix))
     }
 
     /// Whether it can only have been made by the one whom S3 has answered so, if a bucket was made: in us-east-1, and in stores
@@ -127,41 +135,49 @@ pub(crate) struct Misconfigured(String);
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
-        let (clients, role) = Default::default();
+        let (connections, own, roles) = Default::default();
+        let identities = IdentityCache::lazy().buffer_time(RENEWAL).build();
         let recent = Arc::new(RecentlyCreated::within(SETTLED));
-        Self { defaults, clients, role, recent }
+        Self { defaults, connections, own, roles, identities, recent }
     }
 
     /// The account and the region of a class.
     pub(crate) async fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let region = self.region(parameters)?;
-        let credentials = self.administrator(secrets, &region).await?;
+        let http = self.http()?;
+        let mut settings = Settings::new(http);
+        region.name().clone_into(&mut settings.region);
+        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.repeats = true;
+        (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
+        let credentials = self.administrator(parameters, secrets, &region, &mut settings).await?;
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let given_url = given(&parameters.endpoint).or(given(&self.defaults.endpoint));
-        let s3 = given_url.clone().unwrap_or_else(|| region.s3());
-        let (iam, iam_region) = region.iam();
-        let iam = given(&parameters.iam_endpoint).or(given(&self.defaults.iam_endpoint)).unwrap_or_else(|| iam.into());
-        let endpoint = Endpoint::of_url(&s3).map(|endpoint| endpoint.region(region.name()));
-        let endpoint = endpoint.ok_or_else(|| Misconfigured(format!("{s3:?} is no address of S3: expected a URL")))?;
-        let s3 = self.client(s3, region.name(), "s3")?.with_credentials(credentials.clone());
-        let iam = self.client(iam, iam_region, "iam")?.with_credentials(credentials);
-        let permissions_boundary = given(&self.defaults.permissions_boundary);
+        let of_iam = given(&parameters.iam_endpoint).or(given(&self.defaults.iam_endpoint));
+        let mut settings_of_iam = settings.clone();
+        settings_of_iam.endpoint = of_iam;
+        settings.endpoint.clone_from(&given_url);
+        let address = settings.s3_address().await?;
+        let endpoint = Endpoint::of_url(&address).map(|endpoint| endpoint.region(region.name()));
+        let endpoint = endpoint.ok_or_else(|| Misconfigured(format!("{address:?} is no address of S3: expected a URL")))?;
         Ok(Store {
             region,
-            s3,
-            iam: Iam::new(iam),
+            s3: Client::new(&settings, credentials.clone())?,
+            iam: Iam::new(&settings_of_iam, credentials)?,
             endpoint,
             given_url,
             recent: self.recent.clone(),
-            permissions_boundary,
+            permissions_boundary: given(&self.defaults.permissions_boundary),
         })
     }
 
-    /// Whether the provisioner's own credentials can be had, where it has some.
+    /// Whether the provisioner's own credentials can be had, where it was given some for sure.
     pub(crate) async fn probe(&self) -> Result<(), Misconfigured> {
-        if self.defaults.role_arn.is_some() {
-            let region = self.region(&Parameters::default())?;
-            self.administrator(&Secrets::default(), &region).await?;
+        let given = ["AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
+        if given.into_iter().any(|name| std::env::var_os(name).is_some()) {
+            let provider = own_credentials(self.own().await?)?;
+            let had = provider.provide_credentials().await;
+            had.map_err(|error| Misconfigured(format!("the provisioner has no credentials: {}", chain(&error))))?;
         }
         Ok(())
     }
@@ -176,68 +192,86 @@ impl Stores {
         Region::new(text).ok_or_else(|| Misconfigured(format!("--region: {text:?} is no region, such as eu-central-1")))
     }
 
-    /// The class's Secret, or else what the process was given. What is named and broken is never passed over.
-    async fn administrator(&self, secrets: &Secrets, region: &Region) -> Result<Credentials, Misconfigured> {
-        if let Some(role) = ADMIN.into_iter().find(|role| secrets.has(role)) {
-            let text = |name| secrets.text(role, name).filter(|text| !text.is_empty());
-            let key = text("AWS_ACCESS_KEY_ID").zip(text("AWS_SECRET_ACCESS_KEY"));
-            let (id, secret) = key.ok_or_else(|| {
-                let text = "the Secret that the class names has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-                Misconfigured(text.to_owned())
-            })?;
-            let session_token = text("AWS_SESSION_TOKEN").map(str::to_owned);
-            return Ok(Credentials { session_token, ..Credentials::new(id, secret) });
-        }
-        let Defaults { role_arn, web_identity_token_file, environment, .. } = &self.defaults;
-        match (role_arn.as_ref().zip(web_identity_token_file.as_ref()), environment) {
-            (Some(_), Some(_)) => Err(Misconfigured(
-                "the provisioner has both a role and AWS_ACCESS_KEY_ID: take one of them away".to_owned(),
-            )),
-            (Some((role, file)), None) => self.role(role, file, region).await,
-            (None, Some(key)) => Ok(key.clone()),
-            (None, None) => Err(Misconfigured(
-                "no administrator's key is known: name its Secret by adminSecretName and adminSecretNamespace in the \
-                 StorageClass, or give the provisioner a role (AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE) or \
-                 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                    .to_owned(),
-            )),
-        }
+    fn http(&self) -> Result<Http, Misconfigured> {
+        let ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
+        Ok(self.connections.trusting(ca_bundle)?)
     }
 
-    /// A key of the role's, which is used until shortly before it ends.
-    async fn role(&self, role: &str, file: &Path, region: &Region) -> Result<Credentials, Misconfigured> {
-        let mut known = self.role.lock().await;
-        if let Some(known) = &*known
-            && known.expires > Timestamp::now() + RENEWAL
-        {
-            return Ok(known.credentials.clone());
-        }
-        let given = self.defaults.sts_endpoint.clone().filter(|text| !text.is_empty());
-        let sts = self.client(given.unwrap_or_else(|| region.sts()), region.name(), "sts")?;
-        let token = String::from_utf8_lossy(&read(file)?).trim().to_owned();
-        let taken = assume_role_with_web_identity(&sts, role, "kube-provisioner", &token).await;
-        let taken = taken.map_err(|error| {
-            let advice = "check the role's trust policy and the service account's annotation";
-            Misconfigured(format!("the role {role} cannot be taken: {error}; {advice}"))
-        })?;
-        Ok(known.insert(taken).credentials.clone())
+    /// What Amazon's chain of credentials finds for this process.
+    async fn own(&self) -> Result<&SdkConfig, Misconfigured> {
+        let http = self.http()?;
+        let region = self.defaults.region.clone().filter(|text| !text.is_empty());
+        let load = async || {
+            let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http.client());
+            // Without one, the node would be asked for it.
+            loader.region(SdkRegion::new(region.unwrap_or_else(|| "us-east-1".to_owned()))).load().await
+        };
+        Ok(self.own.get_or_init(load).await)
     }
 
-    fn client(&self, url: String, region: &str, service: &str) -> Result<Client, Misconfigured> {
-        let mut settings = Settings::new(url);
-        settings.region = region.to_owned();
-        settings.service = service.to_owned();
-        settings.ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
-        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
-        settings.repeats = true;
-        self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
+    /// The class's Secret, or else what the process was given; and from there the class's role. What is named and broken is never
+    /// passed over.
+    async fn administrator(
+        &self,
+        parameters: &Parameters,
+        secrets: &Secrets,
+        region: &Region,
+        settings: &mut Settings,
+    ) -> Result<SharedCredentialsProvider, Misconfigured> {
+        let key = key_in(secrets)?;
+        if key.is_none() || parameters.admin_role_arn.is_some() {
+            settings.identities = Some(self.identities.clone());
+        }
+        let taken_by = key.as_ref().map(|key| (key.access_key_id().to_owned(), key.secret_access_key().to_owned()));
+        let base = match key {
+            Some(key) => SharedCredentialsProvider::new(key),
+            None => own_credentials(self.own().await?)?,
+        };
+        let Some(arn) = parameters.admin_role_arn.clone().filter(|arn| !arn.is_empty()) else { return Ok(base) };
+        let role = (arn, parameters.external_id.clone(), region.name().to_owned(), taken_by);
+        if let Some(known) = self.roles().get(&role) {
+            return Ok(known.clone());
+        }
+        let config = self.own().await?.to_builder().region(SdkRegion::new(region.name().to_owned())).build();
+        let mut provider = AssumeRoleProvider::builder(&role.0).session_name("kube-provisioner").configure(&config);
+        if let Some(external_id) = &role.1 {
+            provider = provider.external_id(external_id);
+        }
+        let provider = SharedCredentialsProvider::new(provider.build_from_provider(base).await);
+        let mut roles = self.roles();
+        if roles.len() >= MOST_ROLES {
+            roles.clear();
+        }
+        Ok(roles.entry(role).or_insert(provider).clone())
+    }
+
+    fn roles(&self) -> MutexGuard<'_, BTreeMap<Role, SharedCredentialsProvider>> {
+        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn environment() -> Option<Credentials> {
-    let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let (id, secret) = text("AWS_ACCESS_KEY_ID").zip(text("AWS_SECRET_ACCESS_KEY"))?;
-    Some(Credentials { session_token: text("AWS_SESSION_TOKEN"), ..Credentials::new(id, secret) })
+fn own_credentials(own: &SdkConfig) -> Result<SharedCredentialsProvider, Misconfigured> {
+    let none = || Misconfigured("Amazon's client was built without credentials".to_owned());
+    own.credentials_provider().ok_or_else(none)
+}
+
+/// The key in the class's Secret, if the class names one.
+fn key_in(secrets: &Secrets) -> Result<Option<Credentials>, Misconfigured> {
+    let Some(role) = ADMIN.into_iter().find(|role| secrets.has(role)) else { return Ok(None) };
+    let text = |name| secrets.text(role, name).filter(|text| !text.is_empty());
+    let key = text("AWS_ACCESS_KEY_ID").zip(text("AWS_SECRET_ACCESS_KEY"));
+    let (id, secret) = key.ok_or_else(|| {
+        let text = "the Secret that the class names has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+        Misconfigured(text.to_owned())
+    })?;
+    let token = text("AWS_SESSION_TOKEN").map(str::to_owned);
+    Ok(Some(Credentials::new(id, secret, token, None, "the class's Secret")))
+}
+
+impl From<SettingsError> for Misconfigured {
+    fn from(error: SettingsError) -> Self {
+        Self(error.to_string())
+    }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
-use s3_client::{Client, Credentials, Error, Request};
+use s3_client::{Credentials, Error};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::quota::Quota;
+use crate::signed::Signed;
 use crate::users::Mark;
 
 /// Deleting what a bucket holds takes as long as it takes.
@@ -106,12 +108,13 @@ pub(crate) struct BucketInfo {
 /// Calls of the admin API, with the administrator's key.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
-    client: Client,
+    client: Signed,
+    time_limit: Duration,
 }
 
 impl Admin {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+    pub(crate) fn new(client: Signed, time_limit: Duration) -> Self {
+        Self { client, time_limit }
     }
 
     pub(crate) async fn user(&self, id: &str) -> Result<Option<User>, Failure> {
@@ -212,7 +215,7 @@ impl Admin {
 
     async fn remove_bucket(&self, name: &str, purge: bool) -> Result<bool, Failure> {
         let request = request(Method::DELETE, "bucket").query("bucket", name).query("purge-objects", purge.to_string());
-        let deleted = self.client.with_time_limit(PURGE_TIME_LIMIT).request(request).await.map(drop);
+        let deleted = request.send(&self.client, PURGE_TIME_LIMIT).await.map(drop);
         let failure = |error| Failure::of_admin(format!("delete the bucket {name}"), "buckets", error);
         match deleted {
             // Part of it is gone already: the bucket itself counts.
@@ -226,18 +229,37 @@ impl Admin {
     }
 
     async fn done(&self, request: Request) -> Result<(), Error> {
-        self.client.request(request).await.map(drop)
+        request.send(&self.client, self.time_limit).await.map(drop)
     }
 
     async fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
-        let answer = self.client.request(request).await?;
-        let endpoint = || self.client.endpoint().to_owned();
-        serde_json::from_slice(&answer.body).map_err(|_| Error::NotS3 { endpoint: endpoint(), status: answer.status })
+        let answer = request.send(&self.client, self.time_limit).await?;
+        let endpoint = || self.client.address.clone();
+        serde_json::from_slice(&answer).map_err(|_| Error::NotS3 { endpoint: endpoint(), status: 200 })
+    }
+}
+
+/// A request of the admin API.
+struct Request {
+    method: Method,
+    path: String,
+    query: Vec<(&'static str, String)>,
+}
+
+impl Request {
+    /// Another argument. The value is empty for those that have none.
+    fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    async fn send(&self, client: &Signed, limit: Duration) -> Result<Bytes, Error> {
+        client.send(self.method.clone(), &self.path, &self.query, limit).await
     }
 }
 
 fn request(method: Method, what: &str) -> Request {
-    Request::new(method, format!("/admin/{what}")).query("format", "json")
+    Request { method, path: format!("/admin/{what}"), query: vec![("format", "json".to_owned())] }
 }
 
 fn with_quota(request: Request, quota: Quota) -> Request {

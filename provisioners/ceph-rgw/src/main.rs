@@ -5,6 +5,7 @@ mod grants;
 mod parameters;
 mod quota;
 mod rgw;
+mod signed;
 mod store;
 #[cfg(test)]
 mod tests;

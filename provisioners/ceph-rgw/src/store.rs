@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use kube_provisioner::Secrets;
 use kube_provisioner::bucket::Endpoint;
-use s3_client::{Client, Clients, Credentials, Settings};
+use s3_client::{Client, Connections, Credentials, Settings};
 
 use crate::admin::Admin;
 use crate::parameters::Parameters;
+use crate::signed::Signed;
 
 /// The role of the Secret with the administrator's key.
 pub(crate) const ADMIN: &str = "admin";
@@ -44,7 +45,7 @@ pub(crate) struct Defaults {
 #[derive(Debug)]
 pub(crate) struct Stores {
     defaults: Defaults,
-    clients: Clients,
+    connections: Connections,
     locks: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct Misconfigured(String);
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
-        Self { defaults, clients: Clients::default(), locks: Mutex::default() }
+        Self { defaults, connections: Connections::default(), locks: Mutex::default() }
     }
 
     /// The gateway of a class.
@@ -90,13 +91,14 @@ impl Stores {
             (None, None) => None,
         };
         let region = parameters.region.clone().filter(|region| !region.is_empty());
-        let mut settings = Settings::new(url);
-        settings.ca_bundle = ca_bundle;
+        let http = self.connections.trusting(ca_bundle).map_err(|error| Misconfigured(error.to_string()))?;
+        let mut settings = Settings::new(http.clone()).at(&url);
         settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
         settings.region = region.unwrap_or(settings.region);
         let region = settings.region.clone();
-        let client = self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))?;
-        let admin = Admin::new(client.with_credentials(credentials));
+        let signed = Signed { http, address: url, region: region.clone(), key: credentials.clone() };
+        let client = Client::new(&settings, credentials).map_err(|error| Misconfigured(error.to_string()))?;
+        let admin = Admin::new(signed, settings.time_limit);
         Ok(Store { admin, endpoint, region, client })
     }
 

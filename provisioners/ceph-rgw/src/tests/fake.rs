@@ -117,12 +117,14 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let path = decoded(parts.uri.path());
+    // `/bucket/` is the bucket, as `/bucket` is.
+    let path = path.strip_suffix('/').filter(|path| path.matches('/').count() == 1).unwrap_or(&path).to_owned();
     let query: Query = parts
         .uri
         .query()
         .unwrap_or_default()
         .split('&')
-        .filter_map(|pair| pair.split_once('='))
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .map(|(name, value)| (decoded(name), decoded(value)))
         .collect();
     let key = parts.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -145,8 +147,8 @@ impl Model {
             Some("bucket") => self.admin_bucket(method, query, setting),
             Some(_) => refusal(405, "MethodNotAllowed"),
             None => match self.owner_of(key) {
-                Some(user) => self.s3(method, path.trim_start_matches('/'), setting, &user, body),
-                None => refusal(403, "InvalidAccessKeyId"),
+                Some(user) => in_xml(self.s3(method, path.trim_start_matches('/'), setting, &user, body)),
+                None => in_xml(refusal(403, "InvalidAccessKeyId")),
             },
         }
     }
@@ -343,6 +345,15 @@ fn json_reply(value: &Value) -> Reply {
 
 fn xml_reply(text: &'static str) -> Reply {
     Reply { status: 200, body: text.into() }
+}
+
+/// S3 refuses in XML, and the admin API in JSON.
+fn in_xml(reply: Reply) -> Reply {
+    let refusal = (reply.status >= 400).then(|| serde_json::from_slice::<Value>(&reply.body).ok()).flatten();
+    match refusal.as_ref().and_then(|refusal| refusal["Code"].as_str()) {
+        Some(code) => Reply { body: format!("<Error><Code>{code}</Code></Error>").into(), ..reply },
+        None => reply,
+    }
 }
 
 fn refusal(status: u16, code: &str) -> Reply {

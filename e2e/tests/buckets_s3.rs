@@ -85,7 +85,7 @@ impl BucketFixture for Fixture {
     }
 
     async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
-        let buckets = self.server().admin()?.list_buckets().await?.into_iter().map(|bucket| bucket.name);
+        let buckets = self.server().admin()?.list_buckets().await?.into_iter();
         let users = self.server().iam()?.users("/kube-provisioner/").await?;
         Ok(buckets.chain(users).collect())
     }
@@ -191,7 +191,7 @@ async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_buck
     }
     user.client.delete_object("my-photos", "cat").await?;
     // Three versions, and the mark of the deletion.
-    assert_eq!(admin.list_object_versions("my-photos", "", None).await?.items.len(), 4);
+    assert_eq!(admin.list_object_versions("my-photos").await?.len(), 4);
     fixture.delete("photos").await?;
     fixture.nothing_left().await?;
 
@@ -238,7 +238,7 @@ async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() ->
 
     fixture.server().pause();
     fixture.claim("videos", "class", json!({})).await?;
-    fixture.told("videos", "has not answered in 5s").await?;
+    fixture.told("videos", "has not answered in time").await?;
     fixture.server().resume();
     fixture.bound("videos").await?;
     fixture.delete("photos").await?;
@@ -254,10 +254,14 @@ async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(&file, "an.old.token")?;
     let sts = sts::start(fixture.server(), token).await?;
-    let variables = [format!("AWS_ROLE_ARN={role}"), format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display())];
-    let program = fixture.spawn_with(&variables.each_ref().map(String::as_str), &["--sts-endpoint", &sts])?;
+    let variables = [
+        format!("AWS_ROLE_ARN={role}"),
+        format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display()),
+        format!("AWS_ENDPOINT_URL_STS={sts}"),
+    ];
+    let program = fixture.spawn_with(&variables.each_ref().map(String::as_str), &[])?;
     fixture.claim("photos", "class", json!({})).await?;
-    fixture.told("photos", "cannot be taken: 400 InvalidIdentityToken").await?;
+    fixture.told("photos", "InvalidIdentityToken").await?;
     // Tokens are written again while the provisioner runs.
     std::fs::write(&file, token)?;
     fixture.told("photos", "the administrator needs the right iam:GetUser").await?;

@@ -106,7 +106,7 @@ fn by_hand(kit: BucketConformance, server: &Server, region: String) -> BucketCon
 /// Buckets, users and their keys.
 async fn assets(server: &Server) -> anyhow::Result<Vec<String>> {
     let iam = server.iam()?;
-    let mut all: Vec<String> = server.admin()?.list_buckets().await?.into_iter().map(|bucket| bucket.name).collect();
+    let mut all: Vec<String> = server.admin()?.list_buckets().await?;
     for user in iam.users("/kube-provisioner/").await? {
         all.extend(iam.access_keys(&user).await?.into_iter().map(|key| format!("key {}", key.id)));
         all.push(user);

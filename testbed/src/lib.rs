@@ -30,6 +30,7 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "s3")]
 pub mod bucket_cases;
 pub mod ceph;
 pub mod cluster;

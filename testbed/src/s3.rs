@@ -1,10 +1,17 @@
 //! S3 and IAM on loopback: [moto](https://docs.getmoto.org/en/latest/docs/iam.html), in its mode that checks every signature and
 //! every right.
 
+#[cfg(feature = "s3")]
+mod account;
+#[cfg(feature = "s3")]
 pub mod aws;
 pub mod clients;
 pub mod proxy;
+#[cfg(feature = "s3")]
 pub mod sts;
+
+#[cfg(feature = "s3")]
+pub use self::account::client;
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,10 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use http::Method;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use s3_client::iam::{Iam, NewUser};
-use s3_client::{Client, Credentials, Request, Settings};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use regex::Regex;
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
@@ -26,8 +31,6 @@ use crate::process::{self, ProcessId};
 
 /// The user who may do everything.
 const ADMIN: &str = "admin";
-/// Encoded in forms as moto does it itself before it checks a signature.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
 /// For the start and the end of a server. Python takes its time on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -96,52 +99,6 @@ impl Drop for S3 {
 }
 
 impl Server {
-    /// S3 with a key.
-    pub fn s3(&self, credentials: Credentials) -> anyhow::Result<Client> {
-        Ok(Client::new(Settings::new(&self.endpoint), credentials)?)
-    }
-
-    /// S3 with the administrator's key.
-    pub fn admin(&self) -> anyhow::Result<Client> {
-        self.s3(Credentials::new(&self.access_key, &self.secret_key))
-    }
-
-    /// S3 of a region with the administrator's key.
-    pub fn admin_in(&self, region: &str) -> anyhow::Result<Client> {
-        let mut settings = Settings::new(&self.endpoint);
-        settings.region = region.to_owned();
-        Ok(Client::new(settings, Credentials::new(&self.access_key, &self.secret_key))?)
-    }
-
-    /// IAM with the administrator's key.
-    pub fn iam(&self) -> anyhow::Result<Iam> {
-        iam(&self.endpoint, Credentials::new(&self.access_key, &self.secret_key))
-    }
-
-    /// Creates a role that anybody may take; returns its ARN.
-    pub async fn create_role(&self, name: &str) -> anyhow::Result<String> {
-        let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"sts:AssumeRoleWithWebIdentity"}]}"#;
-        self.ask_iam("CreateRole", &[("RoleName", name), ("AssumeRolePolicyDocument", trust)]).await?;
-        Ok(format!("arn:aws:iam::123456789012:role/{name}"))
-    }
-
-    /// Lets a role do everything.
-    pub async fn allow_everything(&self, role: &str) -> anyhow::Result<()> {
-        let policy = [("RoleName", role), ("PolicyName", "policy"), ("PolicyDocument", EVERYTHING)];
-        self.ask_iam("PutRolePolicy", &policy).await
-    }
-
-    /// A request that the provisioner has no use for.
-    async fn ask_iam(&self, action: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
-        let client = client_of_iam(&self.endpoint, Credentials::new(&self.access_key, &self.secret_key))?;
-        let parameters = [&[("Action", action), ("Version", "2010-05-08")], parameters].concat();
-        let encoded = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
-        let form: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
-        let request = Request::new(Method::POST, "/").header("content-type", "application/x-www-form-urlencoded");
-        client.request(request.body(form.join("&"))).await?;
-        Ok(())
-    }
-
     /// The server stands still, until [`Self::resume`].
     pub fn pause(&self) {
         self.id.signal(crate::control_plane::Signal::STOP);
@@ -151,16 +108,6 @@ impl Server {
     pub fn resume(&self) {
         self.id.signal(crate::control_plane::Signal::CONT);
     }
-}
-
-fn iam(endpoint: &str, credentials: Credentials) -> anyhow::Result<Iam> {
-    Ok(Iam::new(client_of_iam(endpoint, credentials)?))
-}
-
-fn client_of_iam(endpoint: &str, credentials: Credentials) -> anyhow::Result<Client> {
-    let mut settings = Settings::new(endpoint);
-    settings.service = "iam".to_owned();
-    Ok(Client::new(settings, credentials)?)
 }
 
 async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<Server> {
@@ -182,16 +129,31 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
     };
     let (_, id) = spawn(&process, lifetime, guard)?;
     let endpoint = format!("http://127.0.0.1:{port}");
-    // Nobody checks this key yet.
-    let anybody = iam(&endpoint, Credentials::new("anybody", "anybody"))?;
-    let answers = eventually(LIMIT, async || Ok(anybody.user(ADMIN).await.ok()));
+    // Nobody checks who asks yet.
+    let answers = eventually(LIMIT, async || Ok(unchecked(port, "CreateUser", &[("UserName", ADMIN)]).await.ok()));
     answers.await?.with_context(|| format!("moto does not answer; its log: {}", process.log.display()))?;
-    let tags = Default::default();
-    anybody.create_user(NewUser { name: ADMIN, path: "/", tags: &tags, permissions_boundary: None }).await?;
-    anybody.put_user_policy(ADMIN, "everything", EVERYTHING).await?;
-    let key = anybody.create_access_key(ADMIN).await?;
+    let policy = [("UserName", ADMIN), ("PolicyName", "everything"), ("PolicyDocument", EVERYTHING)];
+    unchecked(port, "PutUserPolicy", &policy).await?;
+    let key = unchecked(port, "CreateAccessKey", &[("UserName", ADMIN)]).await?;
+    let part = |name: &str| -> anyhow::Result<String> {
+        let part = Regex::new(&format!("<{name}>([^<]*)</{name}>"))?;
+        Ok(part.captures(&key).with_context(|| format!("moto answered no {name}"))?[1].to_owned())
+    };
     check_from_now_on(port).await?;
-    Ok(Server { endpoint, access_key: key.access_key_id, secret_key: key.secret_access_key, id })
+    Ok(Server { endpoint, access_key: part("AccessKeyId")?, secret_key: part("SecretAccessKey")?, id })
+}
+
+/// Asks IAM without a signature.
+async fn unchecked(port: u16, action: &str, parameters: &[(&str, &str)]) -> anyhow::Result<String> {
+    let scope =
+        "AWS4-HMAC-SHA256 Credential=anybody/20260101/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0";
+    let headers = format!("Content-Type: application/x-www-form-urlencoded\r\nAuthorization: {scope}");
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let parameters = parameters.iter().map(|(name, value)| format!("&{name}={}", encoded(value)));
+    let form = format!("Action={action}&Version=2010-05-08{}", parameters.collect::<String>());
+    let answer = crate::http::ask_with(port, "POST /", &headers, &form).await?;
+    ensure!(answer.contains(" 200 "), "moto refuses {action}: {answer}");
+    Ok(answer)
 }
 
 /// Lets moto check signatures and rights.

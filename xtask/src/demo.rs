@@ -24,7 +24,12 @@ use crate::build::{self, Profile};
 use crate::image::HOSTPATH;
 use crate::install::Install;
 
+#[cfg(feature = "buckets")]
 mod backend;
+#[cfg(feature = "buckets")]
+mod buckets;
+#[cfg(not(feature = "buckets"))]
+#[path = "demo/without_buckets.rs"]
 mod buckets;
 pub(crate) mod context;
 mod kubectl;
@@ -33,7 +38,6 @@ mod node;
 mod report;
 mod stage;
 
-use backend::Store;
 use report::{Figures, Report};
 use stage::{On, Stage};
 
@@ -60,15 +64,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Kind {
     /// Show buckets on an object store: two claims of one bucket, new keys, and the end of it all
-    Buckets {
-        /// The object store
-        #[arg(long, value_enum, default_value_t = Store::Ceph)]
-        backend: Store,
-
-        /// Show it on a real control plane; the first time this builds Kubernetes
-        #[arg(long)]
-        real: bool,
-    },
+    Buckets(buckets::Arguments),
     /// Show exports of a real NFS server: a claim, and two clients that see each other's file
     Nfs {
         /// Show it on a real control plane; the first time this builds Kubernetes
@@ -115,12 +111,7 @@ pub(crate) async fn run(Arguments { kind, volumes }: Arguments, guard: &Guard) -
             prepare(&nfs_server::GANESHA, "demo nfs")?;
             nfs::run(on(real), guard).await
         }
-        Some(Kind::Buckets { backend, real }) => {
-            if let Some((dependency, command)) = backend.dependency() {
-                prepare(dependency, command)?;
-            }
-            buckets::run(on(real), backend, guard).await
-        }
+        Some(Kind::Buckets(arguments)) => buckets::run(arguments, &volumes.install, guard).await,
     }
 }
 

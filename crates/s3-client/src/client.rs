@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_sdk_s3::config::endpoint::{DefaultResolver, Params, ResolveEndpoint as _};
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
-use aws_sdk_s3::config::endpoint::{DefaultResolver, Params, ResolveEndpoint as _};
 use aws_sdk_s3::config::{
     BehaviorVersion, IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation, SharedIdentityCache,
 };
@@ -82,7 +82,10 @@ impl Settings {
     }
 
     /// What Amazon's clients are made of.
-    pub(crate) fn sdk_config(&self, credentials: SharedCredentialsProvider) -> Result<SdkConfig, SettingsError> {
+    ///
+    /// # Errors
+    /// When the address makes no sense.
+    pub fn sdk_config(&self, credentials: impl Into<SharedCredentialsProvider>) -> Result<SdkConfig, SettingsError> {
         let retry = match self.repeats {
             true => RetryConfig::standard().with_max_attempts(ATTEMPTS),
             false => RetryConfig::disabled(),
@@ -90,7 +93,7 @@ impl Settings {
         let mut config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(self.region.clone()))
-            .credentials_provider(credentials)
+            .credentials_provider(credentials.into())
             .http_client(self.http.client())
             .retry_config(retry)
             .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(self.time_limit).build())
@@ -147,11 +150,8 @@ impl Client {
     ///
     /// # Errors
     /// When the address makes no sense.
-    pub fn new(
-        settings: &Settings,
-        credentials: impl Into<SharedCredentialsProvider>,
-    ) -> Result<Self, SettingsError> {
-        let config = settings.sdk_config(credentials.into())?;
+    pub fn new(settings: &Settings, credentials: impl Into<SharedCredentialsProvider>) -> Result<Self, SettingsError> {
+        let config = settings.sdk_config(credentials)?;
         let config = aws_sdk_s3::config::Builder::from(&config)
             .force_path_style(true)
             .interceptor(ContentMd5)

@@ -65,11 +65,8 @@ impl Iam {
     ///
     /// # Errors
     /// When the address makes no sense.
-    pub fn new(
-        settings: &Settings,
-        credentials: impl Into<SharedCredentialsProvider>,
-    ) -> Result<Self, SettingsError> {
-        let config = settings.sdk_config(credentials.into())?;
+    pub fn new(settings: &Settings, credentials: impl Into<SharedCredentialsProvider>) -> Result<Self, SettingsError> {
+        let config = settings.sdk_config(credentials)?;
         let config = aws_sdk_iam::config::Builder::from(&config).interceptor(AnswerLimit(settings.answer_limit));
         Ok(Self { sdk: Client::from_conf(config.build()), endpoint: settings.name("IAM") })
     }

@@ -1,9 +1,9 @@
 //! What Amazon's client does otherwise than other stores need it.
 
-use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::config::interceptors::{
     BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextMut,
 };
+use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::BoxError;
 use aws_smithy_types::body::SdkBody;
 use base64::Engine as _;

@@ -218,7 +218,10 @@ async fn what_a_service_does_not_delete_together_is_deleted_one_by_one() {
         let versions = [("a", Some("1")), ("b", None)]
             .map(|(key, version)| ObjectVersion { key: key.to_owned(), version_id: version.map(str::to_owned) });
         client(settings).delete_objects("b", &versions).await.unwrap();
-        assert_eq!(lines(&seen), ["POST /b/?delete", "DELETE /b/a?x-id=DeleteObject&versionId=1", "DELETE /b/b?x-id=DeleteObject"]);
+        assert_eq!(
+            lines(&seen),
+            ["POST /b/?delete", "DELETE /b/a?x-id=DeleteObject&versionId=1", "DELETE /b/b?x-id=DeleteObject"]
+        );
     }
 }
 

@@ -288,13 +288,12 @@ async fn ceph_z14_versions_delete_markers_and_open_uploads_go_with_the_bucket() 
     fixture.claim("photos", "class", json!({})).await?;
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
-    user.client.put_bucket_versioning(&user.bucket, true).await?;
+    user.client.enable_versioning(&user.bucket).await?;
     for _ in 0..3 {
         user.put("a", "x").await?;
     }
     user.client.delete_object(&user.bucket, "a").await?;
-    let upload = s3_client::Request::new(http::Method::POST, format!("/{}/large", user.bucket)).query("uploads", "");
-    user.client.request(upload).await?;
+    user.client.sdk().create_multipart_upload().bucket(&user.bucket).key("large").send().await?;
     fixture.delete("photos").await?;
     fixture.done().await
 }

@@ -11,7 +11,7 @@ use objectbucket_api::names::provisioner_label;
 use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
-use s3_client::{Client, Credentials, Settings};
+use s3_client::{Client, Credentials};
 use serde_json::{Value, json};
 use testbed::bucket_cases::BucketFixture as _;
 use testbed::cluster::eventually;
@@ -62,7 +62,7 @@ impl Left {
         let made = fixture.ceph.radosgw_admin(&["user", "create", "--uid", &user, "--display-name", &user]).await?;
         let key = |name: &str| made["keys"][0][name].as_str().map(str::to_owned).context("no key");
         let (access, secret) = (key("access_key")?, key("secret_key")?);
-        let client = Client::new(Settings::new(&fixture.ceph.endpoint), Credentials::new(&access, &secret))?;
+        let client = testbed::s3::client(&fixture.ceph.endpoint, None, Credentials::new(&access, &secret))?;
         let bucket = self.claim["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
         client.create_bucket(&bucket, None).await?;
         client.put_object(&bucket, "cat", "miaow").await?;

@@ -67,7 +67,7 @@ impl Fixture {
 
     /// The buckets, and the users that provisioners have made.
     pub(crate) async fn assets(&self) -> anyhow::Result<Vec<String>> {
-        let buckets = self.admin()?.list_buckets().await?.into_iter().map(|bucket| bucket.name);
+        let buckets = self.admin()?.list_buckets().await?.into_iter();
         Ok(buckets.chain(self.server().iam()?.users("/kube-provisioner/").await?).collect())
     }
 

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use http::Method;
-use s3_client::iam::{Iam, NewUser};
-use s3_client::{Client, Credentials, Request, Settings};
+use s3_client::Credentials;
+use s3_client::iam::NewUser;
 use serde_json::{Value, json};
 use testbed::s3::aws::{self, Rules};
 
@@ -52,8 +51,8 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
             let mut process = fixture.process_of(&key, &endpoint);
             process.class = class(&[&[("permissionsBoundary", BOUNDARY)], more].concat());
             let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{region}, {more:?}: {error}"))?;
-            let blocks =
-                fixture.admin()?.request(Request::new(Method::GET, "/photos").query("publicAccessBlock", "")).await;
+            let admin = fixture.admin()?;
+            let blocks = admin.sdk().get_public_access_block().bucket("photos").send().await;
             assert_eq!(
                 blocks.is_ok(),
                 !more.contains(&("blockPublicAccess", "false")),
@@ -103,9 +102,7 @@ async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()
     let refused = process.provision(PHOTOS).await.err().context("a user is made without the boundary")?;
     ensure!(refused.to_string().contains("permissionsBoundary"), "{refused}");
 
-    let mut settings = Settings::new(&endpoint);
-    settings.service = "iam".to_owned();
-    let (iam, tags) = (Iam::new(Client::new(settings, key)?), Default::default());
+    let (iam, tags) = (fixture.server().iam_at(&endpoint, key)?, Default::default());
     let user = NewUser { name: "admin2", path: "/kube-provisioner/", tags: &tags, permissions_boundary: None };
     let others = Some("arn:aws:iam::aws:policy/AdministratorAccess");
     let within = NewUser { permissions_boundary: Some(BOUNDARY), ..user };

@@ -82,9 +82,9 @@ impl Backend for Aws {
         let mut inventory = Inventory::default();
         let (admin, iam) = (self.aws.server().admin()?, self.aws.server().iam()?);
         for bucket in admin.list_buckets().await? {
-            let tags = admin.bucket_tagging(&bucket.name).await?;
-            inventory.0.insert(format!("bucket/{}", bucket.name), json!({"tags": tags}).to_string());
-            buckets::count_objects(&admin, &bucket.name, &mut inventory).await?;
+            let tags = admin.bucket_tagging(&bucket).await?;
+            inventory.0.insert(format!("bucket/{bucket}"), json!({"tags": tags}).to_string());
+            buckets::count_objects(&admin, &bucket, &mut inventory).await?;
         }
         for user in iam.users(USERS).await? {
             let tags = iam.user(&user).await?.unwrap_or_default().tags;

@@ -101,17 +101,12 @@ pub(crate) fn assets(record: &Value, user: &str) -> BTreeSet<String> {
 
 /// Puts all objects of a bucket into the inventory.
 pub(crate) async fn count_objects(client: &Client, bucket: &str, inventory: &mut Inventory) -> anyhow::Result<()> {
-    let mut next: Option<Vec<(String, String)>> = None;
-    loop {
-        let page = client.list_objects_v2(bucket, "", next.as_deref()).await?;
-        for object in &page.items {
-            let bytes = client.get_object(bucket, &object.key).await?.context("an object that is listed is gone")?;
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            inventory.0.insert(format!("bucket/{bucket}/{}", object.key), text);
-        }
-        next = page.next;
-        if next.is_none() {
-            return Ok(());
+    let mut pages = client.sdk().list_objects_v2().bucket(bucket).into_paginator().send();
+    while let Some(page) = pages.try_next().await? {
+        for key in page.contents().iter().filter_map(|object| object.key()) {
+            let bytes = client.get_object(bucket, key).await?.context("an object that is listed is gone")?;
+            inventory.0.insert(format!("bucket/{bucket}/{key}"), String::from_utf8_lossy(&bytes).into_owned());
         }
     }
+    Ok(())
 }

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use http::Method;
 use kube::core::ApiResource;
-use s3_client::{Client, Credentials, Request, Settings};
+use s3_client::{Client, Credentials};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::ceph::State;
@@ -32,9 +31,9 @@ impl Radosgw {
         Ok(Self { pair, ceph, files })
     }
 
-    /// The admin operations and S3 with a key.
+    /// S3 with a key.
     fn client(&self, access_key: &str, secret_key: &str) -> anyhow::Result<Client> {
-        Ok(Client::new(Settings::new(&self.ceph.endpoint), Credentials::new(access_key, secret_key))?)
+        testbed::s3::client(&self.ceph.endpoint, None, Credentials::new(access_key, secret_key))
     }
 }
 
@@ -82,11 +81,9 @@ impl Backend for Radosgw {
         let mut inventory = Inventory::default();
         let mine = format!("obc-{}-", self.pair.namespace());
         let users: Vec<String> = serde_json::from_value(self.ceph.radosgw_admin(&["user", "list"]).await?)?;
-        let admin = self.client(&self.ceph.access_key, &self.ceph.secret_key)?;
         let mut keys = std::collections::BTreeMap::new();
         for user in users.into_iter().filter(|user| user.starts_with(&mine)) {
-            let answer = admin.request(Request::new(Method::GET, "/admin/user").query("uid", &user)).await?;
-            let answer: Value = serde_json::from_slice(&answer.body)?;
+            let answer = self.ceph.radosgw_admin(&["user", "info", "--uid", &user]).await?;
             let key = &answer["keys"][0];
             let ids: Vec<_> = answer["keys"].as_array().into_iter().flatten().map(|key| &key["access_key"]).collect();
             let says = json!({"name": answer["display_name"], "keys": ids, "suspended": answer["suspended"]});

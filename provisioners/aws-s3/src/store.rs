@@ -101,7 +101,8 @@ pub(crate) struct Store {
 impl Store {
     /// Whether S3 is Amazon's own, at a region's address or at that of a VPC.
     pub(crate) fn is_aws(&self) -> bool {
-        self.given_url.is_none() || [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|suffix| self.endpoint.host.ends_with(suffix))
+        self.given_url.is_none()
+            || [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|suffix| self.endpoint.host.ends_with(suffix))
     }
 
     /// Whether it can only have been made by the one whom S3 has answered so, if a bucket was made: in us-east-1, and in stores
@@ -159,7 +160,8 @@ impl Stores {
         settings.endpoint.clone_from(&given_url);
         let address = settings.s3_address().await?;
         let endpoint = Endpoint::of_url(&address).map(|endpoint| endpoint.region(region.name()));
-        let endpoint = endpoint.ok_or_else(|| Misconfigured(format!("{address:?} is no address of S3: expected a URL")))?;
+        let endpoint =
+            endpoint.ok_or_else(|| Misconfigured(format!("{address:?} is no address of S3: expected a URL")))?;
         Ok(Store {
             region,
             s3: Client::new(&settings, credentials.clone())?,

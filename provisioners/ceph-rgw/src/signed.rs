@@ -59,7 +59,8 @@ impl Signed {
         let uri: Uri = uri.parse().map_err(|error| cannot(&error))?;
         let mut request = Request::new(SdkBody::empty());
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
-        let identity = Credentials::new(&self.key.access_key_id, &self.key.secret_access_key, None, None, "admin").into();
+        let identity =
+            Credentials::new(&self.key.access_key_id, &self.key.secret_access_key, None, None, "admin").into();
         let mut settings = SigningSettings::default();
         settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
         settings.percent_encoding_mode = PercentEncodingMode::Single;
@@ -73,7 +74,8 @@ impl Signed {
             .build()
             .map_err(|error| cannot(&error))?;
         let uri = request.uri().to_string();
-        let signable = SignableRequest::new(request.method().as_str(), &uri, std::iter::empty(), SignableBody::Bytes(&[]));
+        let signable =
+            SignableRequest::new(request.method().as_str(), &uri, std::iter::empty(), SignableBody::Bytes(&[]));
         let signed = sign(signable.map_err(|error| cannot(&error))?, &parameters.into());
         let (instructions, _) = signed.map_err(|error| cannot(&error))?.into_parts();
         instructions.apply_to_request_http1x(&mut request);

@@ -10,13 +10,15 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube_provisioner::BucketOptions;
 use kube_provisioner::bucket::BucketCapabilities;
 use kube_provisioner::rbac::{Account, bucket_rules, manifests};
-use objectbucket_api::{ClaimPhase, ObjectBucket, ObjectBucketClaim};
-use s3_client::{Client, Credentials, Settings};
+use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
+use s3_client::{Client, Credentials};
 use serde_json::{Value, json};
 
-use super::{Access, Cluster, Program, TestSpace, eventually, install_bucket_crds, provisioner_program};
-use crate::http;
+use super::{
+    Access, Cluster, Program, TestSpace, eventually, install_bucket_crds, is_bucket_bound, provisioner_program,
+};
 use crate::nfs::free_port;
+use crate::{http, s3};
 
 const HTTP_ENDPOINT: &str = "--http-endpoint";
 const ROTATE: &str = "kube-provisioner/rotate-credentials";
@@ -156,11 +158,9 @@ impl BucketSpace {
         let map = self.space.api::<ConfigMap>().get(claim).await?.data.unwrap_or_default();
         let text = |key: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(key).context("no key")?.0.clone())?);
         let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
-        let mut settings = Settings::new(map.get("AWS_ENDPOINT_URL_S3").context("no address")?);
-        if let Some(region) = map.get("BUCKET_REGION").filter(|region| !region.is_empty()) {
-            settings.region.clone_from(region);
-        }
-        let client = Client::new(settings, Credentials::new(&id, &secret))?;
+        let endpoint = map.get("AWS_ENDPOINT_URL_S3").context("no address")?;
+        let region = map.get("BUCKET_REGION").map(String::as_str).filter(|region| !region.is_empty());
+        let client = s3::client(endpoint, region, Credentials::new(&id, &secret))?;
         Ok(BucketUser { client, bucket: map.get("BUCKET_NAME").context("no bucket")?.clone(), id, secret })
     }
 
@@ -276,9 +276,4 @@ impl BucketUser {
     pub async fn works(&self) -> bool {
         self.client.get_object(&self.bucket, "nothing").await.is_ok()
     }
-}
-
-/// Whether a claim of a bucket is bound.
-pub fn is_bucket_bound(claim: &ObjectBucketClaim) -> bool {
-    claim.status.as_ref().and_then(|status| status.phase.as_ref()) == Some(&ClaimPhase::Bound)
 }

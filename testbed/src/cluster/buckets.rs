@@ -3,7 +3,7 @@
 use anyhow::Context;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use objectbucket_api::{ObjectBucket, ObjectBucketClaim, Validation, crds};
+use objectbucket_api::{ClaimPhase, ObjectBucket, ObjectBucketClaim, Validation, crds};
 use serde_json::json;
 
 use super::{DEFAULT_LIMIT, apply, eventually};
@@ -26,4 +26,9 @@ pub async fn install_bucket_crds(client: &Client) -> anyhow::Result<()> {
         Ok(is_served.then_some(()))
     });
     served.await?.context("the API server does not serve ObjectBucketClaims and ObjectBuckets")
+}
+
+/// Whether a claim of a bucket is bound.
+pub fn is_bucket_bound(claim: &ObjectBucketClaim) -> bool {
+    claim.status.as_ref().and_then(|status| status.phase.as_ref()) == Some(&ClaimPhase::Bound)
 }

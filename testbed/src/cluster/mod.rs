@@ -22,6 +22,7 @@ use kube::Client;
 
 mod access;
 mod audit;
+#[cfg(feature = "s3")]
 mod bucket_space;
 mod buckets;
 mod claims;
@@ -38,11 +39,13 @@ mod wait;
 
 pub use access::{Access, apply, existing, provisioner_program, remove};
 pub use audit::{AuditEntry, AuditLog};
-pub use bucket_space::{BucketSpace, BucketUser, is_bucket_bound};
-pub use buckets::install_bucket_crds;
+#[cfg(feature = "s3")]
+pub use bucket_space::{BucketSpace, BucketUser};
+pub use buckets::{install_bucket_crds, is_bucket_bound};
 pub use images::ImageOf;
 pub use installed::{Installed, Variant};
 pub use kubectl::Kubectl;
+#[cfg(feature = "s3")]
 pub(crate) use objects::named;
 pub use objects::{claim, class, is_bound, random_suffix, rule};
 pub use program::Program;

@@ -158,7 +158,9 @@ impl Asked {
 
     fn resource(&self) -> String {
         let path = self.target().split('?').next().unwrap_or_default();
-        format!("arn:aws:s3:::{}", decoded(path.trim_start_matches('/')))
+        let path = path.trim_start_matches('/');
+        let name = path.strip_suffix('/').filter(|bucket| !bucket.contains('/')).unwrap_or(path);
+        format!("arn:aws:s3:::{}", decoded(name))
     }
 
     /// What S3 is asked to do: <https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html>.

@@ -75,7 +75,7 @@ impl Asked {
 
     /// Whether this bucket is to be made.
     pub fn makes_bucket(&self, name: &str) -> bool {
-        self.head.starts_with(&format!("PUT /{name} "))
+        self.head.starts_with(&format!("PUT /{name}/ "))
     }
 }
 

@@ -3,8 +3,10 @@
 
 use std::net::Ipv4Addr;
 
-use http::Method;
-use s3_client::{Client, Credentials, Request, Settings};
+use anyhow::Context as _;
+use aws_sdk_sts::Client;
+use aws_sdk_sts::primitives::DateTimeFormat as Format;
+use percent_encoding::percent_decode_str;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -13,9 +15,7 @@ use super::proxy::{request, response};
 
 /// Starts it; returns its address. It ends with its runtime.
 pub async fn start(server: &Server, token: &'static str) -> anyhow::Result<String> {
-    let mut settings = Settings::new(&server.endpoint);
-    settings.service = "sts".to_owned();
-    let moto = Client::new(settings, Credentials::new(&server.access_key, &server.secret_key))?;
+    let moto = server.sts()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let endpoint = format!("http://{}", listener.local_addr()?);
     tokio::spawn(async move {
@@ -30,10 +30,24 @@ async fn answer(mut stream: TcpStream, moto: Client, token: &str) -> anyhow::Res
     let (head, form) = request(&mut stream).await?;
     anyhow::ensure!(!head.to_lowercase().contains("authorization:"), "it is signed");
     let form = String::from_utf8_lossy(&form).into_owned();
-    let (status, body) = if form.split('&').any(|pair| pair == format!("WebIdentityToken={token}")) {
-        let request = Request::new(Method::POST, "/").header("content-type", "application/x-www-form-urlencoded");
-        let response = moto.request(request.body(form)).await?;
-        (response.status, String::from_utf8_lossy(&response.body).into_owned())
+    let parameter = |name: &str| {
+        let pair = form.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        percent_decode_str(pair.unwrap_or_default()).decode_utf8_lossy().into_owned()
+    };
+    let (status, body) = if parameter("WebIdentityToken") == token {
+        let asked = moto.assume_role().role_arn(parameter("RoleArn")).role_session_name(parameter("RoleSessionName"));
+        let key = asked.send().await?.credentials.context("moto gives no key")?;
+        let expiration = key.expiration.fmt(Format::DateTime)?;
+        let (id, secret, session) = (key.access_key_id, key.secret_access_key, key.session_token);
+        (
+            200,
+            format!(
+                "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>\
+                 <AccessKeyId>{id}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey>\
+                 <SessionToken>{session}</SessionToken><Expiration>{expiration}</Expiration>\
+                 </Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
+            ),
+        )
     } else {
         let error = "<Code>InvalidIdentityToken</Code><Message>The token is not known</Message>";
         (400, format!("<ErrorResponse><Error><Type>Sender</Type>{error}</Error></ErrorResponse>"))

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use clap::Args;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -24,6 +25,7 @@ use super::backend::{Backend, Store};
 use super::report::Report;
 use super::stage::{On, Stage};
 use crate::build::{self, Profile};
+use crate::install::Install;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "bucket-demo";
@@ -35,7 +37,26 @@ const CLASS_OF_BUCKET: &str = "bucket-demo-photos";
 const BUCKET: &str = "photos";
 const OBJECT: &str = "hello.txt";
 
-pub(crate) async fn run(on: On, store: Store, guard: &Guard) -> anyhow::Result<ExitCode> {
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The object store
+    #[arg(long, value_enum, default_value_t = Store::Ceph)]
+    backend: Store,
+
+    /// Show it on a real control plane; the first time this builds Kubernetes
+    #[arg(long)]
+    real: bool,
+}
+
+pub(crate) async fn run(
+    Arguments { backend: store, real }: Arguments,
+    install: &Install,
+    guard: &Guard,
+) -> anyhow::Result<ExitCode> {
+    if let Some((dependency, command)) = store.dependency() {
+        install.prepare(dependency, command, &progress::terminal())?;
+    }
+    let on = if real { On::Real } else { On::Simulated };
     on.check()?;
     let progress = progress::terminal();
     let mut report = Report::new(progress.clone());
@@ -165,11 +186,8 @@ async fn user(client: &Client, claim: &str) -> anyhow::Result<s3_client::Client>
     let secret = Api::<Secret>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
     let text = |name: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(name).context("no key")?.0.clone())?);
     let credentials = Credentials::new(text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
-    let mut settings = s3_client::Settings::new(endpoint);
-    if let Some(region) = map.get("BUCKET_REGION").filter(|region| !region.is_empty()) {
-        settings.region.clone_from(region);
-    }
-    Ok(s3_client::Client::new(settings, credentials)?)
+    let region = map.get("BUCKET_REGION").map(String::as_str).filter(|region| !region.is_empty());
+    testbed::s3::client(endpoint, region, credentials)
 }
 
 async fn key(client: &Client, claim: &str) -> anyhow::Result<Vec<u8>> {

@@ -107,10 +107,9 @@ impl Client {
         let failed = failed.into_iter().find(|error| !GONE.contains(&error.code.as_deref().unwrap_or_default()));
         match failed {
             None => Ok(()),
-            Some(error) => Err(Error::Object {
-                key: error.key.unwrap_or_default(),
-                code: error.code.unwrap_or_default(),
-            }),
+            Some(error) => {
+                Err(Error::Object { key: error.key.unwrap_or_default(), code: error.code.unwrap_or_default() })
+            }
         }
     }
 
@@ -181,7 +180,8 @@ fn key_of(key: Option<String>, encoded: bool) -> String {
 
 /// <https://www.w3.org/TR/xml/#charsets>
 fn xml_can_write(text: &str) -> bool {
-    text.chars().all(|letter| matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..))
+    text.chars()
+        .all(|letter| matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..))
 }
 
 /// Whether the service cannot do with what it was sent, or knows no such request, or breaks on it. What one may not do, and what

@@ -1,0 +1,78 @@
+//! The account that a server holds, seen by Amazon's clients.
+
+use std::sync::OnceLock;
+
+use s3_client::iam::Iam;
+use s3_client::{Client, Credentials, Http, Settings};
+
+use super::{EVERYTHING, Server};
+
+/// S3 at an address with a key.
+pub fn client(endpoint: &str, region: Option<&str>, key: Credentials) -> anyhow::Result<Client> {
+    Ok(Client::new(&settings(endpoint, region)?, key)?)
+}
+
+impl Server {
+    /// S3 with a key.
+    pub fn s3(&self, key: Credentials) -> anyhow::Result<Client> {
+        client(&self.endpoint, None, key)
+    }
+
+    /// S3 with the administrator's key.
+    pub fn admin(&self) -> anyhow::Result<Client> {
+        self.s3(self.key())
+    }
+
+    /// S3 of a region with the administrator's key.
+    pub fn admin_in(&self, region: &str) -> anyhow::Result<Client> {
+        client(&self.endpoint, Some(region), self.key())
+    }
+
+    /// IAM with the administrator's key.
+    pub fn iam(&self) -> anyhow::Result<Iam> {
+        self.iam_at(&self.endpoint, self.key())
+    }
+
+    /// IAM behind another address, with a key.
+    pub fn iam_at(&self, endpoint: &str, key: Credentials) -> anyhow::Result<Iam> {
+        Ok(Iam::new(&settings(endpoint, None)?, key)?)
+    }
+
+    /// STS with the administrator's key.
+    pub(super) fn sts(&self) -> anyhow::Result<aws_sdk_sts::Client> {
+        let config = settings(&self.endpoint, None)?.sdk_config(self.key())?;
+        Ok(aws_sdk_sts::Client::new(&config))
+    }
+
+    /// Creates a role that anybody may take; returns its ARN.
+    pub async fn create_role(&self, name: &str) -> anyhow::Result<String> {
+        let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":["sts:AssumeRole","sts:AssumeRoleWithWebIdentity"]}]}"#;
+        let iam = self.iam()?;
+        iam.sdk().create_role().role_name(name).assume_role_policy_document(trust).send().await?;
+        Ok(format!("arn:aws:iam::123456789012:role/{name}"))
+    }
+
+    /// Lets a role do everything.
+    pub async fn allow_everything(&self, role: &str) -> anyhow::Result<()> {
+        let iam = self.iam()?;
+        let put = iam.sdk().put_role_policy().role_name(role).policy_name("policy");
+        put.policy_document(EVERYTHING).send().await?;
+        Ok(())
+    }
+
+    /// The administrator's key.
+    pub fn key(&self) -> Credentials {
+        Credentials::new(&self.access_key, &self.secret_key)
+    }
+}
+
+fn settings(endpoint: &str, region: Option<&str>) -> anyhow::Result<Settings> {
+    static HTTP: OnceLock<Http> = OnceLock::new();
+    let http = match HTTP.get() {
+        Some(http) => http,
+        None => HTTP.get_or_init(|| Http::from_env(None).expect("no certificates are read")),
+    };
+    let mut settings = Settings::new(http.clone()).at(endpoint);
+    settings.region = region.map_or(settings.region, str::to_owned);
+    Ok(settings)
+}

@@ -25,6 +25,15 @@ impl Region {
         format!("arn:{}:s3:::{bucket}", self.partition())
     }
 
+    /// What requests to IAM are signed for, where AWS's own table does not say it: IAM is in one place of each partition.
+    pub(crate) fn of_iam(&self) -> &'static str {
+        match self.partition() {
+            "aws-cn" => "cn-north-1",
+            "aws-us-gov" => "us-gov-west-1",
+            _ => "us-east-1",
+        }
+    }
+
     /// The regions that share accounts.
     /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html>
     fn partition(&self) -> &'static str {
@@ -51,6 +60,7 @@ mod tests {
         assert_eq!(region("us-east-1").location_constraint(), None);
         assert_eq!(region("eu-central-1").location_constraint(), Some("eu-central-1"));
         assert_eq!(region("eu-central-1").bucket_arn("b"), "arn:aws:s3:::b");
+        assert_eq!([region("eu-central-1"), region("cn-northwest-1")].map(|region| region.of_iam()), ["us-east-1", "cn-north-1"]);
         assert_eq!(region("us-isob-east-1").bucket_arn("b"), "arn:aws-iso-b:s3:::b");
         assert_eq!(region("us-gov-east-1").bucket_arn("b"), "arn:aws-us-gov:s3:::b");
         assert_eq!(region("cn-north-1").bucket_arn("b"), "arn:aws-cn:s3:::b");

@@ -156,6 +156,9 @@ impl Stores {
         let given_url = given(&parameters.endpoint).or(given(&self.defaults.endpoint));
         let of_iam = given(&parameters.iam_endpoint).or(given(&self.defaults.iam_endpoint));
         let mut settings_of_iam = settings.clone();
+        if of_iam.is_some() {
+            region.of_iam().clone_into(&mut settings_of_iam.region);
+        }
         settings_of_iam.endpoint = of_iam;
         settings.endpoint.clone_from(&given_url);
         let address = settings.s3_address().await?;

@@ -8,6 +8,7 @@ mod json;
 mod listing;
 mod multipart;
 mod objects;
+pub mod signature;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};

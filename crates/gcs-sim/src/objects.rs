@@ -1,12 +1,9 @@
 //! Objects by S3's protocol, with keys of service accounts: signatures and the bucket's policy are checked.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
-use s3_client::Credentials;
-use s3_client::sign::{Rule, Scope, Signable, authorization, sha256_hex};
 
+use super::signature::{Signable, authorization, sha256_hex};
 use super::{Asked, Bucket, Model, Reply, listing};
 
 /// All objects are of one moment.
@@ -79,12 +76,9 @@ impl Model {
         if payload_hash != "UNSIGNED-PAYLOAD" && payload_hash != sha256_hex(&asked.body) {
             return None;
         }
-        let time = time_of(&text("x-amz-date")?)?;
-        let scope = Scope { region, service: "s3", rule: Rule::S3, time };
         let (method, query) = (asked.method.as_str(), &asked.pairs);
-        let signable = Signable { method, path: &path, query, headers: &headers, payload_hash: &payload_hash };
-        let expected = authorization(&Credentials::new(id, &key.secret), scope, signable);
-        (expected == header).then(|| key.email.clone())
+        let signable = Signable { method, path: &path, query, headers: &headers };
+        (authorization((id, &key.secret), region, signable)? == header).then(|| key.email.clone())
     }
 }
 
@@ -152,17 +146,6 @@ pub(super) fn etag(generation: u64) -> String {
 pub(super) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     text.chars().filter(|letter| !letter.is_control()).collect()
-}
-
-/// `20260102T030405Z`.
-fn time_of(text: &str) -> Option<SystemTime> {
-    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
-    let (year, month, day) = (number(0..4)?, number(4..6)?, number(6..8)?);
-    // Days since 1970 by the civil calendar, with years that begin in March.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    let seconds = days * 86_400 + number(9..11)? * 3600 + number(11..13)? * 60 + number(13..15)?;
-    Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
 }
 
 pub(super) fn xml(status: u16, code: &str) -> Reply {

@@ -1,15 +1,19 @@
 //! Calls of Google's APIs: the administrator's token, what is tried again, and what refusals mean.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use s3_client::{Client, Error, PAUSES};
 use serde_json::Value;
 
+use crate::http::{Client, Error};
 use crate::token::{TokenError, TokenSource};
+
+/// The pauses before a call is made again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
 
 /// A failed call, with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +106,7 @@ impl Api {
         let mut token_is_old = false;
         loop {
             let token = self.source.token(token_is_old).await.map_err(|error| unanswered(&call, &error))?;
-            let answer = self.client.request_unsigned(request(&call, &token)?).await;
+            let answer = self.client.send(request(&call, &token)?).await;
             let transient = match &answer {
                 Ok(answer) => [408, 429, 500, 502, 503, 504].contains(&answer.status),
                 Err(error) => matches!(error, Error::Unreachable { .. }),

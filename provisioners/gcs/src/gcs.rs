@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::account::{CLAIM_UID, Owner, account_id, email, labels, owner};
 use crate::api::Failure;
+use crate::http::Proxies;
 use crate::iam::{Ensured, Known, Whom};
 use crate::parameters::{Config, Parameters, is_set};
 use crate::policy::granted;
@@ -33,8 +34,8 @@ pub(crate) struct Gcs {
 }
 
 impl Gcs {
-    pub(crate) fn new(defaults: Defaults) -> Self {
-        Self { stores: Stores::new(defaults) }
+    pub(crate) fn new(defaults: Defaults, proxies: Proxies) -> Self {
+        Self { stores: Stores::new(defaults, proxies) }
     }
 }
 

@@ -3,6 +3,7 @@
 mod account;
 mod api;
 mod gcs;
+mod http;
 mod iam;
 mod parameters;
 mod policy;
@@ -18,6 +19,7 @@ use clap::Parser;
 use kube_provisioner::{BucketOptions, Program};
 
 use crate::gcs::Gcs;
+use crate::http::Proxies;
 use crate::store::Defaults;
 
 /// Provisions Google Cloud Storage buckets for ObjectBucketClaims, with HMAC keys for S3 clients
@@ -33,5 +35,9 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    Program::new(async |Args { defaults, options }| Ok((Gcs::new(defaults), options))).run()
+    Program::new(async |Args { defaults, options }| {
+        let proxies = Proxies::from_env()?;
+        Ok((Gcs::new(defaults, proxies), options))
+    })
+    .run()
 }

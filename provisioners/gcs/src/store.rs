@@ -9,9 +9,9 @@ use clap::Args;
 use kube_provisioner::Secrets;
 use kube_provisioner::bucket::{Endpoint, RecentlyCreated};
 use ring::digest::{SHA256, digest};
-use s3_client::{Client, Clients, Settings};
 
 use crate::api::Api;
+use crate::http::{Client, Clients, Proxies};
 use crate::iam::Iam;
 use crate::parameters::Parameters;
 use crate::storage::Storage;
@@ -89,9 +89,10 @@ impl From<TokenError> for Misconfigured {
 }
 
 impl Stores {
-    pub(crate) fn new(defaults: Defaults) -> Self {
+    pub(crate) fn new(defaults: Defaults, proxies: Proxies) -> Self {
+        let clients = Clients::new(proxies, Duration::from_secs(defaults.call_timeout));
         let recent = Arc::new(RecentlyCreated::within(SETTLED));
-        Self { defaults, clients: Clients::default(), sources: Mutex::default(), recent }
+        Self { defaults, clients, sources: Mutex::default(), recent }
     }
 
     /// The project of a class, or the one where a bucket was made.
@@ -143,7 +144,8 @@ impl Stores {
                     .to_owned(),
             ));
         }
-        let client = self.client(&format!("http://{}", self.defaults.metadata_host))?;
+        // The metadata server answers each machine for itself: a proxy would get its own tokens.
+        let client = self.clients.direct(&format!("http://{}", self.defaults.metadata_host)).map_err(Misconfigured)?;
         Ok(self.cached(Vec::new(), || TokenSource::of_metadata_server(client)))
     }
 
@@ -164,11 +166,8 @@ impl Stores {
     }
 
     fn client(&self, url: &str) -> Result<Client, Misconfigured> {
-        let mut settings = Settings::new(url);
-        settings.ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
-        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
-        settings.answer_limit = 8 << 20;
-        self.clients.get(settings).map_err(|error| Misconfigured(error.to_string()))
+        let ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
+        self.clients.get(url, ca_bundle).map_err(Misconfigured)
     }
 }
 

@@ -1,21 +1,26 @@
 //! The provisioner against the google of Google's services.
 
+mod http;
 mod ownership;
+mod pod;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gcs_sim::{Account, Faults, Key, PROJECT, Server};
-use kube_provisioner::bucket::{Bucket, BucketProvisioner, BucketRequest, ProvisionedBucket, RequestOf, Source};
+use kube_provisioner::bucket::{
+    Bucket, BucketProvisioner, BucketRequest, Credentials, ProvisionedBucket, RequestOf, Source,
+};
 use kube_provisioner::conformance::BucketConformance;
 use kube_provisioner::{DeleteVerdict, ProvisionError, ProvisionVerdict, Secrets, parameters};
-use s3_client::{Client, Credentials, Settings};
 use serde_json::json;
 
 use crate::account::{account_id, email};
 use crate::gcs::Gcs;
+use crate::http::{Clients, Proxies};
 use crate::parameters::{Config, Parameters};
 use crate::store::Defaults;
+use crate::tests::pod::Pod;
 
 impl Defaults {
     fn of(google: &Server) -> Self {
@@ -39,12 +44,12 @@ async fn conformance(faults: Faults, storms: u64) {
         "stringData": {"key.json": google.admin_key()},
     });
     google.model().faults = faults;
-    let fixture = Fixture { gcs: Gcs::new(Defaults::of(&google)), google: google.clone() };
+    let fixture = Fixture { gcs: Gcs::new(Defaults::of(&google), Proxies::default()), google: google.clone() };
     fixture.own_bucket("existing");
     let defaults = Defaults::of(&google);
     let (makes, removes) = (fixture, google.clone());
     let report = BucketConformance::new(
-        move || Gcs::new(defaults.clone()),
+        move || Gcs::new(defaults.clone(), Proxies::default()),
         move || {
             let assets = google.assets();
             async move { assets }
@@ -96,7 +101,7 @@ struct Fixture {
 impl Fixture {
     async fn new() -> Self {
         let google = Server::start().await.unwrap();
-        Self { gcs: Gcs::new(Defaults::of(&google)), google }
+        Self { gcs: Gcs::new(Defaults::of(&google), Proxies::default()), google }
     }
 
     fn secrets(&self) -> Secrets {
@@ -139,10 +144,9 @@ impl Fixture {
         bucket
     }
 
-    fn s3(&self, key: &kube_provisioner::bucket::Credentials) -> Client {
-        let mut settings = Settings::new(&self.google.endpoint);
-        settings.region = "auto".to_owned();
-        Client::new(settings, Credentials::new(&key.access_key_id, &key.secret_access_key)).unwrap()
+    fn s3(&self, key: &Credentials) -> Pod {
+        let clients = Clients::new(Proxies::default(), Duration::from_secs(5));
+        Pod { client: clients.get(&self.google.endpoint, None).unwrap(), key: key.clone() }
     }
 
     /// A bucket of this project that no claim has made.
@@ -176,10 +180,10 @@ async fn a_bucket_from_its_claim_to_its_end() {
     let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
     let other = fixture.gcs.provision(fixture.request("videos", &[])).await.unwrap();
     let s3 = fixture.s3(&bucket.credentials);
-    s3.put_object("photos", "x/y z+ü", "hello").await.unwrap();
-    s3.put_object("photos", "x/y z+ü", "again").await.unwrap();
-    assert_eq!(s3.get_object("photos", "x/y z+ü").await.unwrap().unwrap(), "again");
-    assert_eq!(fixture.s3(&other.credentials).get_object("photos", "x").await.unwrap_err().code(), "AccessDenied");
+    s3.put("photos", "x/y z+ü", "hello").await.unwrap();
+    s3.put("photos", "x/y z+ü", "again").await.unwrap();
+    assert_eq!(s3.get("photos", "x/y z+ü").await.unwrap().unwrap(), "again");
+    assert_eq!(fixture.s3(&other.credentials).get("photos", "x").await.unwrap_err(), "AccessDenied");
     assert_eq!(bucket.endpoint.region, "auto");
     {
         let model = fixture.google.model();
@@ -222,8 +226,8 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     let mut again = fixture.again(&request, &bucket);
     again.credentials = None;
     let new = fixture.gcs.provision(again).await.unwrap();
-    assert!(fixture.s3(&new.credentials).get_object("photos", "x").await.is_ok());
-    assert!(fixture.s3(&bucket.credentials).get_object("photos", "x").await.is_err());
+    assert!(fixture.s3(&new.credentials).get("photos", "x").await.is_ok());
+    assert!(fixture.s3(&bucket.credentials).get("photos", "x").await.is_err());
     assert_eq!(fixture.google.model().keys.len(), 1);
     // During a rotation both keys stay when the claim changes.
     let record = fixture.record(Source::Provisioned, &request, Some(&new));
@@ -238,8 +242,8 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     let mut retired = record.clone();
     retired.access_key_id = Some(rotated.1.access_key_id.clone());
     fixture.gcs.retire(retired).await.unwrap();
-    assert!(fixture.s3(&rotated.0).get_object("photos", "x").await.is_err());
-    assert!(fixture.s3(&rotated.1).get_object("photos", "x").await.is_ok());
+    assert!(fixture.s3(&rotated.0).get("photos", "x").await.is_err());
+    assert!(fixture.s3(&rotated.1).get("photos", "x").await.is_ok());
     assert_eq!(fixture.google.model().keys.len(), 1);
     fixture.gcs.delete(record).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
@@ -334,16 +338,16 @@ async fn grants_let_several_claims_in_and_out() {
         tokio::join!(fixture.gcs.grant(a.clone()), fixture.gcs.grant(b.clone()), fixture.gcs.grant(c.clone()));
     let (to_a, to_b, to_c) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
     let [s3_a, s3_b, s3_c] = [&to_a, &to_b, &to_c].map(|answer| fixture.s3(&answer.credentials));
-    s3_a.put_object("shared", "x", "hello").await.unwrap();
-    assert_eq!(s3_b.get_object("shared", "x").await.unwrap().unwrap(), "hello");
-    assert_eq!(s3_b.put_object("shared", "y", "no").await.unwrap_err().code(), "AccessDenied");
-    s3_c.put_object("shared", "y", "yes").await.unwrap();
-    assert_eq!(s3_c.get_object("shared", "y").await.unwrap_err().code(), "AccessDenied");
+    s3_a.put("shared", "x", "hello").await.unwrap();
+    assert_eq!(s3_b.get("shared", "x").await.unwrap().unwrap(), "hello");
+    assert_eq!(s3_b.put("shared", "y", "no").await.unwrap_err(), "AccessDenied");
+    s3_c.put("shared", "y", "yes").await.unwrap();
+    assert_eq!(s3_c.get("shared", "y").await.unwrap_err(), "AccessDenied");
     for (request, answer) in [(&a, &to_a), (&b, &to_b), (&c, &to_c)] {
         for _ in 0..2 {
             fixture.gcs.revoke(fixture.record(Source::Granted, request, Some(answer))).await.unwrap();
         }
-        assert!(fixture.s3(&answer.credentials).get_object("shared", "x").await.is_err());
+        assert!(fixture.s3(&answer.credentials).get("shared", "x").await.is_err());
     }
     let model = fixture.google.model();
     assert_eq!(model.buckets["shared"].policy["bindings"], policy["bindings"]);
@@ -365,11 +369,11 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     fixture.google.model().keys.insert("GOOGOTHER".into(), key);
     let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
     let s3 = fixture.s3(&bucket.credentials);
-    s3.put_object("photos", "x", "hello").await.unwrap();
+    s3.put("photos", "x", "hello").await.unwrap();
     let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
     assert_eq!(fixture.gcs.rotate(record.clone()).await.unwrap_err().verdict(), ProvisionVerdict::Invalid);
     fixture.gcs.retire(record.clone()).await.unwrap();
-    assert!(s3.get_object("photos", "x").await.is_ok());
+    assert!(s3.get("photos", "x").await.is_ok());
     fixture.gcs.delete(record).await.unwrap();
     let model = fixture.google.model();
     assert!(model.buckets.is_empty() && model.accounts.contains_key(address));
@@ -387,7 +391,7 @@ async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
     }
     let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
     fixture.gcs.revoke(record.clone()).await.unwrap();
-    assert!(fixture.s3(&bucket.credentials).get_object("photos", "a/1").await.is_err());
+    assert!(fixture.s3(&bucket.credentials).get("photos", "a/1").await.is_err());
     assert_eq!(fixture.google.assets().len(), 1);
     assert!(!fixture.google.assets()[0].contains("serviceAccount:"), "{:?}", fixture.google.assets());
     fixture.gcs.delete(record).await.unwrap();
@@ -439,14 +443,18 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
     request.secrets = Secrets::new([("admin", [("other", "x")])]);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), fixture.google.admin_key()).unwrap();
-    let by_file = Gcs::new(Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&fixture.google) });
+    let by_file = Gcs::new(
+        Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&fixture.google) },
+        Proxies::default(),
+    );
     assert!(told(by_file.provision(request.clone()).await.unwrap_err()).contains("no entry key.json"));
     request.secrets = Secrets::default();
     assert!(told(fixture.gcs.provision(request.clone()).await.unwrap_err()).contains("no credentials are known"));
     // Both others work.
     by_file.probe().await.unwrap();
     let bucket = by_file.provision(request.clone()).await.unwrap();
-    let by_metadata = Gcs::new(Defaults { workload_identity: true, ..Defaults::of(&fixture.google) });
+    let by_metadata =
+        Gcs::new(Defaults { workload_identity: true, ..Defaults::of(&fixture.google) }, Proxies::default());
     by_metadata.probe().await.unwrap();
     let mut record = fixture.record(Source::Provisioned, &request, Some(&bucket));
     record.secrets = Secrets::default();

@@ -12,13 +12,13 @@ use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
-use s3_client::{Client, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::api::printable;
+use crate::http::{Client, Response};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// A token with less than this left is not used. The metadata server has a new one when less than five minutes are left.
@@ -132,7 +132,7 @@ impl TokenSource {
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response, TokenError> {
-        self.client.request_unsigned(request).await.map_err(|error| TokenError(format!("no token: {error}")))
+        self.client.send(request).await.map_err(|error| TokenError(format!("no token: {error}")))
     }
 }
 

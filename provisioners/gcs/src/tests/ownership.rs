@@ -166,9 +166,9 @@ async fn a_bucket_goes_whatever_its_objects_are_called() {
     // Google refuses line breaks and nothing else.
     for key in ["\u{1}", "a\u{b}b", "\u{7f}", "\u{fffe}", "a//b", "%41+ &<>\"'#?", "..a", "ü/ü"] {
         for text in ["one", "two"] {
-            s3.put_object("photos", key, text).await.unwrap();
+            s3.put("photos", key, text).await.unwrap();
         }
-        assert_eq!(s3.get_object("photos", key).await.unwrap().unwrap(), "two", "{key:?}");
+        assert_eq!(s3.get("photos", key).await.unwrap().unwrap(), "two", "{key:?}");
     }
     fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());

@@ -1,0 +1,214 @@
+//! HTTP to Google's services: own certificates, proxies, and bounds in time and length. No text holds a secret.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Uri};
+use reqwest::{Certificate, NoProxy, Proxy, redirect};
+
+/// The most bytes of an answer that are read. The longest are lists, with 500 objects to a page.
+const ANSWER_LIMIT: usize = 8 << 20;
+/// Certificates change, and clients with old ones are of no more use.
+const MOST_CLIENTS: usize = 100;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{endpoint} cannot be reached: {reason}")]
+    Unreachable { endpoint: String, reason: String },
+    /// The request may have been carried out.
+    #[error("{endpoint} has not answered in {limit:?}")]
+    TimedOut { endpoint: String, limit: Duration },
+    #[error("{endpoint} answered with more than {ANSWER_LIMIT} bytes")]
+    TooLarge { endpoint: String },
+    #[error("cannot ask: {0}")]
+    Request(&'static str),
+}
+
+/// An answer, whatever its status is.
+#[derive(Clone, Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// The proxies for each scheme. Their addresses may hold passwords.
+#[derive(Clone, Default)]
+pub(crate) struct Proxies {
+    http: Option<Proxy>,
+    https: Option<Proxy>,
+}
+
+impl Proxies {
+    /// Those of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in capital or small letters.
+    pub(crate) fn from_env() -> Result<Self, String> {
+        Self::of(|name| std::env::var(name).or_else(|_| std::env::var(name.to_lowercase())).unwrap_or_default())
+    }
+
+    /// `value` gives the value of a variable: an empty one if it is not set.
+    pub(crate) fn of(value: impl Fn(&str) -> String) -> Result<Self, String> {
+        let proxy = |name: &str, make: fn(String) -> reqwest::Result<Proxy>| {
+            let text = value(name);
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let address = if text.contains("://") { text } else { format!("http://{text}") };
+            let is_known = address.starts_with("http://") || address.starts_with("https://");
+            let proxy = is_known.then(|| make(address).ok()).flatten();
+            let proxy = proxy.ok_or_else(|| format!("{name} is no address of a proxy: expected http://host:port"))?;
+            Ok::<_, String>(Some(proxy.no_proxy(NoProxy::from_string(&value("NO_PROXY")))))
+        };
+        Ok(Self { http: proxy("HTTP_PROXY", Proxy::http)?, https: proxy("HTTPS_PROXY", Proxy::https)? })
+    }
+}
+
+/// Makes a client of each service once.
+pub(crate) struct Clients {
+    proxies: Proxies,
+    time_limit: Duration,
+    /// By address, certificates, and whether a proxy may be used.
+    made: Mutex<BTreeMap<(String, Option<Vec<u8>>, bool), Client>>,
+}
+
+impl Clients {
+    pub(crate) fn new(proxies: Proxies, time_limit: Duration) -> Self {
+        Self { proxies, time_limit, made: Mutex::default() }
+    }
+
+    /// A client of the service at this address. Certificates in PEM replace those that the system trusts.
+    pub(crate) fn get(&self, url: &str, ca_bundle: Option<Vec<u8>>) -> Result<Client, String> {
+        self.cached((url.to_owned(), ca_bundle, true))
+    }
+
+    /// A client that uses no proxy, for a service of this machine or of its network.
+    pub(crate) fn direct(&self, url: &str) -> Result<Client, String> {
+        self.cached((url.to_owned(), None, false))
+    }
+
+    fn cached(&self, key: (String, Option<Vec<u8>>, bool)) -> Result<Client, String> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = made.get(&key) {
+            return Ok(client.clone());
+        }
+        let (url, ca_bundle, through_proxy) = &key;
+        let none = Proxies::default();
+        let proxies = if *through_proxy { &self.proxies } else { &none };
+        let client = Client::new(url, ca_bundle.as_deref(), proxies, self.time_limit)?;
+        if made.len() >= MOST_CLIENTS {
+            made.clear();
+        }
+        made.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+/// Sends requests to one service. Clones share their connections.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    /// The address without a slash at its end.
+    base: String,
+    /// Added to the reason when nobody answers there.
+    hint: &'static str,
+    time_limit: Duration,
+}
+
+impl Client {
+    fn new(url: &str, ca_bundle: Option<&[u8]>, proxies: &Proxies, time_limit: Duration) -> Result<Self, String> {
+        let base = base_of(url)?;
+        let (proxy, hint) = match base.starts_with("https:") {
+            true => (&proxies.https, "; HTTPS_PROXY is set"),
+            false => (&proxies.http, "; HTTP_PROXY is set"),
+        };
+        let hint = if proxy.is_some() { hint } else { "" };
+        // reqwest takes the provider of the process. An error means that there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
+        let builder = proxy.iter().cloned().fold(builder, reqwest::ClientBuilder::proxy);
+        let builder = match ca_bundle {
+            Some(pem) => builder.tls_certs_only(certificates(pem)?),
+            // A machine without certificates reaches a service without TLS.
+            None if base.starts_with("http:") && proxy.is_none() => builder.tls_certs_only([]),
+            None => builder,
+        };
+        let http = builder.build().map_err(unusable)?;
+        Ok(Self { http, base, hint, time_limit })
+    }
+
+    /// The service's address.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.base
+    }
+
+    /// Sends a request, whose path with its query comes behind the service's address.
+    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response, Error> {
+        let (mut parts, body) = request.into_parts();
+        let uri: Result<Uri, _> = format!("{}{}", self.base, parts.uri).parse();
+        parts.uri = uri.map_err(|_| Error::Request("the names in the request are too long"))?;
+        let path = parts.uri.path().to_owned();
+        let request = reqwest::Request::try_from(Request::from_parts(parts, body));
+        let request = request.map_err(|_| Error::Request("a name in the request is malformed"))?;
+        // Addresses lose `.` and `..` when they are parsed, and then name something else.
+        if request.url().path() != path {
+            return Err(Error::Request("a name in the request is no part of an address"));
+        }
+        let limit = self.time_limit;
+        let timed_out = || Error::TimedOut { endpoint: self.base.clone(), limit };
+        tokio::time::timeout(limit, self.exchange(request)).await.map_err(|_| timed_out())?
+    }
+
+    async fn exchange(&self, request: reqwest::Request) -> Result<Response, Error> {
+        let unreachable = |error| {
+            let reason = format!("{}{}", chain(error), self.hint);
+            Error::Unreachable { endpoint: self.base.clone(), reason }
+        };
+        let mut answer = self.http.execute(request).await.map_err(unreachable)?;
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
+            if body.len() + chunk.len() > ANSWER_LIMIT {
+                return Err(Error::TooLarge { endpoint: self.base.clone() });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let (status, headers) = (answer.status().as_u16(), std::mem::take(answer.headers_mut()));
+        Ok(Response { status, headers, body: body.into() })
+    }
+}
+
+/// The address without a slash at its end, if it is one of a service.
+fn base_of(url: &str) -> Result<String, String> {
+    let base = || {
+        let uri: Uri = url.parse().ok()?;
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority())?;
+        // A user or a password in the address would end up in errors.
+        let is_plain = uri.query().is_none() && !authority.as_str().contains('@') && !authority.host().is_empty();
+        let path = uri.path().trim_end_matches('/');
+        (is_plain && ["http", "https"].contains(&scheme)).then(|| format!("{scheme}://{authority}{path}"))
+    };
+    base().ok_or_else(|| {
+        let shown = url.rsplit('@').next().unwrap_or_default();
+        format!("{shown:?} is no address of a service: expected http://host:port or https://host:port")
+    })
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
+    let certificates = Certificate::from_pem_bundle(pem).map_err(unusable)?;
+    match certificates.is_empty() {
+        true => Err("the CA bundle cannot be used: it holds no certificate in PEM".to_owned()),
+        false => Ok(certificates),
+    }
+}
+
+fn unusable(error: reqwest::Error) -> String {
+    format!("the CA bundle cannot be used: {}", chain(error))
+}
+
+/// An error with its causes, and without the address, which holds names.
+fn chain(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -69,9 +69,11 @@ impl Proxies {
 pub(crate) struct Clients {
     proxies: Proxies,
     time_limit: Duration,
-    /// By address, certificates, and whether a proxy may be used.
-    made: Mutex<BTreeMap<(String, Option<Vec<u8>>, bool), Client>>,
+    made: Mutex<BTreeMap<Key, Client>>,
 }
+
+/// Address, certificates, and whether a proxy may be used.
+type Key = (String, Option<Vec<u8>>, bool);
 
 impl Clients {
     pub(crate) fn new(proxies: Proxies, time_limit: Duration) -> Self {
@@ -88,7 +90,7 @@ impl Clients {
         self.cached((url.to_owned(), None, false))
     }
 
-    fn cached(&self, key: (String, Option<Vec<u8>>, bool)) -> Result<Client, String> {
+    fn cached(&self, key: Key) -> Result<Client, String> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = made.get(&key) {
             return Ok(client.clone());

@@ -8,6 +8,8 @@ pub mod aws;
 pub mod clients;
 pub mod proxy;
 #[cfg(feature = "s3")]
+pub mod sources;
+#[cfg(feature = "s3")]
 pub mod sts;
 
 #[cfg(feature = "s3")]

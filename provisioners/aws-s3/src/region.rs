@@ -60,7 +60,10 @@ mod tests {
         assert_eq!(region("us-east-1").location_constraint(), None);
         assert_eq!(region("eu-central-1").location_constraint(), Some("eu-central-1"));
         assert_eq!(region("eu-central-1").bucket_arn("b"), "arn:aws:s3:::b");
-        assert_eq!([region("eu-central-1"), region("cn-northwest-1")].map(|region| region.of_iam()), ["us-east-1", "cn-north-1"]);
+        assert_eq!(
+            [region("eu-central-1"), region("cn-northwest-1")].map(|region| region.of_iam()),
+            ["us-east-1", "cn-north-1"]
+        );
         assert_eq!(region("us-isob-east-1").bucket_arn("b"), "arn:aws-iso-b:s3:::b");
         assert_eq!(region("us-gov-east-1").bucket_arn("b"), "arn:aws-us-gov:s3:::b");
         assert_eq!(region("cn-north-1").bucket_arn("b"), "arn:aws-cn:s3:::b");

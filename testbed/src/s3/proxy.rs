@@ -137,6 +137,8 @@ async fn answer(
 
 /// The service's answer.
 pub(super) async fn forward(moto: &str, head: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    // As a proxy it is asked for a whole address.
+    let head = head.replacen(&format!(" http://{moto}/"), " /", 1);
     let mut moto = TcpStream::connect(moto).await?;
     moto.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
     moto.write_all(body).await?;

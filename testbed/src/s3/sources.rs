@@ -63,12 +63,15 @@ async fn answer(
     let (status, body) = match path.as_str() {
         "/latest/api/token" if head.starts_with("put ") => (200, NODE_TOKEN.to_owned()),
         KEYS if is_node => (200, "node".to_owned()),
-        "/latest/meta-data/iam/security-credentials/node" if is_node => (200, key(&sts, &role, lifetime, &given).await?),
+        "/latest/meta-data/iam/security-credentials/node" if is_node => {
+            (200, key(&sts, &role, lifetime, &given).await?)
+        }
         "/v1/credentials" if has("authorization", POD_TOKEN) => (200, key(&sts, &role, lifetime, &given).await?),
         "/v1/credentials" => (401, "the token is not known".to_owned()),
         _ => (404, String::new()),
     };
-    let answer = response(status, &body).replace("text/xml", if body.starts_with('{') { "application/json" } else { "text/plain" });
+    let answer = response(status, &body)
+        .replace("text/xml", if body.starts_with('{') { "application/json" } else { "text/plain" });
     let answer = answer.replacen("\r\n", "\r\nX-Aws-Ec2-Metadata-Token-Ttl-Seconds: 21600\r\n", 1);
     Ok(stream.write_all(answer.as_bytes()).await?)
 }

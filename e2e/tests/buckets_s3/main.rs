@@ -1,5 +1,7 @@
 //! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
 
+mod credentials;
+
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use serde_json::json;
 use testbed::bucket_cases::{self as cases, BucketFixture};
 use testbed::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use testbed::control_plane;
-use testbed::s3::{S3, Server, python, sts};
+use testbed::s3::{S3, Server, python};
 
 const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
 const SOON: Duration = Duration::from_secs(60);
@@ -243,34 +245,6 @@ async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() ->
     fixture.bound("videos").await?;
     fixture.delete("photos").await?;
     fixture.delete("videos").await?;
-    fixture.done().await
-}
-
-#[tokio::test]
-async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
-    let fixture = Fixture::new("s3-role").await?;
-    let role = fixture.server().create_role("provisioner").await?;
-    let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(&file, "an.old.token")?;
-    let sts = sts::start(fixture.server(), token).await?;
-    let variables = [
-        format!("AWS_ROLE_ARN={role}"),
-        format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display()),
-        format!("AWS_ENDPOINT_URL_STS={sts}"),
-    ];
-    let program = fixture.spawn_with(&variables.each_ref().map(String::as_str), &[])?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.told("photos", "InvalidIdentityToken").await?;
-    // Tokens are written again while the provisioner runs.
-    std::fs::write(&file, token)?;
-    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
-    fixture.server().allow_everything("provisioner").await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
-    ensure!(user.works().await, "the key of the claim does not work");
-    fixture.is_discreet(&program, &[token, &user.secret]).await?;
-    fixture.delete("photos").await?;
     fixture.done().await
 }
 

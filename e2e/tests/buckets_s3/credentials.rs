@@ -1,0 +1,179 @@
+//! The administrator's credentials, from each place where processes on AWS find them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::json;
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::cluster::Program;
+use testbed::s3::proxy::{self, Fate};
+use testbed::s3::sources::{POD_TOKEN, Source};
+use testbed::s3::sts;
+
+use super::Fixture;
+
+/// Keys of such a short life are renewed after ten seconds: the provisioner asks for others a minute before they end.
+const LIFETIME: Duration = Duration::from_secs(70);
+
+async fn role(fixture: &Fixture, name: &str) -> anyhow::Result<String> {
+    let role = fixture.server().create_role(name).await?;
+    fixture.server().allow_everything(name).await?;
+    Ok(role)
+}
+
+fn spawn(fixture: &Fixture, variables: &[String]) -> anyhow::Result<Program> {
+    fixture.spawn_with(&variables.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+}
+
+/// A claim with these credentials, and one with the next ones.
+async fn claims_before_and_after_renewal(fixture: &Fixture, program: &Program, source: &Source) -> anyhow::Result<()> {
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    let first = source.given();
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.bound("videos").await?;
+    ensure!(first > 0 && source.given() > first, "{first} keys and later {}", source.given());
+    // A key is used for all requests until then.
+    ensure!(source.given() < 8, "{} keys were asked for", source.given());
+    let user = fixture.user("videos").await?;
+    fixture.is_discreet(program, &[&user.secret, POD_TOKEN]).await?;
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await
+}
+
+#[tokio::test]
+async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-role").await?;
+    let role = fixture.server().create_role("provisioner").await?;
+    let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(&file, "an.old.token")?;
+    let sts = sts::start(fixture.server(), token).await?;
+    let variables = [
+        format!("AWS_ROLE_ARN={role}"),
+        format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display()),
+        format!("AWS_ENDPOINT_URL_STS={sts}"),
+    ];
+    let program = spawn(&fixture, &variables)?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.told("photos", "InvalidIdentityToken").await?;
+    // Tokens are written again while the provisioner runs.
+    std::fs::write(&file, token)?;
+    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.server().allow_everything("provisioner").await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    ensure!(user.works().await, "the key of the claim does not work");
+    fixture.is_discreet(&program, &[token, &user.secret]).await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_the_administrator_may_be_an_association_of_eks_pod_identity() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-pod").await?;
+    let source = Source::start(fixture.server(), &role(&fixture, "pod").await?, LIFETIME).await?;
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(&file, POD_TOKEN)?;
+    let variables = [
+        format!("AWS_CONTAINER_CREDENTIALS_FULL_URI={}/v1/credentials", source.endpoint),
+        format!("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={}", file.path().display()),
+    ];
+    let program = spawn(&fixture, &variables)?;
+    claims_before_and_after_renewal(&fixture, &program, &source).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_the_administrator_may_be_the_role_of_the_node() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-node").await?;
+    let source = Source::start(fixture.server(), &role(&fixture, "node").await?, LIFETIME).await?;
+    let program = spawn(&fixture, &[format!("AWS_EC2_METADATA_SERVICE_ENDPOINT={}", source.endpoint)])?;
+    claims_before_and_after_renewal(&fixture, &program, &source).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_the_administrator_may_be_a_profile_with_a_process() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-profile").await?;
+    let dir = tempfile::tempdir()?;
+    let server = fixture.server();
+    let key = json!({"Version": 1, "AccessKeyId": server.access_key, "SecretAccessKey": server.secret_key});
+    std::fs::write(dir.path().join("key.json"), key.to_string())?;
+    let config = format!("[profile storage]\ncredential_process = cat {}/key.json\n", dir.path().display());
+    std::fs::write(dir.path().join("config"), config)?;
+    let file = dir.path().join("config");
+    let program = spawn(&fixture, &["AWS_PROFILE=storage".to_owned(), format!("AWS_CONFIG_FILE={}", file.display())])?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    fixture.is_discreet(&program, &[&server.secret_key]).await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+/// Each class may have an account of its own.
+#[tokio::test]
+async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-assume").await?;
+    let role = fixture.server().create_role("storage").await?;
+    let sts = format!("AWS_ENDPOINT_URL_STS={}", fixture.server().endpoint);
+    let server = fixture.server();
+    let key =
+        [format!("AWS_ACCESS_KEY_ID={}", server.access_key), format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key)];
+    let program = spawn(&fixture, &[sts, key[0].clone(), key[1].clone()])?;
+    fixture
+        .class("account", &[("adminRoleArn", &role), ("externalId", "cluster-7"), ("region", "eu-central-1")])
+        .await?;
+    fixture.claim("photos", "account", json!({})).await?;
+    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.server().allow_everything("storage").await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    ensure!(user.works().await, "the key of the claim does not work");
+    fixture.is_discreet(&program, &[&user.secret, &server.secret_key]).await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn aws_without_credentials_the_event_says_where_they_may_come_from() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-none").await?;
+    let _program = spawn(&fixture, &["AWS_EC2_METADATA_DISABLED=true".to_owned()])?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.told("photos", "name the administrator's Secret by adminSecretName").await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+/// The node's metadata is never asked through a proxy.
+#[tokio::test]
+async fn aws_requests_take_the_proxy_of_the_environment() -> anyhow::Result<()> {
+    let fixture = Fixture::new("s3-proxy").await?;
+    let server = fixture.server();
+    let requests = Arc::<AtomicU64>::default();
+    let seen = requests.clone();
+    let proxy = proxy::start_with(server, Duration::ZERO, move |_| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        Fate::Answered
+    });
+    let proxy = format!("HTTP_PROXY={}", proxy.await?);
+    let key =
+        [format!("AWS_ACCESS_KEY_ID={}", server.access_key), format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key)];
+    let program = spawn(&fixture, &[proxy.clone(), key[0].clone(), key[1].clone()])?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    let through = requests.load(Ordering::Relaxed);
+    ensure!(through >= 6, "only {through} requests took the proxy");
+    drop(program);
+
+    let _program = spawn(&fixture, &[proxy, "NO_PROXY=127.0.0.1".to_owned(), key[0].clone(), key[1].clone()])?;
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.bound("videos").await?;
+    ensure!(requests.load(Ordering::Relaxed) == through, "NO_PROXY is not kept");
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    fixture.done().await
+}

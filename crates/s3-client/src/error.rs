@@ -178,6 +178,9 @@ where
 fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Option<&str>) -> Error {
     let status = raw.status().as_u16();
     let is_empty = raw.body().bytes().is_some_and(|body| body.iter().all(u8::is_ascii_whitespace));
+    // Some stores wrap their refusals otherwise than AWS does.
+    let text = raw.body().bytes().and_then(|body| str::from_utf8(body).ok()).unwrap_or_default();
+    let (code, message) = (code.or_else(|| element(text, "Code")), message.or_else(|| element(text, "Message")));
     // A success that cannot be read is none of S3, and so is a refusal without a code; those of HEAD have no body.
     let code = match code {
         Some(code) if !(200..300).contains(&status) => code,
@@ -186,6 +189,12 @@ fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Op
     };
     let request_id = raw.request_id().unwrap_or_default();
     Error::refusal(&endpoint, Answer::new(status, code, message.unwrap_or_default(), request_id))
+}
+
+/// The text of an element that has no others in it.
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0).filter(|text| !text.contains('<'))
 }
 
 /// The same of a body that is read piece by piece.

@@ -81,7 +81,8 @@ async fn errors_by_meaning() {
     let html = "<html><body><h1>502 Bad Gateway</h1></body></html>";
     let echo =
         "<Error><Code>SignatureDoesNotMatch</Code><Message>hidden</Message><StringToSign>hidden</StringToSign></Error>";
-    let (settings, _) = server(&[(502, html), (200, html), (403, echo), (404, "")]).await;
+    let wrapped = "<ErrorResponse><Errors><Error><Code>AccessDenied</Code></Error></Errors></ErrorResponse>";
+    let (settings, _) = server(&[(502, html), (200, html), (403, echo), (404, ""), (403, wrapped)]).await;
     let endpoint = settings.endpoint.clone().unwrap();
     let s3 = client(settings);
     let not_s3 = |status| Error::NotS3 { endpoint: endpoint.clone(), status };
@@ -91,6 +92,7 @@ async fn errors_by_meaning() {
     assert_eq!(refused.to_string(), "403 SignatureDoesNotMatch");
     assert!(!format!("{refused:?} {s3:?}").contains("hidden"));
     assert!(!s3.bucket_exists("none").await.unwrap());
+    assert_eq!(s3.list_buckets().await.unwrap_err().code(), "AccessDenied");
 
     let down = client(at("http://127.0.0.1:1")).list_buckets().await.unwrap_err();
     assert!(matches!(&down, Error::Unreachable { reason, .. } if reason.contains("refused")), "{down}");

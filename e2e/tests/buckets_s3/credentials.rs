@@ -141,9 +141,12 @@ async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Resu
 #[tokio::test]
 async fn aws_without_credentials_the_event_says_where_they_may_come_from() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-none").await?;
-    let _program = spawn(&fixture, &["AWS_EC2_METADATA_DISABLED=true".to_owned()])?;
+    let program = spawn(&fixture, &["AWS_EC2_METADATA_DISABLED=true".to_owned()])?;
     fixture.claim("photos", "class", json!({})).await?;
     fixture.told("photos", "name the administrator's Secret by adminSecretName").await?;
+    drop(program);
+    let _program = fixture.start().await?;
+    fixture.bound("photos").await?;
     fixture.delete("photos").await?;
     fixture.done().await
 }

@@ -46,7 +46,7 @@ impl Server {
 
     /// Creates a role that anybody may take; returns its ARN.
     pub async fn create_role(&self, name: &str) -> anyhow::Result<String> {
-        let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":["sts:AssumeRole","sts:AssumeRoleWithWebIdentity"]}]}"#;
+        let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":["sts:AssumeRole","sts:AssumeRoleWithWebIdentity"]}]}"#;
         let iam = self.iam()?;
         iam.sdk().create_role().role_name(name).assume_role_policy_document(trust).send().await?;
         Ok(format!("arn:aws:iam::123456789012:role/{name}"))

@@ -14,8 +14,9 @@ use testbed::s3::sts;
 
 use super::Fixture;
 
-/// Keys of such a short life are renewed after ten seconds: the provisioner asks for others a minute before they end.
-const LIFETIME: Duration = Duration::from_secs(70);
+/// The provisioner asks for other keys 30 to 60 seconds before these end.
+const LIFETIME: Duration = Duration::from_secs(65);
+const RENEWED: Duration = Duration::from_secs(37);
 
 async fn role(fixture: &Fixture, name: &str) -> anyhow::Result<String> {
     let role = fixture.server().create_role(name).await?;
@@ -32,12 +33,12 @@ async fn claims_before_and_after_renewal(fixture: &Fixture, program: &Program, s
     fixture.claim("photos", "class", json!({})).await?;
     fixture.bound("photos").await?;
     let first = source.given();
-    tokio::time::sleep(Duration::from_secs(12)).await;
+    tokio::time::sleep(RENEWED).await;
     fixture.claim("videos", "class", json!({})).await?;
     fixture.bound("videos").await?;
     ensure!(first > 0 && source.given() > first, "{first} keys and later {}", source.given());
     // A key is used for all requests until then.
-    ensure!(source.given() < 8, "{} keys were asked for", source.given());
+    ensure!(source.given() < 20, "{} keys were asked for", source.given());
     let user = fixture.user("videos").await?;
     fixture.is_discreet(program, &[&user.secret, POD_TOKEN]).await?;
     fixture.delete("photos").await?;

@@ -28,7 +28,7 @@ pub(crate) const ADMIN: [&str; 2] = ["admin", ""];
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency>
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// The provisioner asks for credentials again so long before they end.
+/// The provisioner asks for credentials again so long before they end, or half of that.
 const RENEWAL: Duration = Duration::from_secs(60);
 
 /// More roles than classes of a cluster have.

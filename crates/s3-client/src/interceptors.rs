@@ -8,7 +8,8 @@ use aws_sdk_s3::error::BoxError;
 use aws_smithy_types::body::SdkBody;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::Limited;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
 use md5::Digest as _;
 
 /// Sends the sum that all stores know where Amazon's client sends one that older stores do not know: radosgw 16 refuses
@@ -65,4 +66,57 @@ impl Intercept for AnswerLimit {
         *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, self.0));
         Ok(())
     }
+}
+
+/// Lets names with characters that XML cannot have be read from stores that send them all the same, as private ones. Amazon's
+/// client would refuse the whole list, and the bucket could never be emptied.
+#[derive(Debug)]
+pub(crate) struct OddNames;
+
+impl OddNames {
+    /// The name as the store has it.
+    pub(crate) fn original(name: &str) -> String {
+        let original = |letter| match letter {
+            '\u{e000}'..='\u{e01f}' => char::from_u32(letter as u32 - PRIVATE).unwrap_or(letter),
+            letter => letter,
+        };
+        name.chars().map(original).collect()
+    }
+}
+
+/// The first of Unicode's private characters.
+const PRIVATE: u32 = 0xe000;
+
+impl Intercept for OddNames {
+    fn name(&self) -> &'static str {
+        "OddNames"
+    }
+
+    fn modify_before_deserialization(
+        &self,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let response = context.response_mut();
+        let body = std::mem::replace(response.body_mut(), SdkBody::taken());
+        let readable = body.map_frame(|frame| frame.map_data(with_private_characters));
+        *response.body_mut() = SdkBody::from_body_1_x(readable);
+        Ok(())
+    }
+}
+
+fn with_private_characters(data: Bytes) -> Bytes {
+    let is_odd = |byte: u8| byte < b' ' && !b"\t\n\r".contains(&byte);
+    if !data.iter().any(|byte| is_odd(*byte)) {
+        return data;
+    }
+    let mut readable = Vec::with_capacity(data.len() + 16);
+    for byte in data {
+        match char::from_u32(PRIVATE + u32::from(byte)).filter(|_| is_odd(byte)) {
+            Some(letter) => readable.extend(letter.encode_utf8(&mut [0; 4]).bytes()),
+            None => readable.push(byte),
+        }
+    }
+    readable.into()
 }

@@ -187,6 +187,18 @@ async fn an_object_that_stays_is_an_error() {
     assert_eq!(error.to_string(), "cannot delete the object \"a\": AccessDenied");
 }
 
+/// Such a list is no XML.
+#[tokio::test]
+async fn names_that_a_store_does_not_encode_are_read() {
+    let page = "<ListVersionsResult><Version><Key>a\u{1}b\u{1f}\t</Key></Version></ListVersionsResult>";
+    let (settings, seen) = server(&[(200, page), (204, "")]).await;
+    let s3 = client(settings);
+    let versions = s3.list_object_versions("b").await.unwrap();
+    assert_eq!(versions[0].key, "a\u{1}b\u{1f}\t");
+    s3.delete_objects("b", &versions).await.unwrap();
+    assert_eq!(lines(&seen)[1], "DELETE /b/a%01b%1F%09?x-id=DeleteObject");
+}
+
 /// XML has no way to write some characters.
 #[tokio::test]
 async fn names_with_control_characters_are_read_and_deleted() {

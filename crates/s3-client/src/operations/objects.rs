@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 use super::incomplete;
 use crate::client::Client;
 use crate::error::{Error, body_error};
+use crate::interceptors::OddNames;
 
 /// What was to be deleted is not there.
 const GONE: [&str; 2] = ["NoSuchKey", "NoSuchVersion"];
@@ -67,7 +68,7 @@ impl Client {
     pub async fn list_object_versions(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
         // XML has no way to write some characters that names may have, so the names come encoded.
         let list = self.sdk.list_object_versions().bucket(name).encoding_type(EncodingType::Url);
-        let page = self.read(list.send().await)?;
+        let page = self.read(list.customize().interceptor(OddNames).send().await)?;
         let encoded = page.encoding_type == Some(EncodingType::Url);
         let version = |key: Option<String>, version_id: Option<String>| ObjectVersion {
             key: key_of(key, encoded),
@@ -156,7 +157,7 @@ impl Client {
 
     async fn abort_some_uploads(&self, name: &str) -> Result<usize, Error> {
         let list = self.sdk.list_multipart_uploads().bucket(name).encoding_type(EncodingType::Url);
-        let page = self.read(list.send().await)?;
+        let page = self.read(list.customize().interceptor(OddNames).send().await)?;
         let encoded = page.encoding_type == Some(EncodingType::Url);
         let uploads = page.uploads.unwrap_or_default();
         for upload in &uploads {
@@ -174,7 +175,7 @@ fn key_of(key: Option<String>, encoded: bool) -> String {
     let key = key.unwrap_or_default();
     match encoded {
         true => percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned(),
-        false => key,
+        false => OddNames::original(&key),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::store::{Mark, SHARED, TAKEN, secret_of};
+use super::store::{Mark, SHARED, TAKEN, number_of, secret_of};
 use super::users::{Kind, Users, Wish};
 use super::world::World;
 use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, encoded, record_of, text};
@@ -161,7 +161,7 @@ impl<'a> Picture<'a> {
         };
         // A claim that has got the bucket of another one need not have a key whose making had no answer.
         let is_own = wish.uid.as_deref() == Some(origin);
-        if is_own && !forgotten && store.newest.get(&user) != Some(key) {
+        if is_own && !forgotten && store.rotated.get(&user).is_some_and(|rotated| number_of(key) < *rotated) {
             return Err((Invariant::Bound, format!("{user} has an older key again")));
         }
         let Some(secret) = self.secrets.get(name) else {

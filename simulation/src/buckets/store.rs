@@ -42,8 +42,8 @@ pub(crate) struct State {
     /// Users with the ids of their keys; the secret of a key follows from its id.
     pub(crate) users: BTreeMap<String, Vec<String>>,
     pub(crate) grants: BTreeSet<(String, String)>,
-    /// The key that each user got last.
-    pub(crate) newest: BTreeMap<String, String>,
+    /// The number of the key that the last answer to `rotate` gave a user. Older keys must not come back.
+    pub(crate) rotated: BTreeMap<String, u64>,
     /// What was applied to a bucket or a grant.
     pub(crate) configs: BTreeMap<String, u64>,
     keys: u64,
@@ -59,7 +59,7 @@ impl Default for State {
             buckets: [foreign(SHARED), foreign(TAKEN)].into(),
             users: BTreeMap::new(),
             grants: BTreeSet::new(),
-            newest: BTreeMap::new(),
+            rotated: BTreeMap::new(),
             configs: BTreeMap::new(),
             keys: 0,
             calls: BTreeMap::new(),
@@ -73,9 +73,13 @@ impl State {
         self.keys += 1;
         let id = format!("id-{}", self.keys);
         self.users.entry(user.to_owned()).or_default().push(id.clone());
-        self.newest.insert(user.to_owned(), id.clone());
         id
     }
+}
+
+/// Which key of the store it is. Those of other provisioners come before all.
+pub(crate) fn number_of(id: &str) -> u64 {
+    id.strip_prefix("id-").and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 pub(crate) fn secret_of(id: &str) -> String {
@@ -376,6 +380,7 @@ impl BucketProvisioner for Author {
         let (user, mut id) = (call.user.clone(), String::new());
         self.change(&call, true, |store| id = store.new_key(&user));
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        self.world.store().rotated.insert(call.user.clone(), number_of(&id));
         let secret = secret_of(&id);
         Ok(Credentials::new(id, secret))
     }

@@ -81,7 +81,7 @@ pub(crate) struct Stores {
     recent: Arc<RecentlyCreated>,
 }
 
-/// A role, and the key that takes it: its id and its secret, or the provisioner's own.
+/// A role's ARN, its external id, the region of STS, and the key that takes it: its id and its secret, or the provisioner's own.
 type Role = (String, Option<String>, String, Option<(String, String)>);
 
 /// An account of AWS in one region, as its administrator sees it.
@@ -145,13 +145,13 @@ impl Stores {
     /// The account and the region of a class.
     pub(crate) async fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let region = self.region(parameters)?;
-        let http = self.http()?;
-        let mut settings = Settings::new(http);
+        let mut settings = Settings::new(self.http()?);
         region.name().clone_into(&mut settings.region);
         settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
         settings.repeats = true;
         (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
-        let credentials = self.administrator(parameters, secrets, &region, &mut settings).await?;
+        let (credentials, identities) = self.administrator(parameters, secrets, &region).await?;
+        settings.identities = identities;
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let given_url = given(&parameters.endpoint).or(given(&self.defaults.endpoint));
         let of_iam = given(&parameters.iam_endpoint).or(given(&self.defaults.iam_endpoint));
@@ -215,29 +215,42 @@ impl Stores {
     }
 
     /// The class's Secret, or else what the process was given; and from there the class's role. What is named and broken is never
-    /// passed over.
+    /// passed over. With them comes the cache for what ends and is renewed: it would keep the key of every Secret for ever.
     async fn administrator(
         &self,
         parameters: &Parameters,
         secrets: &Secrets,
         region: &Region,
-        settings: &mut Settings,
-    ) -> Result<SharedCredentialsProvider, Misconfigured> {
-        let key = key_in(secrets)?;
-        if key.is_none() || parameters.admin_role_arn.is_some() {
-            settings.identities = Some(self.identities.clone());
+    ) -> Result<(SharedCredentialsProvider, Option<SharedIdentityCache>), Misconfigured> {
+        let role = parameters.admin_role_arn.as_deref().filter(|arn| !arn.is_empty());
+        let renewed = Some(self.identities.clone());
+        match (key_in(secrets)?, role) {
+            (Some(key), None) => Ok((SharedCredentialsProvider::new(key), None)),
+            (None, None) => Ok((own_credentials(self.own().await?)?, renewed)),
+            (key, Some(arn)) => {
+                let role = (arn.to_owned(), parameters.external_id.clone(), region.name().to_owned());
+                Ok((self.role(role, key).await?, renewed))
+            }
         }
+    }
+
+    /// A role's credentials. It is taken by this key, or else by the provisioner's own.
+    async fn role(
+        &self,
+        (arn, external_id, region): (String, Option<String>, String),
+        key: Option<Credentials>,
+    ) -> Result<SharedCredentialsProvider, Misconfigured> {
         let taken_by = key.as_ref().map(|key| (key.access_key_id().to_owned(), key.secret_access_key().to_owned()));
-        let base = match key {
-            Some(key) => SharedCredentialsProvider::new(key),
-            None => own_credentials(self.own().await?)?,
-        };
-        let Some(arn) = parameters.admin_role_arn.clone().filter(|arn| !arn.is_empty()) else { return Ok(base) };
-        let role = (arn, parameters.external_id.clone(), region.name().to_owned(), taken_by);
+        let role = (arn, external_id, region, taken_by);
         if let Some(known) = self.roles().get(&role) {
             return Ok(known.clone());
         }
-        let config = self.own().await?.to_builder().region(SdkRegion::new(region.name().to_owned())).build();
+        let own = self.own().await?;
+        let base = match key {
+            Some(key) => SharedCredentialsProvider::new(key),
+            None => own_credentials(own)?,
+        };
+        let config = own.to_builder().region(SdkRegion::new(role.2.clone())).build();
         let mut provider = AssumeRoleProvider::builder(&role.0).session_name("kube-provisioner").configure(&config);
         if let Some(external_id) = &role.1 {
             provider = provider.external_id(external_id);

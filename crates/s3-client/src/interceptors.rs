@@ -61,9 +61,8 @@ impl Intercept for AnswerLimit {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let response = context.response_mut();
-        let body = std::mem::replace(response.body_mut(), SdkBody::taken());
-        *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, self.0));
+        let body = context.response_mut().body_mut();
+        *body = SdkBody::from_body_1_x(Limited::new(take(body), self.0));
         Ok(())
     }
 }
@@ -98,12 +97,15 @@ impl Intercept for OddNames {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let response = context.response_mut();
-        let body = std::mem::replace(response.body_mut(), SdkBody::taken());
-        let readable = body.map_frame(|frame| frame.map_data(with_private_characters));
-        *response.body_mut() = SdkBody::from_body_1_x(readable);
+        let body = context.response_mut().body_mut();
+        let readable = take(body).map_frame(|frame| frame.map_data(with_private_characters));
+        *body = SdkBody::from_body_1_x(readable);
         Ok(())
     }
+}
+
+fn take(body: &mut SdkBody) -> SdkBody {
+    std::mem::replace(body, SdkBody::taken())
 }
 
 fn with_private_characters(data: Bytes) -> Bytes {

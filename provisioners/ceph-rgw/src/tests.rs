@@ -5,7 +5,6 @@ mod fake;
 mod ownership;
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
 use kube_provisioner::bucket::{Bucket, BucketProvisioner, BucketRequest, ProvisionedBucket, RequestOf, Source};

@@ -68,10 +68,7 @@ impl Server {
 
 fn settings(endpoint: &str, region: Option<&str>) -> anyhow::Result<Settings> {
     static HTTP: OnceLock<Http> = OnceLock::new();
-    let http = match HTTP.get() {
-        Some(http) => http,
-        None => HTTP.get_or_init(|| Http::from_env(None).expect("no certificates are read")),
-    };
+    let http = HTTP.get_or_init(|| Http::from_env(None).expect("no certificates are read"));
     let mut settings = Settings::new(http.clone()).at(endpoint);
     settings.region = region.map_or(settings.region, str::to_owned);
     Ok(settings)

@@ -184,12 +184,12 @@ impl fmt::Debug for Client {
 }
 
 fn check_endpoint(endpoint: &str) -> Result<(), SettingsError> {
-    let malformed = || SettingsError::Endpoint(endpoint.to_owned());
+    // A user and a password in the address stay out of errors.
+    let malformed = || SettingsError::Endpoint(endpoint.rsplit('@').next().unwrap_or_default().to_owned());
     let uri: Uri = endpoint.parse().map_err(|_| malformed())?;
     let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(malformed());
     };
-    // A user or a password in the address would end up in errors.
     match uri.query().is_some() || authority.as_str().contains('@') || authority.host().is_empty() {
         true => Err(malformed()),
         false => Ok(()),

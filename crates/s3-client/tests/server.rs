@@ -144,6 +144,7 @@ async fn settings_that_make_no_sense() {
     for endpoint in ["", "host:80", "ftp://host", "http://user:hidden@host", "http://host/?x"] {
         let refused = Client::new(&at(endpoint), Credentials::new("", "")).unwrap_err();
         assert!(matches!(refused, SettingsError::Endpoint(_)), "{endpoint}");
+        assert!(!format!("{refused} {refused:?}").contains("hidden"), "{refused}");
     }
     for ca in ["", "oops", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         let refused = Http::new(Some(ca.as_bytes()), ProxyConfig::disabled()).unwrap_err();

@@ -125,7 +125,7 @@ impl Report {
     pub(super) fn what_next(&self) -> anyhow::Result<()> {
         let Versions { kubernetes, etcd, go, .. } = Versions::of_this_project()?;
         let commands = [
-            ("cargo xtask sim --seeds 1000", "a thousand fleets whose processes die anywhere, and what must hold"),
+            ("cargo xtask sim --seeds 1000", "simulate 1,000 fleets with random crashes and check the invariants"),
             ("cargo test -p kube-provisioner --example directories", "a whole provisioner of 59 lines, and its tests"),
             ("cargo xtask demo --keep", "the same on a real control plane, which stays for kubectl"),
             ("cargo xtask test", "every test"),

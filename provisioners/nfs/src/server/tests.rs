@@ -7,11 +7,16 @@ use std::sync::{Arc, Mutex};
 use directory_volumes::hostile::contract;
 use directory_volumes::{Root, Worker};
 use kube_provisioner::conformance::Conformance;
+use kube_provisioner::{
+    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
+    StartError, Volume,
+};
 use tokio::sync::{RwLock, RwLockReadGuard};
 
 use super::export::Export;
 use super::export_table::ExportTable;
 use super::ganesha::{ExportError, Exporter};
+use super::parameters::Parameters;
 use super::provisioner::{Server, Terms};
 
 #[derive(Default)]
@@ -46,16 +51,58 @@ pub(super) fn server(root: Root, fake: Fake) -> Server<Fake> {
     Server::new(Worker::new(root), Arc::new(fake), Terms { hostname: "server".to_owned(), most: None })
 }
 
+/// A server that does not start while another one removes volumes from its disk: see [`super::disk`].
+struct OnDisk {
+    server: Server<Fake>,
+    disk: Arc<RwLock<()>>,
+}
+
+impl Provisioner for OnDisk {
+    type Parameters = Parameters;
+
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        let _disk = self.disk.write().await;
+        self.server.start(start).await
+    }
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        self.server.provision(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let _disk = self.disk.read().await;
+        self.server.delete(volume).await
+    }
+
+    async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
+        self.server.expand(volume, bytes).await
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        let _disk = self.disk.read().await;
+        self.server.clean_up(attempt).await
+    }
+
+    fn capabilities() -> Capabilities {
+        Server::<Fake>::capabilities()
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        self.server.probe().await
+    }
+}
+
 #[test]
 fn keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
+    let disk = Arc::new(RwLock::new(()));
     // It outlives the provisioner, as a server does that is started again from the export table.
     let served = Arc::new(Mutex::new(BTreeSet::new()));
     let serves = served.clone();
     let start = move || {
         let fake = Fake { served: served.clone(), ..Fake::default() };
-        server(Root::open(&root).unwrap(), fake)
+        OnDisk { server: server(Root::open(&root).unwrap(), fake), disk: disk.clone() }
     };
     let kit = Conformance::new(start, async move || entries(&listed, &serves.lock().unwrap()));
     contract(kit.refuses([("path", "/etc")]), folder.path());

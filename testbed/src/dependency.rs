@@ -210,6 +210,8 @@ mod tests {
         assert_eq!(needs("e2e bucket_clients", "ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
         assert_eq!(needs("e2e s3", "rights::aws_no_administrators"), ["S3 and IAM"]);
         assert_eq!(needs("e2e versity", "cases::versity_z12"), ["the Versity S3 Gateway"]);
+        let both = ["clients of S3", "the Versity S3 Gateway"];
+        assert_eq!(needs("e2e bucket_clients", "versity_clients_use_a_bucket"), both);
         assert!(needs("e2e nodes", "t1_the_node").is_empty());
         assert!(needs("kube-provisioner (library)", "aws_names").is_empty());
     }

@@ -1,9 +1,8 @@
 //! The contract of provisioners of buckets.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, ensure};
 use aws_s3_provisioner::{Args, Aws, Config, Parameters};
 use clap::Parser as _;
 use kube_provisioner::bucket::{BucketProvisioner as _, BucketRequest, ProvisionedBucket, Source};
@@ -60,7 +59,7 @@ async fn contract(faults: Option<Faults>) -> anyhow::Result<()> {
     .seeds(0..1)
     .real_time();
     let report = by_hand(kit, &server).run().await;
-    anyhow::ensure!(report.is_kept(), "{report}");
+    ensure!(report.is_kept(), "{report}");
     Ok(())
 }
 
@@ -97,38 +96,41 @@ async fn assets(server: &Server) -> anyhow::Result<Vec<String>> {
     Ok(all)
 }
 
-/// While a claim waits for a bucket that cannot be made, somebody makes an empty one of its name.
+/// While a claim waits for a bucket that cannot be made, somebody makes an empty one of its name. Tags come with a new bucket, so
+/// one without them is nobody's.
 #[tokio::test]
 async fn versity_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
     const CLAIM: &str = "00000000-0000-4000-8000-00000000000a";
     let versity = Versity::start(REGION, &State::for_tests()?.guard()).await?;
-    let server = versity.server();
+    let (server, admin) = (versity.server(), versity.server().admin()?);
     let key = [("AWS_ACCESS_KEY_ID", &server.access_key), ("AWS_SECRET_ACCESS_KEY", &server.secret_key)];
     let secrets = Secrets::new([("admin", key.map(|(name, text)| (name, text.clone())))]);
     let provision = async |endpoint: &str, iam_endpoint: &str| -> Result<(), ProvisionError> {
-        let aws = Aws::new(args(endpoint, iam_endpoint).defaults);
         let mut request = BucketRequest::new("photos", Parameters::default(), Config::default());
         (request.claim.uid, request.cluster_id) = (CLAIM.to_owned(), "cluster-a".to_owned());
         request.secrets = secrets.clone();
-        aws.provision(request).await.map(drop)
+        Aws::new(args(endpoint, iam_endpoint).defaults).provision(request).await.map(drop)
     };
-    let decide = |asked: &proxy::Asked| match asked.makes_bucket("photos") {
-        true => Fate::Refused(503, "SlowDown"),
-        false => Fate::Answered,
-    };
-    let busy = proxy::start_with(server, Duration::ZERO, decide).await?;
-    provision(&busy, &busy).await.err().context("the bucket cannot be made")?;
-    let admin = server.admin()?;
-    admin.create_bucket("photos", Some(REGION)).await?;
-    let refused = provision(&server.endpoint, &server.iam_endpoint).await.err();
-    let refused = refused.context("it has taken the administrator's bucket")?.to_string();
-    anyhow::ensure!(refused.contains("was not made for this claim"), "{refused}");
-    let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
-    (bucket.claim.uid, bucket.cluster_id) = (CLAIM.to_owned(), "cluster-a".to_owned());
-    (bucket.secrets, bucket.state) = (secrets.clone(), BTreeMap::new());
-    let aws = Aws::new(args(&server.endpoint, &server.iam_endpoint).defaults);
-    aws.delete(bucket).await.map_err(|error| anyhow::anyhow!("{error}"))?;
-    assert_eq!(assets(server).await?, ["photos"]);
-    anyhow::ensure!(admin.bucket_tagging("photos").await?.is_empty(), "the administrator's bucket has tags");
+    // After the last two the attempt is not over: its user still reserves the name.
+    for fate in [Fate::Refused(503, "SlowDown"), Fate::Refused(500, "InternalError"), Fate::Lost] {
+        let decide = move |asked: &proxy::Asked| match asked.makes_bucket("photos") {
+            true => fate,
+            false => Fate::Answered,
+        };
+        let broken = proxy::start_with(server, Duration::ZERO, decide).await?;
+        provision(&broken, &broken).await.err().context("the bucket cannot be made")?;
+        admin.create_bucket("photos", Some(REGION)).await?;
+        let refused = provision(&server.endpoint, &server.iam_endpoint).await.err();
+        let refused = refused.with_context(|| format!("{fate:?}: it has taken the administrator's bucket"))?;
+        ensure!(refused.to_string().contains("was not made for this claim"), "{fate:?}: {refused}");
+        let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
+        (bucket.claim.uid, bucket.cluster_id) = (CLAIM.to_owned(), "cluster-a".to_owned());
+        bucket.secrets = secrets.clone();
+        let aws = Aws::new(args(&server.endpoint, &server.iam_endpoint).defaults);
+        aws.delete(bucket).await.map_err(|error| anyhow!("{fate:?}: {error}"))?;
+        assert_eq!(assets(server).await?, ["photos"], "{fate:?}");
+        ensure!(admin.bucket_tagging("photos").await?.is_empty(), "{fate:?}: the administrator's bucket has tags");
+        admin.delete_bucket("photos").await?;
+    }
     Ok(())
 }

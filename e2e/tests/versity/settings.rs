@@ -10,7 +10,7 @@ const LIFECYCLE: &str =
     r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
 const BOUNDARY: &str = "arn:aws:iam::000000000000:policy/kube-provisioner-boundary";
 
-/// The claim is refused with the parameter's name. Nothing is made that would lack what the class says, and nothing is left.
+/// The claim says which parameter it is. It gets no key of a bucket that would lack what the class says, and leaves nothing.
 #[tokio::test]
 async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -> anyhow::Result<()> {
     let fixture = Fixture::new("versity-refused").await?;
@@ -30,6 +30,7 @@ async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -
             wrong.push(format!("{name}: {error}"));
             continue;
         }
+        ensure!(fixture.user(&class).await.is_err(), "{name}: the claim has a key");
         fixture.delete(&class).await?;
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -12,6 +12,7 @@ use testbed::cluster::{BucketSpace, Program};
 use testbed::control_plane;
 use testbed::s3::S3;
 use testbed::s3::clients::Pod;
+use testbed::versity::Versity;
 
 /// What keeps a client from adding checksums of its own.
 const CHECKSUMS: [&str; 2] = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"];
@@ -193,6 +194,28 @@ async fn aws_clients_use_a_bucket() -> anyhow::Result<()> {
     works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
     // What is not AWS itself may refuse what clients add.
     ensure!(CHECKSUMS.iter().all(|name| pod.entry(name).is_some()), "clients add checksums to what is not AWS");
+    bound.done().await
+}
+
+#[tokio::test]
+async fn versity_clients_use_a_bucket() -> anyhow::Result<()> {
+    let versity = Versity::start("eu-central-1", &control_plane::State::for_tests()?.guard()).await?;
+    let server = versity.server();
+    let key = [("AWS_ACCESS_KEY_ID", &server.access_key), ("AWS_SECRET_ACCESS_KEY", &server.secret_key)];
+    let key = key.map(|(name, value)| format!("{name}={value}"));
+    let bound = Bound::new(
+        BucketSpace::new("clients-versity").await?,
+        "aws-s3-provisioner",
+        &[&key[0], &key[1]],
+        &["--endpoint", &server.endpoint, "--iam-endpoint", &server.iam_endpoint, "--region", &server.region],
+        tempfile::tempdir()?,
+    )
+    .await?;
+    let (boto3, script) = boto3();
+    let pod = bound.pod(&[]).await?;
+    works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    // It takes the checksums that clients add of their own accord, too.
+    works(&pod.without(&CHECKSUMS)?, &[(boto3, &script), ("aws", AWS)]).await?;
     bound.done().await
 }
 

@@ -11,11 +11,18 @@ use crate::control_plane::cache_dir;
 use crate::guard::Guard;
 use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
-use crate::{ceph, control_plane, nfs, s3, uml};
+use crate::{ceph, control_plane, nfs, s3, uml, versity};
 
 /// Every dependency, in the order in which they are listed and installed.
-pub static ALL: [&Dependency; 6] =
-    [&control_plane::NODE, &ceph::CEPH, &nfs::GANESHA, &uml::KERNEL, &s3::S3_SERVER, &s3::clients::CLIENTS];
+pub static ALL: [&Dependency; 7] = [
+    &control_plane::NODE,
+    &ceph::CEPH,
+    &nfs::GANESHA,
+    &uml::KERNEL,
+    &s3::S3_SERVER,
+    &s3::clients::CLIENTS,
+    &versity::VERSITY,
+];
 
 /// The command that runs the tests with everything that they need.
 pub const INSTALL: &str = "cargo xtask test --install-packages";
@@ -202,6 +209,9 @@ mod tests {
         assert_eq!(needs("e2e nfs", "quota::ganesha_o3_on_xfs"), ["an NFS server", "user-mode Linux"]);
         assert_eq!(needs("e2e bucket_clients", "ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
         assert_eq!(needs("e2e s3", "rights::aws_no_administrators"), ["S3 and IAM"]);
+        assert_eq!(needs("e2e versity", "cases::versity_z12"), ["the Versity S3 Gateway"]);
+        let both = ["clients of S3", "the Versity S3 Gateway"];
+        assert_eq!(needs("e2e bucket_clients", "versity_clients_use_a_bucket"), both);
         assert!(needs("e2e nodes", "t1_the_node").is_empty());
         assert!(needs("kube-provisioner (library)", "aws_names").is_empty());
     }

@@ -1,11 +1,12 @@
-//! Go modules as they were published, from the place and with the checks that the user's Go has for them.
+//! Go modules as they were published, and their programs, from the place and with the checks that the user's Go has for them.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
+use crate::control_plane::{cache_dir, last_lines, wait_for_lock};
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress};
 
@@ -41,5 +42,53 @@ pub async fn download(module: &str, guard: &Guard, progress: &SharedProgress) ->
     match found.error {
         Some(error) => bail!("cannot download {module}: {error}"),
         None => Ok(found),
+    }
+}
+
+/// A program of a module.
+pub(crate) struct GoProgram {
+    pub(crate) name: &'static str,
+    pub(crate) package: &'static str,
+    /// Without the `v`.
+    pub(crate) version: &'static str,
+    /// How long it takes to build it, in words.
+    pub(crate) time: &'static str,
+}
+
+impl GoProgram {
+    /// The program's path. It is built once, into the user's cache.
+    pub(crate) async fn path(&self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+        let Self { name, package, version, time } = self;
+        let folder = self.folder()?;
+        let program = folder.join(name);
+        fs::create_dir_all(&folder)?;
+        let _lock = wait_for_lock(&folder.join("lock"), "waiting for another build", progress).await?;
+        if program.is_file() {
+            return Ok(program);
+        }
+        progress.line(&format!("building {name} {version} into {} (once, some {time} on two cores)", folder.display()));
+        let unfinished = folder.join("unfinished");
+        let log = folder.join("build.log");
+        let output = File::create(&log)?;
+        let mut command = guard.command(Lifetime::WithOwner, "go");
+        command.args(["install", "-trimpath", "-ldflags", "-s -w", &format!("{package}@v{version}")]);
+        command.env("GOBIN", &unfinished).env("CGO_ENABLED", "0").env("GOWORK", "off");
+        command.stdout(output.try_clone()?).stderr(output);
+        let mut go = Running::start(command).context("cannot start go")?;
+        let status = progress::during(progress, &format!("building {name}"), go.ended()).await?;
+        ensure!(status.success(), "cannot build {name}: {status}\n{}", last_lines(&log, 15));
+        fs::rename(unfinished.join(name), &program)?;
+        Ok(program)
+    }
+
+    /// Whether it is built, or can be.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let is_built = self.folder()?.join(self.name).is_file();
+        ensure!(is_built || crate::packages::program("go").is_ok(), "there is no Go to build {} with", self.name);
+        Ok(())
+    }
+
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        Ok(cache_dir()?.join(format!("{}-{}", self.name, self.version)))
     }
 }

@@ -26,6 +26,8 @@
 //!
 //! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
 //!
+//! [`versity`] is a second store with the API of S3 and IAM, which checks every right.
+//!
 //! A test never skips. Without a control plane it fails with one line that says how to get one.
 
 #![warn(missing_docs)]
@@ -55,3 +57,4 @@ pub mod scenario;
 mod supervisor;
 pub mod toy;
 pub mod uml;
+pub mod versity;

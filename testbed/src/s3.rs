@@ -13,7 +13,7 @@ pub mod sources;
 pub mod sts;
 
 #[cfg(feature = "s3")]
-pub use self::account::client;
+pub use self::account::{client, iam_client};
 
 use std::fs;
 use std::net::TcpListener;

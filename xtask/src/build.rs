@@ -40,8 +40,15 @@ impl TestProgram {
 
     /// Whether it uses the control plane, a node or a standing server, which one program at a time uses.
     pub(crate) fn uses_shared_servers(&self) -> bool {
-        const OWN_SERVERS: [&str; 6] =
-            ["e2e buckets_gcs", "e2e buckets_s3", "e2e power", "e2e quota", "e2e s3", "e2e s3_conformance"];
+        const OWN_SERVERS: [&str; 7] = [
+            "e2e buckets_gcs",
+            "e2e buckets_s3",
+            "e2e power",
+            "e2e quota",
+            "e2e s3",
+            "e2e s3_conformance",
+            "e2e versity",
+        ];
         self.is_end_to_end() && !OWN_SERVERS.contains(&self.suite.as_str())
     }
 

@@ -13,6 +13,7 @@ use testbed::dependency;
 use testbed::go_provisioner::go_provisioner;
 use testbed::guard::Guard;
 use testbed::progress::{self, SharedProgress, seconds};
+use testbed::versity;
 
 use crate::build::{self, Built, DOC_TESTS, TestProgram};
 use crate::install::Install;
@@ -51,6 +52,9 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
     progress.line(&format!("built in {}", seconds(step.elapsed())));
 
     go_provisioner(guard, &progress).await?;
+    if plan.needs(&versity::VERSITY) {
+        versity::program(guard, &progress).await?;
+    }
 
     let step = Instant::now();
     let settings = Settings {

@@ -136,8 +136,8 @@ fn every_block_is_checked_by_some_test() {
                 "console" => text.starts_with("$ "),
                 // A drawing.
                 "text" => matches!(&*name, "how/crash-safety.md" | "use/hostpath.md"),
-                // The policies; a test of the provisioner uses the first one.
-                "json" => name == "use/aws-s3.md",
+                // The policies; tests of the provisioner use the first one of each page.
+                "json" => matches!(&*name, "use/aws-s3.md" | "use/versity.md"),
                 _ => false,
             };
             assert!(checked, "{name}: no test checks this block of {language:?}:\n{text}");

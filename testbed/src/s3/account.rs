@@ -12,6 +12,11 @@ pub fn client(endpoint: &str, region: Option<&str>, key: Credentials) -> anyhow:
     Ok(Client::new(&settings(endpoint, region)?, key)?)
 }
 
+/// IAM at an address with a key.
+pub fn iam_client(endpoint: &str, key: Credentials) -> anyhow::Result<Iam> {
+    Ok(Iam::new(&settings(endpoint, None)?, key)?)
+}
+
 impl Server {
     /// S3 with a key.
     pub fn s3(&self, key: Credentials) -> anyhow::Result<Client> {
@@ -35,7 +40,7 @@ impl Server {
 
     /// IAM behind another address, with a key.
     pub fn iam_at(&self, endpoint: &str, key: Credentials) -> anyhow::Result<Iam> {
-        Ok(Iam::new(&settings(endpoint, None)?, key)?)
+        iam_client(endpoint, key)
     }
 
     /// STS with the administrator's key.

@@ -1,6 +1,6 @@
 //! What AWS does and moto does not, in front of moto: the rights of one key are checked with their resources and conditions, also
-//! for users that do not exist; tags are taken with a new bucket, whose public access is blocked; and IAM does not show new users
-//! at once.
+//! for users that do not exist; the boundary of a user is shown; tags are taken with a new bucket, whose public access is blocked; and
+//! IAM does not show new users at once.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
 use super::Server;
-use super::proxy::{Asked, forward, refusal, request};
+use super::proxy::{Asked, forward, refusal, request, response};
 
 /// moto's account.
 const ACCOUNT: &str = "arn:aws:iam::123456789012:user";
@@ -83,6 +83,8 @@ impl Aws {
             if asked.action() == "CreateUser" {
                 let boundary = decoded(asked.parameter("PermissionsBoundary"));
                 self.users.lock().expect("no panics").insert(user, NewUser { made: Instant::now(), boundary });
+            } else if asked.action() == "GetUser" {
+                return Ok(self.with_boundary(answer, &user));
             }
             if new_bucket {
                 let admin = self.admin(asked)?;
@@ -134,6 +136,21 @@ impl Aws {
     fn is_hidden(&self, user: &str) -> bool {
         let users = self.users.lock().expect("no panics");
         users.get(user).is_some_and(|user| user.made.elapsed() < self.rules.behind)
+    }
+
+    /// moto leaves the boundary out.
+    fn with_boundary(&self, answer: Vec<u8>, user: &str) -> Vec<u8> {
+        let users = self.users.lock().expect("no panics");
+        let boundary = users.get(user).map(|user| &user.boundary).filter(|boundary| !boundary.is_empty());
+        let text = String::from_utf8_lossy(&answer);
+        match (boundary, text.split_once("\r\n\r\n")) {
+            (Some(boundary), Some((_, body))) => {
+                let shown = format!("<PermissionsBoundaryArn>{boundary}</PermissionsBoundaryArn>");
+                let end = format!("<PermissionsBoundary>{shown}</PermissionsBoundary></User>");
+                response(200, &body.replace("</User>", &end)).into_bytes()
+            }
+            _ => answer,
+        }
     }
 
     async fn exists(&self, bucket: &str) -> anyhow::Result<bool> {

@@ -1,4 +1,4 @@
-//! A server with faults in front of moto: every so-manieth request goes wrong, and never two in a row.
+//! A server with faults in front of S3 and IAM: every so-manieth request goes wrong, and never two in a row.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -9,6 +9,33 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::Server;
+use crate::versity;
+
+/// Where S3 and IAM are: host and port.
+#[derive(Clone)]
+pub struct Behind {
+    s3: Arc<str>,
+    iam: Arc<str>,
+}
+
+impl Behind {
+    fn of(s3: &str, iam: &str) -> Self {
+        let [s3, iam] = [s3, iam].map(|endpoint| endpoint.trim_start_matches("http://").into());
+        Self { s3, iam }
+    }
+}
+
+impl From<&Server> for Behind {
+    fn from(moto: &Server) -> Self {
+        Self::of(&moto.endpoint, &moto.endpoint)
+    }
+}
+
+impl From<&versity::Server> for Behind {
+    fn from(versity: &versity::Server) -> Self {
+        Self::of(&versity.endpoint, &versity.iam_endpoint)
+    }
+}
 
 /// The faults, each at every Nth request; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +53,7 @@ pub struct Faults {
 }
 
 /// Starts it; returns its address. It ends with its runtime.
-pub async fn start(server: &Server, faults: Faults) -> anyhow::Result<String> {
+pub async fn start(server: impl Into<Behind>, faults: Faults) -> anyhow::Result<String> {
     let every = [faults.unavailable, faults.too_many, faults.cut_before, faults.cut_after];
     let fails = move |number: u64| every.iter().any(|every| *every > 0 && number.is_multiple_of(*every));
     start_with(server, faults.latency, move |asked| {
@@ -82,7 +109,7 @@ impl Asked {
 /// How the proxy treats a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
-    /// moto answers.
+    /// The service answers.
     Answered,
     /// The connection breaks before anything is done.
     Lost,
@@ -94,18 +121,17 @@ pub enum Fate {
 
 /// Starts a server that decides for each request; returns its address. It ends with its runtime.
 pub async fn start_with(
-    server: &Server,
+    server: impl Into<Behind>,
     latency: Duration,
     decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static,
 ) -> anyhow::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let endpoint = format!("http://{}", listener.local_addr()?);
-    let moto: Arc<str> = server.endpoint.trim_start_matches("http://").into();
-    let (requests, decide) = (Arc::new(AtomicU64::new(0)), Arc::new(decide));
+    let (behind, requests, decide) = (server.into(), Arc::new(AtomicU64::new(0)), Arc::new(decide));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (moto, requests, decide) = (moto.clone(), requests.clone(), decide.clone());
-            tokio::spawn(async move { answer(stream, &moto, &requests, latency, &*decide).await });
+            let (behind, requests, decide) = (behind.clone(), requests.clone(), decide.clone());
+            tokio::spawn(async move { answer(stream, &behind, &requests, latency, &*decide).await });
         }
     });
     Ok(endpoint)
@@ -114,7 +140,7 @@ pub async fn start_with(
 /// One request to a connection: it is closed after the answer.
 async fn answer(
     mut stream: TcpStream,
-    moto: &str,
+    behind: &Behind,
     requests: &AtomicU64,
     latency: Duration,
     decide: impl Fn(&Asked) -> Fate,
@@ -127,7 +153,10 @@ async fn answer(
     let answer = match fate {
         Fate::Lost => return Ok(()),
         Fate::Refused(status, code) => refusal(status, code, asked.is_iam()),
-        Fate::Answered | Fate::Unanswered => forward(moto, &asked.head, &body).await?,
+        Fate::Answered | Fate::Unanswered => {
+            let service = if asked.is_iam() { &behind.iam } else { &behind.s3 };
+            forward(service, &asked.head, &body).await?
+        }
     };
     if !matches!(fate, Fate::Unanswered) {
         stream.write_all(&answer).await?;
@@ -136,14 +165,14 @@ async fn answer(
 }
 
 /// The service's answer.
-pub(super) async fn forward(moto: &str, head: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+pub(super) async fn forward(service: &str, head: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
     // As a proxy it is asked for a whole address.
-    let head = head.replacen(&format!(" http://{moto}/"), " /", 1);
-    let mut moto = TcpStream::connect(moto).await?;
-    moto.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
-    moto.write_all(body).await?;
+    let head = head.replacen(&format!(" http://{service}/"), " /", 1);
+    let mut service = TcpStream::connect(service).await?;
+    service.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+    service.write_all(body).await?;
     let mut answer = Vec::new();
-    moto.read_to_end(&mut answer).await?;
+    service.read_to_end(&mut answer).await?;
     Ok(answer)
 }
 

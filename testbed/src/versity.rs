@@ -1,0 +1,37 @@
+//! The [Versity S3 Gateway](https://github.com/versity/versitygw) on loopback: S3 on a folder, and beside it the API of AWS IAM,
+//! by whose users, keys and policies it decides.
+
+#[cfg(feature = "s3")]
+mod server;
+
+use std::path::PathBuf;
+
+use crate::dependency::Dependency;
+use crate::go_module::GoProgram;
+use crate::guard::Guard;
+use crate::progress::SharedProgress;
+
+#[cfg(feature = "s3")]
+pub use self::server::{Server, Versity};
+
+const GATEWAY: GoProgram = GoProgram {
+    name: "versitygw",
+    package: "github.com/versity/versitygw/cmd/versitygw",
+    version: "1.8.0",
+    time: "5 to 10 minutes",
+};
+
+/// What it needs.
+pub static VERSITY: Dependency = Dependency {
+    name: "the Versity S3 Gateway",
+    packages: &[],
+    python: None,
+    suits: || GATEWAY.check(),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("versity_"),
+    server: None,
+};
+
+/// Its program. It is built once, into the user's cache.
+pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+    GATEWAY.path(guard, progress).await
+}

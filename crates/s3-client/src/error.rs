@@ -58,6 +58,12 @@ pub enum Error {
     /// The request cannot be sent: it has a name or a value that HTTP does not allow.
     #[error("cannot ask: {0}")]
     Request(String),
+    /// The service does not list an object by the name that it has.
+    #[error("the object that is listed as {key:?} has another name in the store: delete it with the store's own tools")]
+    ListedOtherwise {
+        /// The name in the list.
+        key: String,
+    },
     /// An object of a bucket could not be deleted.
     #[error("cannot delete the object {key:?}: {code}")]
     Object {

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::account::{Account, CLAIM_UID, Sight};
 use crate::bucket::{self, Live};
-use crate::failure::Failure;
+use crate::failure::{Failure, of_parameter};
 use crate::ownership::{Maker, Owner, maker};
 use crate::parameters::{Config, Parameters};
 use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
@@ -60,15 +60,18 @@ impl BucketProvisioner for Aws {
         let taken = |user: &str| {
             format!("the IAM user {user} reserves the bucket name {name} for another claim: choose another bucketName")
         };
-        own_user(&account, &store, &request.parameters, user, taken).await?;
+        own_user(&account, &store, &request.parameters, user, live.is_some(), taken).await?;
         let tags = match live {
             Some(tags) => tags,
             None => self.create(&store, &account, &request).await?,
         };
-        bucket::apply(&store, name, &request.parameters, &tags, &account.tags(), account.unfinished).await?;
+        let applied =
+            bucket::apply(&store, name, &request.parameters, &tags, &account.tags(), account.unfinished).await;
+        let warning = applied?;
         let lifecycle = apply_lifecycle(&store, &request).await?;
         account.grant_access(&store, name, access, request.parameters.kms_key()).await?;
-        let answer = answer(&store, &account, &request).await?;
+        let mut answer = answer(&store, &account, &request).await?;
+        answer.warning = warning;
         Ok(if lifecycle { answer.state(LIFECYCLE, "set") } else { answer })
     }
 
@@ -90,7 +93,7 @@ impl BucketProvisioner for Aws {
         }
         let taken = |user: &str| format!("the IAM user {user} exists and was not made for this claim: delete it");
         let user = account.look(&store).await?;
-        own_user(&account, &store, &request.parameters, user, taken).await?;
+        own_user(&account, &store, &request.parameters, user, false, taken).await?;
         account.grant_access(&store, name, access, request.parameters.kms_key()).await?;
         answer(&store, &account, &request).await
     }
@@ -198,7 +201,7 @@ impl Aws {
             Owner::Unknown if store.makes_a_bucket_once() => Ok(tags),
             // The store leaves tags out, or shows those of a bucket of this name that is gone. Nobody has written into a bucket that
             // was made just now.
-            _ if !store.is_aws() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
+            _ if !store.kind().tags_new_buckets() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
             Owner::Unknown => Err(Failure::not_shown_yet(format!("tags of the bucket {name}")).into()),
             Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
         }
@@ -335,9 +338,10 @@ async fn apply_lifecycle(store: &Store, request: &RequestOf<Aws>) -> Result<bool
     }
     let none = Lifecycle::default();
     let put = store.s3.put_bucket_lifecycle(&request.name, wanted.unwrap_or(&none)).await;
-    put.map_err(Failure::of(
+    put.map_err(of_parameter(
         format!("set the lifecycle of the bucket {}", request.name),
         "s3:PutLifecycleConfiguration",
+        "lifecycle",
     ))?;
     Ok(wanted.is_some())
 }
@@ -355,16 +359,33 @@ async fn own_user(
     store: &Store,
     parameters: &Parameters,
     user: Sight,
+    has_bucket: bool,
     taken: impl FnOnce(&str) -> String,
 ) -> Result<(), ProvisionError> {
-    let user = match user {
-        Sight::Absent | Sight::Forbidden(_) => account.make(store, parameters).await?,
-        user => user,
+    let (user, is_new) = match user {
+        Sight::Absent | Sight::Forbidden(_) => (account.make(store, parameters).await?, true),
+        user => (user, false),
     };
     match user {
-        Sight::Own => Ok(()),
-        Sight::Forbidden(failure) => Err(failure.into()),
-        Sight::Other | Sight::Absent => Err(ProvisionError::retry(taken(&account.name))),
+        Sight::Own => {}
+        Sight::Forbidden(failure) => return Err(failure.into()),
+        Sight::Other | Sight::Absent => return Err(ProvisionError::retry(taken(&account.name))),
+    }
+    let boundary = store.permissions_boundary(parameters).filter(|_| account.unfinished && !store.is_aws());
+    match boundary {
+        Some(boundary) if !account.is_within(store, boundary).await? => {
+            let text = format!(
+                "the IAM user {} does not have the permissionsBoundary {boundary}; if the store has no permissions boundaries, \
+                 remove it from the StorageClass and from --permissions-boundary, or use another store",
+                account.name
+            );
+            if !has_bucket {
+                account.remove(store).await?;
+            }
+            // A user of an earlier attempt may have been made when the class asked for another one.
+            Err(if is_new && !has_bucket { ProvisionError::invalid(text) } else { ProvisionError::retry(text) })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use kube_provisioner::bucket::DeletionPolicy;
 use s3_client::{Error, NewBucket};
 use tokio::time::Instant;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, of_parameter};
 use crate::ownership::OBJECT_OWNERSHIP;
 use crate::parameters::Parameters;
 use crate::store::Store;
@@ -65,6 +65,7 @@ fn is_about_new_fields(error: &Error) -> bool {
 }
 
 /// Writes tags and settings. They are written in any case: it is as quick as looking. `is_new`: nobody else can have set it yet.
+/// The answer is a warning for the claim.
 pub(crate) async fn apply(
     store: &Store,
     name: &str,
@@ -72,7 +73,7 @@ pub(crate) async fn apply(
     live: &BTreeMap<String, String>,
     tags: &BTreeMap<String, String>,
     is_new: bool,
-) -> Result<(), Failure> {
+) -> Result<Option<String>, Failure> {
     let doing = |what: &str| format!("{what} of the bucket {name}");
     if tags.iter().any(|(key, value)| live.get(key) != Some(value)) {
         let mut all = live.clone();
@@ -80,30 +81,55 @@ pub(crate) async fn apply(
         let put = store.s3.put_bucket_tagging(name, &all).await;
         put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
     }
-    if parameters.block_public_access {
-        let put = store.s3.put_public_access_block(name).await;
-        put.map_err(Failure::of(doing("block public access"), "s3:PutBucketPublicAccessBlock"))?;
-    } else if is_new {
-        // AWS blocks it in every new bucket, and other stores may know no blocks.
-        match store.s3.delete_public_access_block(name).await {
-            Err(error) if !store.is_aws() && [400, 405, 501].map(Some).contains(&error.status()) => {}
-            deleted => deleted.map_err(Failure::of(doing("unblock public access"), "s3:PutBucketPublicAccessBlock"))?,
+    let warning = match parameters.block_public_access {
+        Some(false) => {
+            if is_new {
+                unblock_public_access(store, name).await?;
+            }
+            None
         }
-    }
+        demanded => block_public_access(store, name, demanded.is_some()).await?,
+    };
     if let Some(key) = parameters.kms_key() {
         let put = store.s3.put_bucket_encryption(name, key).await;
-        put.map_err(Failure::of(doing("set the encryption"), "s3:PutEncryptionConfiguration"))?;
+        put.map_err(of_parameter(doing("set the encryption"), "s3:PutEncryptionConfiguration", "kmsKeyId"))?;
     }
     // With object lock a bucket keeps versions anyway.
     if parameters.versioning && parameters.object_lock.is_none() {
         let put = store.s3.enable_versioning(name).await;
-        put.map_err(Failure::of(doing("set the versioning"), "s3:PutBucketVersioning"))?;
+        put.map_err(of_parameter(doing("set the versioning"), "s3:PutBucketVersioning", "versioning"))?;
     }
     if let Some(lock) = parameters.object_lock {
         let put = store.s3.put_object_lock(name, lock.mode.name(), lock.days).await;
-        put.map_err(Failure::of(doing("set the object lock"), "s3:PutBucketObjectLockConfiguration"))?;
+        put.map_err(of_parameter(doing("set the object lock"), "s3:PutBucketObjectLockConfiguration", "objectLock"))?;
     }
-    Ok(())
+    Ok(warning)
+}
+
+/// The answer is a warning where the store has no such block and the class does not demand it.
+async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Result<Option<String>, Failure> {
+    match store.s3.put_public_access_block(name).await {
+        Err(error) if !demanded && !store.is_aws() && error.status() == Some(501) => Ok(Some(format!(
+            "the store cannot block public access to the bucket {name}; set blockPublicAccess to \"false\" in the \
+             StorageClass to accept that"
+        ))),
+        put => {
+            let doing = format!("block public access of the bucket {name}");
+            put.map_err(of_parameter(doing, "s3:PutBucketPublicAccessBlock", "blockPublicAccess"))?;
+            Ok(None)
+        }
+    }
+}
+
+/// AWS blocks it in every new bucket, and other stores may know no blocks.
+async fn unblock_public_access(store: &Store, name: &str) -> Result<(), Failure> {
+    match store.s3.delete_public_access_block(name).await {
+        Err(error) if !store.is_aws() && [400, 405, 501].map(Some).contains(&error.status()) => Ok(()),
+        deleted => {
+            let doing = format!("unblock public access of the bucket {name}");
+            deleted.map_err(Failure::of(doing, "s3:PutBucketPublicAccessBlock"))
+        }
+    }
 }
 
 /// Whether it holds no version and no delete marker.
@@ -156,6 +182,9 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
     match store.s3.delete_some(name).await {
         Ok(count) => Ok(count),
         Err(error) if error.code() == "NoSuchBucket" => Ok(0),
+        Err(error @ Error::ListedOtherwise { .. }) => {
+            Err(DeleteError::retry(format!("cannot empty the bucket {name}: {error}")))
+        }
         Err(Error::Object { key, code }) if code == "AccessDenied" => Err(DeleteError::retry(format!(
             "cannot delete the object {key:?} of the bucket {name}: it is locked until its retention ends, or the \
              administrator needs the rights s3:DeleteObject and s3:DeleteObjectVersion"

@@ -44,6 +44,23 @@ impl Failure {
     }
 }
 
+/// The same for what a parameter of the class asks for, which some stores do not have.
+pub(crate) fn of_parameter(
+    doing: String,
+    right: &'static str,
+    parameter: &'static str,
+) -> impl FnOnce(Error) -> Failure {
+    move |cause| match cause.status() {
+        Some(501) => {
+            let advice = format!(
+                "; the store does not support it: remove {parameter} from the StorageClass, or use another store"
+            );
+            Failure::Call { doing, cause: Box::new(cause), advice }
+        }
+        _ => Failure::of(doing, right)(cause),
+    }
+}
+
 fn advice(cause: &Error, right: &str) -> String {
     if let Error::Credentials { .. } = cause {
         return "; name the administrator's Secret by adminSecretName and adminSecretNamespace in the StorageClass, or give the \

@@ -4,6 +4,7 @@ mod account;
 mod aws;
 mod bucket;
 mod failure;
+mod kind;
 mod ownership;
 mod parameters;
 mod policy;

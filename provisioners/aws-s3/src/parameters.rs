@@ -4,6 +4,7 @@ use kube_provisioner::bucket::{Access, DeletionPolicy};
 use s3_client::lifecycle::Lifecycle;
 use serde::Deserialize;
 
+use crate::kind::Kind;
 use crate::region::Region;
 
 /// The parameters of a class, among them those of the provisioner of 2019.
@@ -11,6 +12,8 @@ use crate::region::Region;
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
     pub(crate) region: Option<RegionName>,
+    /// Which store it is, where neither its address nor its answers say so.
+    pub(crate) store: Option<Kind>,
     /// S3's address, where it is not the region's own.
     pub(crate) endpoint: Option<String>,
     /// IAM's address, where it is not the partition's own.
@@ -24,7 +27,8 @@ pub struct Parameters {
     /// Of 2019.
     pub(crate) create_bucket_user: CreateBucketUser,
     pub(crate) permissions_boundary: Option<String>,
-    pub(crate) block_public_access: bool,
+    /// Without a word it is blocked where the store can do that.
+    pub(crate) block_public_access: Option<bool>,
     /// The key that objects are encrypted with; without one, S3's own.
     pub(crate) kms_key_id: Option<String>,
     pub(crate) versioning: bool,
@@ -36,6 +40,7 @@ impl Default for Parameters {
     fn default() -> Self {
         Self {
             region: None,
+            store: None,
             endpoint: None,
             iam_endpoint: None,
             admin_role_arn: None,
@@ -44,7 +49,7 @@ impl Default for Parameters {
             deletion_policy: DeletionPolicy::default(),
             create_bucket_user: CreateBucketUser,
             permissions_boundary: None,
-            block_public_access: true,
+            block_public_access: None,
             kms_key_id: None,
             versioning: false,
             lifecycle: None,

@@ -18,6 +18,7 @@ use s3_client::iam::Iam;
 use s3_client::{Client, Connections, Http, Settings, SettingsError, chain};
 use tokio::sync::OnceCell;
 
+use crate::kind::Kind;
 use crate::parameters::Parameters;
 use crate::region::Region;
 
@@ -93,16 +94,29 @@ pub(crate) struct Store {
     pub(crate) endpoint: Endpoint,
     /// S3's address, where it is not the region's own.
     given_url: Option<String>,
+    /// The store, where the class names it.
+    given_kind: Option<Kind>,
     /// What was made in any account a moment ago.
     pub(crate) recent: Arc<RecentlyCreated>,
     permissions_boundary: Option<String>,
 }
 
 impl Store {
-    /// Whether S3 is Amazon's own, at a region's address or at that of a VPC.
+    /// Amazon's own store is at a region's address or at that of a VPC. Others may name themselves in their answers.
+    pub(crate) fn kind(&self) -> Kind {
+        let is_amazons = || {
+            let mut suffixes = [".amazonaws.com", ".amazonaws.com.cn"].iter();
+            self.given_url.is_none() || suffixes.any(|suffix| self.endpoint.host.ends_with(suffix))
+        };
+        match self.given_kind {
+            Some(kind) => kind,
+            None if is_amazons() => Kind::Aws,
+            None => Kind::of_software(self.s3.software()),
+        }
+    }
+
     pub(crate) fn is_aws(&self) -> bool {
-        self.given_url.is_none()
-            || [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|suffix| self.endpoint.host.ends_with(suffix))
+        self.kind() == Kind::Aws
     }
 
     /// Whether it can only have been made by the one whom S3 has answered so, if a bucket was made: in us-east-1, and in stores
@@ -118,8 +132,9 @@ impl Store {
         // Clients add sums that some stores refuse: https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
         let sums = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"]
             .map(|name| (name, "when_required"));
-        let sums = sums.into_iter().filter(|_| !self.is_aws());
-        url.into_iter().chain(sums).collect()
+        // Amazon's clients for Python take the region from this one alone. AWS sends them to the right region, others do not.
+        let others = sums.into_iter().chain([("AWS_DEFAULT_REGION", self.region.name())]);
+        url.into_iter().chain(others.filter(|_| !self.is_aws())).collect()
     }
 
     /// The policy that limits a new user.
@@ -171,6 +186,7 @@ impl Stores {
             iam: Iam::new(&settings_of_iam, credentials)?,
             endpoint,
             given_url,
+            given_kind: parameters.store,
             recent: self.recent.clone(),
             permissions_boundary: given(&self.defaults.permissions_boundary),
         })
@@ -319,7 +335,8 @@ mod tests {
         let other = store(&["--region", "us-east-1", "--endpoint", "http://store:9000"]).await;
         let sums = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"];
         let [sent, read] = sums.map(|name| (name, "when_required"));
-        assert_eq!(other.client_settings(), [("AWS_ENDPOINT_URL_S3", "http://store:9000"), sent, read]);
+        let [address, region] = [("AWS_ENDPOINT_URL_S3", "http://store:9000"), ("AWS_DEFAULT_REGION", "us-east-1")];
+        assert_eq!(other.client_settings(), [address, sent, read, region]);
     }
 
     #[tokio::test]

@@ -141,6 +141,11 @@ impl Client {
         let versions = self.list_object_versions(name).await?;
         if !versions.is_empty() {
             self.delete_objects(name, &versions).await?;
+            // Some services list such names as others, of which there is nothing to delete.
+            let is_garbled = |version: &ObjectVersion| version.key.contains(char::REPLACEMENT_CHARACTER);
+            if versions.iter().all(is_garbled) && self.list_object_versions(name).await? == versions {
+                return Err(Error::ListedOtherwise { key: versions[0].key.clone() });
+            }
             return Ok(versions.len());
         }
         self.abort_some_uploads(name).await

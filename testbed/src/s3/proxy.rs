@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::Server;
+#[cfg(feature = "s3")]
 use crate::versity;
 
 /// Where S3 and IAM are: host and port.
@@ -31,6 +32,7 @@ impl From<&Server> for Behind {
     }
 }
 
+#[cfg(feature = "s3")]
 impl From<&versity::Server> for Behind {
     fn from(versity: &versity::Server) -> Self {
         Self::of(&versity.endpoint, &versity.iam_endpoint)

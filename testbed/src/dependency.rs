@@ -11,10 +11,10 @@ use crate::control_plane::cache_dir;
 use crate::guard::Guard;
 use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
-use crate::{ceph, control_plane, nfs, s3, uml, versity};
+use crate::{ceph, control_plane, nfs, s3, seaweedfs, uml, versity};
 
 /// Every dependency, in the order in which they are listed and installed.
-pub static ALL: [&Dependency; 7] = [
+pub static ALL: [&Dependency; 8] = [
     &control_plane::NODE,
     &ceph::CEPH,
     &nfs::GANESHA,
@@ -22,6 +22,7 @@ pub static ALL: [&Dependency; 7] = [
     &s3::S3_SERVER,
     &s3::clients::CLIENTS,
     &versity::VERSITY,
+    &seaweedfs::SEAWEEDFS,
 ];
 
 /// The command that runs the tests with everything that they need.
@@ -210,6 +211,7 @@ mod tests {
         assert_eq!(needs("e2e bucket_clients", "ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
         assert_eq!(needs("e2e s3", "rights::aws_no_administrators"), ["S3 and IAM"]);
         assert_eq!(needs("e2e versity", "cases::versity_z12"), ["the Versity S3 Gateway"]);
+        assert_eq!(needs("e2e seaweedfs", "cases::seaweedfs_z12"), ["SeaweedFS"]);
         let both = ["clients of S3", "the Versity S3 Gateway"];
         assert_eq!(needs("e2e bucket_clients", "versity_clients_use_a_bucket"), both);
         assert!(needs("e2e nodes", "t1_the_node").is_empty());

@@ -48,17 +48,27 @@ pub async fn download(module: &str, guard: &Guard, progress: &SharedProgress) ->
 /// A program of a module.
 pub(crate) struct GoProgram {
     pub(crate) name: &'static str,
+    /// In [`Source::Module`] its folder.
     pub(crate) package: &'static str,
+    pub(crate) source: Source,
     /// Without the `v`.
     pub(crate) version: &'static str,
     /// How long it takes to build it, in words.
     pub(crate) time: &'static str,
 }
 
+/// How a program is built.
+pub(crate) enum Source {
+    /// By its package's name.
+    Package,
+    /// In the module's own folder: Go installs no program by its name whose `go.mod` replaces a module.
+    Module(&'static str),
+}
+
 impl GoProgram {
     /// The program's path. It is built once, into the user's cache.
     pub(crate) async fn path(&self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
-        let Self { name, package, version, time } = self;
+        let Self { name, package, version, time, .. } = self;
         let folder = self.folder()?;
         let program = folder.join(name);
         fs::create_dir_all(&folder)?;
@@ -71,8 +81,19 @@ impl GoProgram {
         let log = folder.join("build.log");
         let output = File::create(&log)?;
         let mut command = guard.command(Lifetime::WithOwner, "go");
-        command.args(["install", "-trimpath", "-ldflags", "-s -w", &format!("{package}@v{version}")]);
-        command.env("GOBIN", &unfinished).env("CGO_ENABLED", "0").env("GOWORK", "off");
+        let how = ["-trimpath", "-ldflags", "-s -w"];
+        match self.source {
+            Source::Package => {
+                command.arg("install").args(how).arg(format!("{package}@v{version}")).env("GOBIN", &unfinished);
+            }
+            Source::Module(module) => {
+                let module = download(&format!("{module}@v{version}"), guard, progress).await?;
+                fs::create_dir_all(&unfinished)?;
+                command.arg("build").args(how).arg("-o").arg(unfinished.join(name)).arg(format!("./{package}"));
+                command.current_dir(module.dir);
+            }
+        }
+        command.env("CGO_ENABLED", "0").env("GOWORK", "off");
         command.stdout(output.try_clone()?).stderr(output);
         let mut go = Running::start(command).context("cannot start go")?;
         let status = progress::during(progress, &format!("building {name}"), go.ended()).await?;

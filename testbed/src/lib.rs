@@ -26,7 +26,7 @@
 //!
 //! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
 //!
-//! [`versity`] is a second store with the API of S3 and IAM, which checks every right.
+//! [`versity`] is a second store with the API of S3 and IAM, which checks every right, and [`seaweedfs`] a third one.
 //!
 //! A test never skips. Without a control plane it fails with one line that says how to get one.
 
@@ -54,6 +54,7 @@ pub mod prometheus;
 pub mod rights;
 pub mod s3;
 pub mod scenario;
+pub mod seaweedfs;
 mod supervisor;
 pub mod toy;
 pub mod uml;

@@ -7,7 +7,7 @@ mod server;
 use std::path::PathBuf;
 
 use crate::dependency::Dependency;
-use crate::go_module::GoProgram;
+use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
 
@@ -18,6 +18,7 @@ const GATEWAY: GoProgram = GoProgram {
     name: "versitygw",
     package: "github.com/versity/versitygw/cmd/versitygw",
     version: "1.8.0",
+    source: Source::Package,
     time: "5 to 10 minutes",
 };
 

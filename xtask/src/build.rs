@@ -38,15 +38,21 @@ impl TestProgram {
         self.is_end_to_end() && !ONE_VERSION.contains(&self.suite.as_str())
     }
 
+    /// Whether it runs only if it is named. The store of these takes a quarter of an hour to build.
+    pub(crate) fn is_named_only(&self) -> bool {
+        self.suite == "e2e seaweedfs"
+    }
+
     /// Whether it uses the control plane, a node or a standing server, which one program at a time uses.
     pub(crate) fn uses_shared_servers(&self) -> bool {
-        const OWN_SERVERS: [&str; 7] = [
+        const OWN_SERVERS: [&str; 8] = [
             "e2e buckets_gcs",
             "e2e buckets_s3",
             "e2e power",
             "e2e quota",
             "e2e s3",
             "e2e s3_conformance",
+            "e2e seaweedfs",
             "e2e versity",
         ];
         self.is_end_to_end() && !OWN_SERVERS.contains(&self.suite.as_str())

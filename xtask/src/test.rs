@@ -13,7 +13,7 @@ use testbed::dependency;
 use testbed::go_provisioner::go_provisioner;
 use testbed::guard::Guard;
 use testbed::progress::{self, SharedProgress, seconds};
-use testbed::versity;
+use testbed::{seaweedfs, versity};
 
 use crate::build::{self, Built, DOC_TESTS, TestProgram};
 use crate::install::Install;
@@ -54,6 +54,9 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
     go_provisioner(guard, &progress).await?;
     if plan.needs(&versity::VERSITY) {
         versity::program(guard, &progress).await?;
+    }
+    if plan.needs(&seaweedfs::SEAWEEDFS) {
+        seaweedfs::program(guard, &progress).await?;
     }
 
     let step = Instant::now();
@@ -119,6 +122,7 @@ impl Selection {
         if let Some(unknown) = self.suite.iter().find(|name| !built.suites().any(|suite| is_called(suite, name))) {
             bail!("no suite is called {unknown}; there are {}", built.suites().collect::<Vec<_>>().join(", "));
         }
+        built.programs.retain(|program| !program.is_named_only() || self.names(&program.suite));
         if !self.suite.is_empty() {
             built.programs.retain(|program| self.names(&program.suite));
             built.doc_tests &= self.names(DOC_TESTS);

@@ -173,7 +173,7 @@ impl Client {
         &self.endpoint
     }
 
-    /// The header `Server` of the first answer; empty before it, and where the service has no such header.
+    /// The header `Server` of the first answer that is no failure; empty before it, and where the service has no such header.
     pub fn software(&self) -> &str {
         self.software.get().map_or("", String::as_str)
     }

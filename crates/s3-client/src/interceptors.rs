@@ -70,7 +70,8 @@ impl Intercept for AnswerLimit {
     }
 }
 
-/// Keeps the name that the service gives itself in its first answer.
+/// Keeps the name that the service gives itself in its first answer. Something before it says that it does not reach the service, or
+/// that too much is asked.
 #[derive(Debug)]
 pub(crate) struct Software(pub(crate) Arc<OnceLock<String>>);
 
@@ -85,8 +86,13 @@ impl Intercept for Software {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let name = context.response().headers().get("server").unwrap_or_default();
-        self.0.get_or_init(|| name.to_owned());
+        let response = context.response();
+        let status = response.status();
+        if let (Some(name), false) =
+            (response.headers().get("server"), status.is_server_error() || status.as_u16() == 429)
+        {
+            self.0.get_or_init(|| name.to_owned());
+        }
         Ok(())
     }
 }

@@ -9,9 +9,11 @@ use s3_client::iam::{NewUser, User};
 use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::ownership::{Owner, owner};
 use crate::parameters::Parameters;
 use crate::policy;
+use crate::seaweedfs;
 use crate::store::Store;
 
 /// What is kept in an ObjectBucket, as in 2019.
@@ -47,6 +49,8 @@ pub(crate) struct Account {
     policy_of_2019: Option<String>,
     /// No attempt has come to its end yet: from then on the bucket has tags.
     pub(crate) unfinished: bool,
+    /// Its name is nobody else's, and there are no tags.
+    proven_by_name: bool,
 }
 
 /// What IAM says of a user.
@@ -79,7 +83,9 @@ impl Account {
         };
         let policy_of_2019 =
             known(POLICY_ARN).filter(|_| known(USER_NAME).is_some_and(|name| name != own && name != new));
+        let proven_by_name = known(USER_NAME) == Some(seaweedfs::user_name(claim, cluster_id));
         Self {
+            proven_by_name,
             name: known(USER_NAME).unwrap_or(new),
             former_name,
             bucket: bucket.to_owned(),
@@ -88,6 +94,15 @@ impl Account {
             policy_of_2019,
             unfinished,
         }
+    }
+
+    /// The same on a store of this kind. Until an attempt has come to its end, no record says how the user is named.
+    pub(crate) fn on(self, kind: Kind, cluster_id: &str) -> Self {
+        if kind != Kind::SeaweedFs || !self.unfinished {
+            return self;
+        }
+        let name = seaweedfs::user_name(&self.claim, cluster_id);
+        Self { name, former_name: None, proven_by_name: true, ..self }
     }
 
     /// The tags of what is made for the claim.
@@ -120,7 +135,10 @@ impl Account {
         match store.iam.create_user(user).await {
             Ok(()) => {
                 store.recent.created(&self.name);
-                Ok(Sight::Own)
+                match store.kind() {
+                    Kind::Other => self.has_kept_tags(store).await,
+                    _ => Ok(Sight::Own),
+                }
             }
             // An answer to an earlier call was lost, or another claim was quicker.
             Err(error) if error.code() == "EntityAlreadyExists" => self.look(store).await,
@@ -128,6 +146,20 @@ impl Account {
                 let doing = format!("create the IAM user {}", self.name);
                 Err(Failure::of(doing, "iam:CreateUser and iam:TagUser, with the class's permissionsBoundary")(error))
             }
+        }
+    }
+
+    /// Takes back the user that was made just now, if the store has left its tags out: nothing would prove whose it is.
+    async fn has_kept_tags(&self, store: &Store) -> Result<Sight, Failure> {
+        match store.iam.user(&self.name).await {
+            Ok(Some(user)) if user.tags.is_empty() => {
+                let removed = store.iam.delete_user(&self.name).await;
+                removed.map_err(Failure::of(format!("delete the IAM user {}", self.name), "iam:DeleteUser"))?;
+                store.recent.removed(&self.name);
+                Err(Failure::LeavesTagsOut)
+            }
+            Ok(Some(user)) if !self.owns(&user) => Ok(Sight::Other),
+            _ => Ok(Sight::Own),
         }
     }
 
@@ -285,6 +317,9 @@ impl Account {
     }
 
     fn owns(&self, user: &User) -> bool {
+        if self.proven_by_name {
+            return true;
+        }
         match self.owner_of(&user.tags) {
             Owner::Claim => true,
             Owner::Other => false,
@@ -309,7 +344,7 @@ fn tag_value(cluster_id: &str) -> String {
     }
 }
 
-fn sha256_hex(bytes: &[u8]) -> String {
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

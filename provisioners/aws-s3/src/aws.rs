@@ -12,9 +12,11 @@ use tokio::task::JoinSet;
 use crate::account::{Account, CLAIM_UID, Sight};
 use crate::bucket::{self, Live};
 use crate::failure::{Failure, of_parameter};
+use crate::kind::{self, Kind};
 use crate::ownership::{Maker, Owner, maker};
 use crate::parameters::{Config, Parameters};
-use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
+use crate::seaweedfs;
+use crate::store::{ADMIN, Defaults, Store, Stores};
 
 /// That the lifecycle was set, so that it is taken away when nobody asks for it any more.
 const LIFECYCLE: &str = "lifecycle";
@@ -37,6 +39,9 @@ impl BucketProvisioner for Aws {
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request, Source::Provisioned).await?;
         let (access, name) = (request.parameters.access_mode.restricted_to(request.config.access_mode)?, &request.name);
+        if let Some(text) = seaweedfs::lacks(&request.parameters).filter(|_| store.kind() == Kind::SeaweedFs) {
+            return refuse(&store, &account, &request, text).await;
+        }
         let user = account.look(&store).await?;
         let live = match bucket::find(&store, name).await? {
             Live::Absent => None,
@@ -159,9 +164,11 @@ impl BucketProvisioner for Aws {
 }
 
 impl Aws {
-    async fn asked(&self, request: &RequestOf<Self>, source: Source) -> Result<(Store, Account), Misconfigured> {
+    async fn asked(&self, request: &RequestOf<Self>, source: Source) -> Result<(Store, Account), ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets).await?;
+        kind::learn(&store, &request.name).await?;
         let account = Account::of(&request.claim, &request.cluster_id, (source, &request.name), &request.state);
+        let account = account.on(store.kind(), &request.cluster_id);
         Ok((store, account))
     }
 
@@ -179,7 +186,9 @@ impl Aws {
             Err(failure) => {
                 // A bucket that is there may be of an attempt whose answer was lost. Otherwise nothing was made, and what appears
                 // under this name from now on is somebody else's.
-                let exists = ["BucketAlreadyOwnedByYou", "OperationAborted"].contains(&failure.code());
+                let on_seaweedfs = store.kind() == Kind::SeaweedFs;
+                let exists = ["BucketAlreadyOwnedByYou", "OperationAborted"].contains(&failure.code())
+                    || on_seaweedfs && seaweedfs::MAY_EXIST.contains(&failure.code());
                 let ends = account.unfinished && failure.is_refusal() && !exists;
                 let ended = ends && account.remove(store).await.is_ok();
                 return Err(match failure.code() {
@@ -187,6 +196,7 @@ impl Aws {
                         ProvisionError::invalid(format!("the bucket name {name} is taken: choose another bucketName"))
                     }
                     "BucketAlreadyOwnedByYou" => just_made(name),
+                    "BucketAlreadyExists" if on_seaweedfs => just_made(name),
                     _ => failure.into(),
                 });
             }
@@ -220,7 +230,12 @@ impl Aws {
         let store = self.stores.of(parameters, &bucket.secrets).await;
         let store = store.map_err(|error| BadRecord(error.to_string()))?;
         let asked = (bucket.source, bucket.name.as_str());
-        Ok((store, Account::of(&bucket.claim, &bucket.cluster_id, asked, &bucket.state)))
+        let account = Account::of(&bucket.claim, &bucket.cluster_id, asked, &bucket.state);
+        if account.unfinished {
+            kind::learn(&store, &bucket.name).await.map_err(|error| BadRecord(error.to_string()))?;
+        }
+        let account = account.on(store.kind(), &bucket.cluster_id);
+        Ok((store, account))
     }
 }
 
@@ -245,9 +260,11 @@ async fn judge(
 ) -> Result<Judgement, Failure> {
     let (name, uid) = (&request.name, &request.claim.uid);
     let reserved = account.unfinished && matches!(user, Sight::Own);
-    Ok(match account.owner_of(tags) {
+    let owner = account.owner_of(tags);
+    let maker = async || maker_of(store, account, name, owner, uid).await;
+    Ok(match owner {
         Owner::Claim => Judgement::Own,
-        Owner::Other if !reserved || maker(store, name, uid).await? != Maker::TheAttempt => {
+        Owner::Other if !reserved || maker().await? != Maker::TheAttempt => {
             Judgement::Refused(not_for_this_claim(name))
         }
         Owner::Other => Judgement::Own,
@@ -256,7 +273,7 @@ async fn judge(
             Judgement::Refused(format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}"))
         }
         Owner::Unknown if !reserved => Judgement::Refused(not_for_this_claim(name)),
-        Owner::Unknown => match maker(store, name, uid).await? {
+        Owner::Unknown => match maker().await? {
             Maker::TheAttempt => Judgement::Own,
             Maker::SomebodyElse => Judgement::Refused(not_for_this_claim(name)),
             Maker::Unknown => Judgement::Unsure(unsure(name, uid)),
@@ -274,20 +291,35 @@ async fn removable(
 ) -> Result<bool, DeleteError> {
     let (name, uid) = (&bucket.name, &bucket.claim.uid);
     let reserved = account.unfinished && matches!(user, Sight::Own);
-    match account.owner_of(tags) {
+    let owner = account.owner_of(tags);
+    let maker = async || maker_of(store, account, name, owner, uid).await;
+    match owner {
         Owner::Claim => Ok(true),
-        Owner::Other => Ok(reserved && maker(store, name, uid).await? == Maker::TheAttempt),
+        Owner::Other => Ok(reserved && maker().await? == Maker::TheAttempt),
         Owner::Unknown if account.is_of_2019() && matches!(user, Sight::Own) => Ok(true),
         Owner::Unknown if !account.unfinished => Err(DeleteError::retry(format!(
             "the bucket {name} has lost its tag {CLAIM_UID}, and may be somebody else's: set it to {uid} if it is to be deleted, or \
              to another text if it is to stay"
         ))),
         Owner::Unknown if !reserved => Ok(false),
-        Owner::Unknown => match maker(store, name, uid).await? {
+        Owner::Unknown => match maker().await? {
             Maker::TheAttempt => Ok(true),
             Maker::SomebodyElse => Ok(false),
             Maker::Unknown => Err(DeleteError::retry(unsure(name, uid))),
         },
+    }
+}
+
+async fn maker_of(
+    store: &Store,
+    account: &Account,
+    name: &str,
+    owner: Owner,
+    claim_uid: &str,
+) -> Result<Maker, Failure> {
+    match store.kind() {
+        Kind::SeaweedFs => seaweedfs::maker(store, name, owner, &account.name).await,
+        _ => maker(store, name, claim_uid).await,
     }
 }
 
@@ -299,13 +331,13 @@ async fn create_if_absent(
     request: &RequestOf<Aws>,
 ) -> Result<Option<Result<(), Failure>>, Failure> {
     let (store, name, parameters) = (store.clone(), request.name.clone(), request.parameters.clone());
-    let (tags, mut task) = (account.tags(), JoinSet::new());
+    let (tags, user, mut task) = (account.tags(), account.name.clone(), JoinSet::new());
     task.spawn(async move {
         // Until the name was reserved it was anybody's.
         if !store.makes_a_bucket_once() && !matches!(bucket::find(&store, &name).await?, Live::Absent) {
             return Ok(None);
         }
-        Ok(Some(bucket::create(&store, &name, &parameters, &tags).await))
+        Ok(Some(bucket::create(&store, &name, &parameters, &tags, &user).await))
     });
     match task.join_next().await {
         Some(Ok(made)) => made,

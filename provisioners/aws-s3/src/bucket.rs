@@ -9,6 +9,7 @@ use s3_client::{Error, NewBucket};
 use tokio::time::Instant;
 
 use crate::failure::{Failure, of_parameter};
+use crate::kind::Kind;
 use crate::ownership::OBJECT_OWNERSHIP;
 use crate::parameters::Parameters;
 use crate::store::Store;
@@ -44,6 +45,7 @@ pub(crate) async fn create(
     name: &str,
     parameters: &Parameters,
     tags: &BTreeMap<String, String>,
+    user: &str,
 ) -> Result<(), Failure> {
     let plain = NewBucket {
         location: store.region.location_constraint(),
@@ -52,9 +54,13 @@ pub(crate) async fn create(
     };
     // AWS does that by itself, and asks for another right where it is said.
     let ownership = (!store.is_aws()).then_some(OBJECT_OWNERSHIP);
-    let made = match store.s3.create_bucket_with(name, NewBucket { tags: Some(tags), ownership, ..plain }).await {
-        Err(error) if !store.is_aws() && is_about_new_fields(&error) => store.s3.create_bucket_with(name, plain).await,
-        made => made,
+    let create = async |new: NewBucket<'_>| store.s3.create_bucket_with(name, new).await;
+    let made = match store.kind() {
+        Kind::SeaweedFs => create(NewBucket { acl_reader: Some(user), ..plain }).await,
+        _ => match create(NewBucket { tags: Some(tags), ownership, ..plain }).await {
+            Err(error) if !store.is_aws() && is_about_new_fields(&error) => create(plain).await,
+            made => made,
+        },
     };
     made.map_err(Failure::of(format!("create the bucket {name}"), "s3:CreateBucket and s3:TagResource"))
 }
@@ -116,7 +122,13 @@ async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Resul
         put => {
             let doing = format!("block public access of the bucket {name}");
             put.map_err(of_parameter(doing, "s3:PutBucketPublicAccessBlock", "blockPublicAccess"))?;
-            Ok(None)
+            let only_acls = store.kind() == Kind::SeaweedFs;
+            Ok(only_acls.then(|| {
+                format!(
+                    "the store blocks public ACLs of the bucket {name}, but no public bucket policies; set blockPublicAccess to \
+                     \"false\" in the StorageClass to accept that"
+                )
+            }))
         }
     }
 }

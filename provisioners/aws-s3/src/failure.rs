@@ -15,6 +15,11 @@ pub(crate) enum Failure {
     /// A read is behind what was written.
     #[error("AWS does not show the {0} yet, which was made a moment ago; the next attempt looks again")]
     NotShownYet(String),
+    #[error(
+        "the store leaves out the tags of new IAM users, so nothing would prove which are the provisioner's: if it is SeaweedFS, \
+         say store: seaweedfs in the StorageClass; otherwise use another store"
+    )]
+    LeavesTagsOut,
 }
 
 impl Failure {
@@ -22,7 +27,7 @@ impl Failure {
     pub(crate) fn code(&self) -> &str {
         match self {
             Self::Call { cause, .. } => cause.code(),
-            Self::NotShownYet(_) => "",
+            Self::NotShownYet(_) | Self::LeavesTagsOut => "",
         }
     }
 

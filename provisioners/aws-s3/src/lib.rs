@@ -9,6 +9,7 @@ mod ownership;
 mod parameters;
 mod policy;
 mod region;
+mod seaweedfs;
 mod store;
 
 use clap::Parser;

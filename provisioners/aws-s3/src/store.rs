@@ -122,7 +122,11 @@ impl Store {
     /// Whether it can only have been made by the one whom S3 has answered so, if a bucket was made: in us-east-1, and in stores
     /// that are like it, S3 answers the same where the account has the bucket already.
     pub(crate) fn makes_a_bucket_once(&self) -> bool {
-        self.is_aws() && self.region.location_constraint().is_some()
+        match self.kind() {
+            Kind::Aws => self.region.location_constraint().is_some(),
+            Kind::SeaweedFs => true,
+            Kind::Versity | Kind::Other => false,
+        }
     }
 
     /// What clients must know of the store, beside what they know of AWS.

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::Server;
 #[cfg(feature = "s3")]
-use crate::versity;
+use crate::{seaweedfs, versity};
 
 /// Where S3 and IAM are: host and port.
 #[derive(Clone)]
@@ -29,6 +29,13 @@ impl Behind {
 impl From<&Server> for Behind {
     fn from(moto: &Server) -> Self {
         Self::of(&moto.endpoint, &moto.endpoint)
+    }
+}
+
+#[cfg(feature = "s3")]
+impl From<&seaweedfs::Server> for Behind {
+    fn from(seaweedfs: &seaweedfs::Server) -> Self {
+        Self::of(&seaweedfs.endpoint, &seaweedfs.endpoint)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_s3::config::Config;
 use aws_sdk_s3::config::retry::RetryConfig;
-use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, ObjectOwnership};
+use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, ObjectOwnership, Permission};
 
 use super::tags;
 use crate::client::Client;
@@ -21,6 +21,8 @@ pub struct NewBucket<'a> {
     pub ownership: Option<&'a str>,
     /// Whether objects can be locked against deletion. Such a bucket keeps versions.
     pub object_lock: bool,
+    /// Who may read the bucket's ACL, by the canonical id.
+    pub acl_reader: Option<&'a str>,
 }
 
 impl Client {
@@ -52,7 +54,8 @@ impl Client {
             .bucket(name)
             .set_create_bucket_configuration(configuration)
             .set_object_ownership(new.ownership.map(ObjectOwnership::from))
-            .set_object_lock_enabled_for_bucket(new.object_lock.then_some(true));
+            .set_object_lock_enabled_for_bucket(new.object_lock.then_some(true))
+            .set_grant_read_acp(new.acl_reader.map(|id| format!("id=\"{id}\"")));
         let once = Config::builder().retry_config(RetryConfig::disabled());
         self.read(request.customize().config_override(once).send().await).map(drop)
     }
@@ -67,6 +70,17 @@ impl Client {
         let controls = controls.and_then(|answer| answer.ownership_controls);
         let rule = controls.and_then(|controls| controls.rules.into_iter().next());
         Ok(rule.map(|rule| rule.object_ownership.as_str().to_owned()).filter(|rule| !rule.is_empty()))
+    }
+
+    /// The canonical ids of those who may read a bucket's ACL by a grant of their own.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn bucket_acl_readers(&self, name: &str) -> Result<Vec<String>, Error> {
+        let acl = self.read(self.sdk.get_bucket_acl().bucket(name).send().await)?;
+        let grants = acl.grants.unwrap_or_default().into_iter();
+        let readers = grants.filter(|grant| grant.permission == Some(Permission::ReadAcp));
+        Ok(readers.filter_map(|grant| grant.grantee?.id).collect())
     }
 
     /// Whether a bucket exists that this key may see.

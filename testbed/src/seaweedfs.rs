@@ -1,0 +1,38 @@
+//! [SeaweedFS](https://github.com/seaweedfs/seaweedfs) on loopback: a whole cluster in one process, whose server of S3 answers the
+//! requests of AWS IAM, too, and decides by its users, keys and policies.
+
+#[cfg(feature = "s3")]
+mod server;
+
+use std::path::PathBuf;
+
+use crate::dependency::Dependency;
+use crate::go_module::{GoProgram, Source};
+use crate::guard::Guard;
+use crate::progress::SharedProgress;
+
+#[cfg(feature = "s3")]
+pub use self::server::{SeaweedFs, Server};
+
+const WEED: GoProgram = GoProgram {
+    name: "weed",
+    package: "weed",
+    version: "0.0.0-20261109003541-7506e5f91cd6",
+    source: Source::Module("github.com/seaweedfs/seaweedfs"),
+    time: "10 to 15 minutes",
+};
+
+/// What it needs.
+pub static SEAWEEDFS: Dependency = Dependency {
+    name: "SeaweedFS",
+    packages: &[],
+    python: None,
+    suits: || WEED.check(),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("seaweedfs_"),
+    server: None,
+};
+
+/// Its program. It is built once, into the user's cache.
+pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+    WEED.path(guard, progress).await
+}

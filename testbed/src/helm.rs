@@ -2,12 +2,17 @@
 
 use std::path::PathBuf;
 
-use crate::go_module::GoProgram;
+use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
 
-const HELM: GoProgram =
-    GoProgram { name: "helm", package: "helm.sh/helm/v4/cmd/helm", version: "4.3.1", time: "3 to 6 minutes" };
+const HELM: GoProgram = GoProgram {
+    name: "helm",
+    package: "helm.sh/helm/v4/cmd/helm",
+    version: "4.3.1",
+    source: Source::Package,
+    time: "3 to 6 minutes",
+};
 
 /// helm; `HELM` names another one than that of the user's cache.
 pub async fn helm(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {

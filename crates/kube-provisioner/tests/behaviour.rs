@@ -57,6 +57,9 @@ fn ids_of_test(source: &str) -> Vec<String> {
     }
     let name = rest.split('(').next().unwrap_or_default();
     // Tests of provisioners of buckets name their object store first.
-    let name = ["ceph_", "gcs_", "aws_", "versity_", "seaweedfs_"].iter().find_map(|store| name.strip_prefix(store)).unwrap_or(name);
+    let name = ["ceph_", "gcs_", "aws_", "versity_", "seaweedfs_"]
+        .iter()
+        .find_map(|store| name.strip_prefix(store))
+        .unwrap_or(name);
     name.split('_').take_while(|word| is_id(&word.to_uppercase())).map(str::to_owned).collect()
 }

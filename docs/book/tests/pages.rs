@@ -137,7 +137,7 @@ fn every_block_is_checked_by_some_test() {
                 // A drawing.
                 "text" => matches!(&*name, "how/crash-safety.md" | "use/hostpath.md"),
                 // The policies; tests of the provisioner use the first one of each page.
-                "json" => matches!(&*name, "use/aws-s3.md" | "use/versity.md"),
+                "json" => matches!(&*name, "use/aws-s3.md" | "use/seaweedfs.md" | "use/versity.md"),
                 _ => false,
             };
             assert!(checked, "{name}: no test checks this block of {language:?}:\n{text}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use aws_s3_provisioner::{Args, Aws, Config, Parameters};
 use clap::Parser as _;
 use kube_provisioner::bucket::{BucketProvisioner as _, BucketRequest, ProvisionedBucket, Source};
@@ -127,7 +127,8 @@ impl One {
         let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
         (bucket.claim.uid, bucket.cluster_id) = (CLAIM.to_owned(), self.cluster_id.to_owned());
         bucket.secrets = self.secrets.clone();
-        Ok(Aws::new(args(&self.server().endpoint).defaults).delete(bucket).await?)
+        let aws = Aws::new(args(&self.server().endpoint).defaults);
+        aws.delete(bucket).await.map_err(|error| anyhow!("{error}"))
     }
 
     /// An attempt in which this request has this fate.
@@ -163,7 +164,13 @@ async fn seaweedfs_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> a
 async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> anyhow::Result<()> {
     let mut one = One::new().await?;
     let admin = one.server().admin()?;
-    let no_tags = |asked: &Asked| if asked.head.starts_with("PUT /photos") && asked.head.contains("tagging") { Fate::Refused(500, "InternalError") } else { Fate::Answered };
+    let no_tags = |asked: &Asked| {
+        if asked.head.starts_with("PUT /photos") && asked.head.contains("tagging") {
+            Fate::Refused(500, "InternalError")
+        } else {
+            Fate::Answered
+        }
+    };
     one.broken(no_tags).await?;
     ensure!(admin.bucket_tagging("photos").await?.is_empty(), "the bucket has tags");
     // The same claim in a cluster that was restored from a backup is another one.
@@ -172,7 +179,7 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     ensure!(refused.to_string().contains("was not made for this claim"), "{refused}");
     one.delete().await?;
     one.cluster_id = "cluster-a";
-    one.provision(&one.server().endpoint).await?;
+    one.provision(&one.server().endpoint).await.map_err(|error| anyhow!("{error}"))?;
     ensure!(!admin.bucket_tagging("photos").await?.is_empty(), "the bucket has no tags");
     one.delete().await?;
     assert_eq!(assets(one.server()).await?, [""; 0]);

@@ -133,7 +133,8 @@ async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
     let created = created.policy_document(policy.context("the page has no policy")?).send().await?.policy;
     let arn = created.and_then(|policy| policy.arn).context("the policy has an ARN")?;
     iam.sdk().attach_user_policy().user_name("provisioner").policy_arn(arn).send().await?;
-    let _program = fixture.spawn_with(&iam.create_access_key("provisioner").await?)?;
+    let key = iam.create_access_key("provisioner").await?;
+    let _program = fixture.spawn_with(&key)?;
     fixture.class_with("versions", &[("versioning", "true"), ("lifecycle", LIFECYCLE)]).await?;
     fixture.class_with("locks", &[("objectLock", "governance:1d")]).await?;
     for class in ["class", "versions", "locks"] {
@@ -147,6 +148,7 @@ async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
     }
     // It is no administrator of its own.
     assert_eq!(fixture.server().users().await?, ["provisioner"]);
-    iam.access_keys("provisioner").await?;
-    fixture.space.done().await
+    iam.sdk().delete_access_key().user_name("provisioner").access_key_id(key.access_key_id).send().await?;
+    iam.delete_user("provisioner").await?;
+    fixture.done().await
 }

@@ -12,7 +12,7 @@
 //! is under way (the user exists: it goes as soon as the store refuses the bucket), if it is empty (the user has no rights before
 //! the tags are there), and if it has what a new bucket of ours has from the first moment: the rule for the ownership of objects
 //! that AWS gives to every bucket and other stores to none, or the claim's uid in its name. Tags of another claim are no different
-//! there, while the name is reserved: moto shows those of a bucket of this name that is gone.
+//! there, while the name is reserved: moto shows those of a bucket of this name that is gone. SeaweedFS has a proof of its own.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! The contract of provisioners of buckets.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -187,6 +188,38 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     one.broken(no_tags).await?;
     one.delete().await?;
     assert_eq!(assets(one.server()).await?, [""; 0]);
+    Ok(())
+}
+
+/// Whichever request is the last one that arrives, the claim's deletion finds all that was made, and another attempt goes on from there.
+#[tokio::test]
+async fn seaweedfs_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let endpoint = one.server().endpoint.clone();
+    let mut last = 0;
+    for goes_on in [false, true] {
+        for ends_after in 1.. {
+            let decide = move |asked: &Asked| match asked.number.cmp(&ends_after) {
+                Ordering::Less => Fate::Answered,
+                Ordering::Equal => Fate::Unanswered,
+                Ordering::Greater => Fate::Lost,
+            };
+            let broken = proxy::start_with(one.server(), Duration::ZERO, decide).await?;
+            if one.provision(&broken).await.is_ok() {
+                last = ends_after;
+                one.delete().await?;
+                break;
+            }
+            if goes_on {
+                let again = one.provision(&endpoint).await;
+                again.map_err(|error| anyhow!("after request {ends_after}: {error}"))?;
+            }
+            one.delete().await.with_context(|| format!("after request {ends_after}"))?;
+            assert_eq!(assets(one.server()).await?, [""; 0], "after request {ends_after}");
+        }
+    }
+    // The user, the bucket, its tags, the policy and the key, and what is looked at before.
+    ensure!(last > 8, "an attempt has only {last} requests");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Clients of S3 and of IAM: Amazon's, with the trust, the limits and the sums that other stores need, too.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_credential_types::provider::SharedCredentialsProvider;
@@ -15,7 +15,7 @@ use aws_types::SdkConfig;
 use http::Uri;
 
 use crate::http::Http;
-use crate::interceptors::{AnswerLimit, ContentMd5, Software};
+use crate::interceptors::{AnswerLimit, ContentMd5};
 
 /// So often is a request sent when it fails and can be sent again.
 const ATTEMPTS: u32 = 3;
@@ -143,7 +143,6 @@ pub enum SettingsError {
 pub struct Client {
     pub(crate) sdk: aws_sdk_s3::Client,
     pub(crate) endpoint: Arc<str>,
-    software: Arc<OnceLock<String>>,
 }
 
 impl Client {
@@ -152,13 +151,12 @@ impl Client {
     /// # Errors
     /// When the address makes no sense.
     pub fn new(settings: &Settings, credentials: impl Into<SharedCredentialsProvider>) -> Result<Self, SettingsError> {
-        let (config, software) = (settings.sdk_config(credentials)?, Arc::default());
+        let config = settings.sdk_config(credentials)?;
         let config = aws_sdk_s3::config::Builder::from(&config)
             .force_path_style(true)
             .interceptor(ContentMd5)
-            .interceptor(Software(Arc::clone(&software)))
             .interceptor(AnswerLimit(settings.answer_limit));
-        Ok(Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), endpoint: settings.name("S3"), software })
+        Ok(Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), endpoint: settings.name("S3") })
     }
 
     /// The same client with another key.
@@ -171,11 +169,6 @@ impl Client {
     /// The service for errors: its address, where one was given.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
-    }
-
-    /// The header `Server` of the first answer; empty before it, and where the service has no such header.
-    pub fn software(&self) -> &str {
-        self.software.get().map_or("", String::as_str)
     }
 
     /// Amazon's client, for what this one has no method for.

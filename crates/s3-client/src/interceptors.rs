@@ -1,10 +1,7 @@
 //! What Amazon's client does otherwise than other stores need it.
 
-use std::sync::{Arc, OnceLock};
-
 use aws_sdk_s3::config::interceptors::{
-    BeforeDeserializationInterceptorContextMut, BeforeDeserializationInterceptorContextRef,
-    BeforeTransmitInterceptorContextMut,
+    BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextMut,
 };
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::BoxError;
@@ -66,27 +63,6 @@ impl Intercept for AnswerLimit {
     ) -> Result<(), BoxError> {
         let body = context.response_mut().body_mut();
         *body = SdkBody::from_body_1_x(Limited::new(take(body), self.0));
-        Ok(())
-    }
-}
-
-/// Keeps the name that the service gives itself in its first answer.
-#[derive(Debug)]
-pub(crate) struct Software(pub(crate) Arc<OnceLock<String>>);
-
-impl Intercept for Software {
-    fn name(&self) -> &'static str {
-        "Software"
-    }
-
-    fn read_before_deserialization(
-        &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let name = context.response().headers().get("server").unwrap_or_default();
-        self.0.get_or_init(|| name.to_owned());
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use s3_client::{Error, NewBucket};
 use tokio::time::Instant;
 
 use crate::failure::{Failure, of_parameter};
-use crate::ownership::OBJECT_OWNERSHIP;
+use crate::ownership::{NEW, OBJECT_OWNERSHIP};
 use crate::parameters::Parameters;
 use crate::store::Store;
 
@@ -50,8 +50,8 @@ pub(crate) async fn create(
         object_lock: parameters.object_lock.is_some(),
         ..NewBucket::default()
     };
-    // AWS does that by itself, and asks for another right where it is said.
-    let ownership = (!store.is_aws()).then_some(OBJECT_OWNERSHIP);
+    // AWS takes the tags, and asks for another right where a rule is named.
+    let ownership = (!store.is_aws()).then_some(NEW);
     let made = match store.s3.create_bucket_with(name, NewBucket { tags: Some(tags), ownership, ..plain }).await {
         Err(error) if !store.is_aws() && is_about_new_fields(&error) => store.s3.create_bucket_with(name, plain).await,
         made => made,
@@ -80,6 +80,13 @@ pub(crate) async fn apply(
         all.extend(tags.clone());
         let put = store.s3.put_bucket_tagging(name, &all).await;
         put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
+    }
+    if is_new && !store.is_aws() {
+        // Where there are no such rules, there are none to change.
+        match store.s3.put_bucket_ownership(name, OBJECT_OWNERSHIP).await {
+            Err(error) if [400, 405, 501].map(Some).contains(&error.status()) => {}
+            put => put.map_err(Failure::of(doing("set the object ownership"), "s3:PutBucketOwnershipControls"))?,
+        }
     }
     let warning = match parameters.block_public_access {
         Some(false) => {

@@ -1,10 +1,7 @@
 //! Real clients of S3 with what a pod has of its claim: the entries of Secret and ConfigMap as its environment.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, ensure};
 use gcs_sim::Server;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
 use tempfile::TempDir;
 use testbed::ceph::State;
@@ -93,13 +90,7 @@ impl Bound {
 
     /// A pod that takes the claim's Secret and ConfigMap by `envFrom`, and `more` of its own.
     async fn pod(&self, more: &[(&str, &str)]) -> anyhow::Result<Pod> {
-        let secret = self.buckets.space.api::<Secret>().get("photos").await?.data.unwrap_or_default();
-        let map = self.buckets.space.api::<ConfigMap>().get("photos").await?.data.unwrap_or_default();
-        let secret = secret.into_iter().map(|(name, value)| Ok((name, String::from_utf8(value.0)?)));
-        let mut entries = secret.collect::<anyhow::Result<BTreeMap<_, _>>>()?;
-        entries.extend(map);
-        entries.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        Pod::new(entries)
+        self.buckets.pod("photos", more).await
     }
 
     async fn done(self) -> anyhow::Result<()> {

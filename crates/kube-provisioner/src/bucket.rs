@@ -15,8 +15,8 @@ mod request;
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    Access, Bucket, BucketRequest, BucketStart, ClaimName, Credentials, DeletionPolicy, Endpoint, ProvisionedBucket,
-    RequestOf, Source,
+    Access, Authentication, Bucket, BucketRequest, BucketStart, ClaimName, Credentials, DeletionPolicy, Endpoint,
+    ProvisionedBucket, RequestOf, ServiceAccount, Source,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

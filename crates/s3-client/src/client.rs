@@ -15,7 +15,7 @@ use aws_types::SdkConfig;
 use http::Uri;
 
 use crate::http::Http;
-use crate::interceptors::{AnswerLimit, ContentMd5, Software};
+use crate::interceptors::{AnswerLimit, ContentMd5, Software, TooManyRequests};
 
 /// So often is a request sent when it fails and can be sent again.
 const ATTEMPTS: u32 = 3;
@@ -157,7 +157,8 @@ impl Client {
             .force_path_style(true)
             .interceptor(ContentMd5)
             .interceptor(Software(Arc::clone(&software)))
-            .interceptor(AnswerLimit(settings.answer_limit));
+            .interceptor(AnswerLimit(settings.answer_limit))
+            .retry_classifier(TooManyRequests);
         Ok(Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), endpoint: settings.name("S3"), software })
     }
 

@@ -1,4 +1,6 @@
-//! The users of [IAM](https://docs.aws.amazon.com/IAM/latest/APIReference/), their keys and policies.
+//! The users and roles of [IAM](https://docs.aws.amazon.com/IAM/latest/APIReference/), their keys and policies.
+
+mod roles;
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -18,18 +20,18 @@ use crate::credentials::Credentials;
 use crate::error::{Error, error};
 use crate::interceptors::AnswerLimit;
 
-/// The users of one account.
+/// The users and roles of one account.
 #[derive(Clone)]
 pub struct Iam {
     sdk: Client,
     endpoint: Arc<str>,
 }
 
-/// A user.
+/// A user or a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct User {
-    /// The user's name for policies.
+pub struct Identity {
+    /// Its name for policies.
     pub arn: String,
     /// What somebody has written on it.
     pub tags: BTreeMap<String, String>,
@@ -37,9 +39,9 @@ pub struct User {
     pub permissions_boundary: Option<String>,
 }
 
-/// A user that is to be.
+/// A user or a role that is to be.
 #[derive(Clone, Copy, Debug)]
-pub struct NewUser<'a> {
+pub struct NewIdentity<'a> {
     /// Its name, of 64 characters at the most.
     pub name: &'a str,
     /// Where it stands, such as `/provisioner/`.
@@ -80,9 +82,9 @@ impl Iam {
     ///
     /// # Errors
     /// As of every request.
-    pub async fn user(&self, name: &str) -> Result<Option<User>, Error> {
+    pub async fn user(&self, name: &str) -> Result<Option<Identity>, Error> {
         let answer = self.unless_absent(self.sdk.get_user().user_name(name).send().await)?;
-        Ok(answer.and_then(|answer| answer.user).map(|user| User {
+        Ok(answer.and_then(|answer| answer.user).map(|user| Identity {
             arn: user.arn,
             tags: user.tags.unwrap_or_default().into_iter().map(|tag| (tag.key, tag.value)).collect(),
             permissions_boundary: user.permissions_boundary.and_then(|boundary| boundary.permissions_boundary_arn),
@@ -103,13 +105,10 @@ impl Iam {
     ///
     /// # Errors
     /// `EntityAlreadyExists` among others.
-    pub async fn create_user(&self, user: NewUser<'_>) -> Result<(), Error> {
-        let tag = |(key, value): (&String, &String)| Tag::builder().key(key).value(value).build();
-        let tags = user.tags.iter().map(tag).collect::<Result<_, _>>();
-        let tags: Vec<Tag> = tags.map_err(|error| Error::Request(error.to_string()))?;
+    pub async fn create_user(&self, user: NewIdentity<'_>) -> Result<(), Error> {
         let boundary = user.permissions_boundary.map(str::to_owned);
         let request = self.sdk.create_user().user_name(user.name).path(user.path);
-        let request = request.set_permissions_boundary(boundary).set_tags((!tags.is_empty()).then_some(tags));
+        let request = request.set_permissions_boundary(boundary).set_tags(tags(user.tags)?);
         self.read(request.customize().config_override(once()).send().await).map(drop)
     }
 
@@ -228,6 +227,13 @@ impl fmt::Debug for Iam {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iam").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
+}
+
+fn tags(tags: &BTreeMap<String, String>) -> Result<Option<Vec<Tag>>, Error> {
+    let tag = |(key, value): (&String, &String)| Tag::builder().key(key).value(value).build();
+    let tags: Result<Vec<Tag>, _> = tags.iter().map(tag).collect();
+    let tags = tags.map_err(|error| Error::Request(error.to_string()))?;
+    Ok((!tags.is_empty()).then_some(tags))
 }
 
 /// What is sent once.

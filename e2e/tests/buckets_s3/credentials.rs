@@ -10,7 +10,7 @@ use testbed::bucket_cases::BucketFixture as _;
 use testbed::cluster::Program;
 use testbed::s3::proxy::{self, Fate};
 use testbed::s3::sources::{POD_TOKEN, Source};
-use testbed::s3::sts;
+use testbed::s3::sts::{self, Tokens};
 
 use super::Fixture;
 
@@ -52,7 +52,7 @@ async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account
     let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(&file, "an.old.token")?;
-    let sts = sts::start(fixture.server(), token).await?;
+    let sts = sts::start(fixture.server(), Tokens::One(token)).await?;
     let variables = [
         format!("AWS_ROLE_ARN={role}"),
         format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.path().display()),

@@ -1,6 +1,7 @@
 //! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
 
 mod credentials;
+mod keyless;
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -88,8 +89,11 @@ impl BucketFixture for Fixture {
 
     async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
         let buckets = self.server().admin()?.list_buckets().await?.into_iter();
-        let users = self.server().iam()?.users("/kube-provisioner/").await?;
-        Ok(buckets.chain(users).collect())
+        let iam = self.server().iam()?;
+        let users = iam.users("/kube-provisioner/").await?;
+        let roles = iam.sdk().list_roles().path_prefix("/kube-provisioner/").send().await?.roles;
+        let roles = roles.into_iter().map(|role| format!("role {}", role.role_name));
+        Ok(buckets.chain(users).chain(roles).collect())
     }
 }
 
@@ -224,7 +228,7 @@ async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() ->
     // One who may do nothing: the right that is missing is named.
     let iam = fixture.server().iam()?;
     let tags = Default::default();
-    iam.create_user(s3_client::iam::NewUser { name: "weak", path: "/", tags: &tags, permissions_boundary: None })
+    iam.create_user(s3_client::iam::NewIdentity { name: "weak", path: "/", tags: &tags, permissions_boundary: None })
         .await?;
     let weak = iam.create_access_key("weak").await?;
     let secrets = fixture.space.api::<Secret>();
@@ -257,7 +261,7 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
     admin.create_bucket("shared-bucket", None).await?;
     admin.put_object("shared-bucket", "x", "hello").await?;
     let tags = Default::default();
-    iam.create_user(s3_client::iam::NewUser { name: "blind", path: "/", tags: &tags, permissions_boundary: None })
+    iam.create_user(s3_client::iam::NewIdentity { name: "blind", path: "/", tags: &tags, permissions_boundary: None })
         .await?;
     let allow = |effect: &str, actions: &[&str]| json!({"Effect": effect, "Action": actions, "Resource": "*"});
     let policy =

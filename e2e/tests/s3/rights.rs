@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use s3_client::Credentials;
-use s3_client::iam::NewUser;
+use s3_client::iam::NewIdentity;
 use serde_json::{Value, json};
 use testbed::s3::aws::{self, Rules};
 
@@ -16,15 +16,20 @@ const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allo
 
 /// The policy that `docs/book/pages/use/aws-s3.md` gives to the administrator's key.
 fn documented() -> anyhow::Result<Value> {
+    policy_of_page(1)
+}
+
+/// The policies of that page: the administrator's, the boundary, and the administrator's for roles.
+fn policy_of_page(number: usize) -> anyhow::Result<Value> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/pages/use/aws-s3.md"))?;
-    let json = page.split("```json").nth(1).and_then(|text| text.split("```").next());
+    let json = page.split("```json").nth(number).and_then(|text| text.split("```").next());
     Ok(serde_json::from_str(json.context("the page has no policy")?)?)
 }
 
 /// A key, and an AWS where it may do what the policy says.
 async fn limited(fixture: &Fixture, policy: Value, behind: Duration) -> anyhow::Result<(Credentials, String)> {
     let (iam, tags) = (fixture.server().iam()?, Default::default());
-    let limited = NewUser { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None };
+    let limited = NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None };
     iam.create_user(limited).await?;
     iam.put_user_policy("provisioner", "everything", EVERYTHING).await?;
     let key = iam.create_access_key("provisioner").await?;
@@ -32,8 +37,13 @@ async fn limited(fixture: &Fixture, policy: Value, behind: Duration) -> anyhow::
     Ok((key, aws::start(fixture.server(), rules).await?))
 }
 
+/// A class of AWS, whose address is that of the tests.
 fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
-    parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    [&[("store", "aws")], parameters]
+        .concat()
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 #[tokio::test]
@@ -71,6 +81,30 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
     Ok(())
 }
 
+#[tokio::test]
+async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
+    let without_key = [
+        ("permissionsBoundary", BOUNDARY),
+        ("authentication", "ServiceAccount"),
+        ("serviceAccount", "web"),
+        ("oidcProviderArn", "arn:aws:iam::123456789012:oidc-provider/kubernetes.example.com"),
+    ];
+    let fixture = Fixture::new(REGIONS[1]).await?;
+    let (mut policy, roles) = (documented()?, policy_of_page(3)?);
+    let of_roles = roles["Statement"].as_array().context("there are statements")?;
+    policy["Statement"].as_array_mut().context("there are statements")?.extend(of_roles.iter().cloned());
+    let (key, endpoint) = limited(&fixture, policy, Duration::ZERO).await?;
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&without_key);
+    let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
+    ensure!(state["RoleARN"].contains(":role/kube-provisioner/obc.photos"), "{state:?}");
+    fixture.server().iam()?.role("obc.photos").await?.context("there is no role")?;
+    process.delete(PHOTOS, state).await?;
+    ensure!(fixture.assets().await?.is_empty(), "something is left");
+    ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role is left");
+    Ok(())
+}
+
 /// Until releases of before the boundary are gone, their policy must do for the first claim.
 #[tokio::test]
 async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow::Result<()> {
@@ -98,15 +132,16 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
 async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
     let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
-    let process = fixture.process_of(&key, &endpoint);
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&[]);
     let refused = process.provision(PHOTOS).await.err().context("a user is made without the boundary")?;
     ensure!(refused.to_string().contains("permissionsBoundary"), "{refused}");
 
     let (iam, tags) = (fixture.server().iam_at(&endpoint, key)?, Default::default());
-    let user = NewUser { name: "admin2", path: "/kube-provisioner/", tags: &tags, permissions_boundary: None };
+    let user = NewIdentity { name: "admin2", path: "/kube-provisioner/", tags: &tags, permissions_boundary: None };
     let others = Some("arn:aws:iam::aws:policy/AdministratorAccess");
-    let within = NewUser { permissions_boundary: Some(BOUNDARY), ..user };
-    for user in [user, NewUser { permissions_boundary: others, ..user }, NewUser { path: "/", ..within }] {
+    let within = NewIdentity { permissions_boundary: Some(BOUNDARY), ..user };
+    for user in [user, NewIdentity { permissions_boundary: others, ..user }, NewIdentity { path: "/", ..within }] {
         assert_eq!(iam.create_user(user).await.unwrap_err().code(), "AccessDenied", "{user:?}");
     }
     // Made by hand, without a boundary.

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use s3_client::Error;
-use s3_client::iam::NewUser;
+use s3_client::iam::NewIdentity;
 use s3_client::policy::Policy;
 use serde_json::json;
 use testbed::bucket_cases::BucketFixture as _;
@@ -127,7 +127,7 @@ async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
     let policy = page.split("```json").nth(1).and_then(|text| text.split("```").next());
     let fixture = Fixture::new("weed-least").await?;
     let (iam, tags) = (fixture.server().iam()?, Default::default());
-    iam.create_user(NewUser { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
+    iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
     // A policy of a user alone has no right to make buckets.
     let created = iam.sdk().create_policy().policy_name("kube-provisioner");
     let created = created.policy_document(policy.context("the page has no policy")?).send().await?.policy;

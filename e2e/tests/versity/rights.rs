@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use s3_client::Error;
-use s3_client::iam::NewUser;
+use s3_client::iam::NewIdentity;
 use s3_client::policy::Policy;
 use serde_json::json;
 use testbed::bucket_cases::BucketFixture as _;
@@ -126,7 +126,7 @@ async fn versity_the_documented_policy_is_enough() -> anyhow::Result<()> {
     let policy = page.split("```json").nth(1).and_then(|text| text.split("```").next());
     let fixture = Fixture::new("versity-least").await?;
     let (iam, tags) = (fixture.server().iam()?, Default::default());
-    iam.create_user(NewUser { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
+    iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
     iam.put_user_policy("provisioner", "policy", policy.context("the page has no policy")?).await?;
     let _program = fixture.spawn_with(&iam.create_access_key("provisioner").await?)?;
     fixture.class_with("versions", &[("versioning", "true")]).await?;

@@ -57,7 +57,8 @@ async fn versity_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> any
     }
     user.client.delete_object("my-photos", "cat").await?;
     // Three versions, and the mark of the deletion.
-    assert_eq!(admin.list_object_versions("my-photos").await?.len(), 4);
+    let versions = admin.list_object_versions("my-photos").await?;
+    assert_eq!(versions.iter().filter(|version| version.key == "cat").count(), 4);
     fixture.delete("photos").await?;
     fixture.nothing_left().await?;
 
@@ -68,7 +69,7 @@ async fn versity_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> any
     fixture.done().await
 }
 
-/// Every bucket there has the rule for the ownership of objects that marks those of the provisioner elsewhere.
+/// Every bucket there has a rule for the ownership of objects.
 #[tokio::test]
 async fn versity_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result<()> {
     let fixture = Fixture::new("versity-by-hand").await?;

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube_provisioner::bucket::{Access, ClaimName, Credentials, Source};
+use kube_provisioner::bucket::{ClaimName, Credentials, Source};
 use kube_provisioner::protocol::CLUSTER_ID;
-use s3_client::iam::{NewUser, User};
+use s3_client::iam::{Identity, NewIdentity};
 use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;
-use crate::kind::Kind;
 use crate::ownership::{Owner, owner};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, StoreKind};
 use crate::policy;
 use crate::seaweedfs;
 use crate::store::Store;
@@ -19,6 +18,8 @@ use crate::store::Store;
 /// What is kept in an ObjectBucket, as in 2019.
 pub(crate) const USER_NAME: &str = "UserName";
 const POLICY_ARN: &str = "ARN";
+/// The role of a claim without a key.
+const ROLE_ARN: &str = "RoleARN";
 
 /// Tags of users and buckets.
 pub(crate) const CLAIM_UID: &str = "kube-provisioner/claim-uid";
@@ -26,7 +27,7 @@ const CLAIM: &str = "kube-provisioner/claim";
 /// Of users, for people: the bucket that the user is for.
 const BUCKET: &str = "kube-provisioner/bucket";
 
-const PATH: &str = "/kube-provisioner/";
+pub(crate) const PATH: &str = "/kube-provisioner/";
 /// IAM's limit for a user's name.
 const LONGEST: usize = 64;
 /// The limit for a tag's value.
@@ -51,6 +52,8 @@ pub(crate) struct Account {
     pub(crate) unfinished: bool,
     /// Its name is nobody else's, and there are no tags.
     proven_by_name: bool,
+    /// The claim had no key but a role.
+    pub(crate) has_role: bool,
 }
 
 /// What IAM says of a user.
@@ -93,12 +96,13 @@ impl Account {
             cluster_id: tag_value(cluster_id),
             policy_of_2019,
             unfinished,
+            has_role: state.contains_key(ROLE_ARN),
         }
     }
 
     /// The same on a store of this kind. Until an attempt has come to its end, no record says how the user is named.
-    pub(crate) fn on(self, kind: Kind, cluster_id: &str) -> Self {
-        if kind != Kind::SeaweedFs || !self.unfinished {
+    pub(crate) fn on(self, kind: StoreKind, cluster_id: &str) -> Self {
+        if kind != StoreKind::SeaweedFs || !self.unfinished {
             return self;
         }
         let name = seaweedfs::user_name(&self.claim, cluster_id);
@@ -115,9 +119,10 @@ impl Account {
     }
 
     /// What the ObjectBucket keeps.
-    pub(crate) fn state(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn state(&self, role: Option<String>) -> Vec<(&'static str, String)> {
         let policy = self.policy_of_2019.clone().map(|arn| (POLICY_ARN, arn));
-        [(USER_NAME, self.name.clone())].into_iter().chain(policy).collect()
+        let role = role.map(|arn| (ROLE_ARN, arn));
+        [(USER_NAME, self.name.clone())].into_iter().chain(policy).chain(role).collect()
     }
 
     /// Whether the record, and not a tag, says that the bucket is the claim's.
@@ -131,12 +136,12 @@ impl Account {
         let mut tags = self.tags();
         tags.insert(BUCKET.to_owned(), self.bucket.clone());
         let boundary = store.permissions_boundary(parameters);
-        let user = NewUser { name: &self.name, path: PATH, tags: &tags, permissions_boundary: boundary };
+        let user = NewIdentity { name: &self.name, path: PATH, tags: &tags, permissions_boundary: boundary };
         match store.iam.create_user(user).await {
             Ok(()) => {
                 store.recent.created(&self.name);
                 match store.kind() {
-                    Kind::Other => self.has_kept_tags(store).await,
+                    StoreKind::Other => self.has_kept_tags(store).await,
                     _ => Ok(Sight::Own),
                 }
             }
@@ -172,18 +177,11 @@ impl Account {
     }
 
     /// Lets the user in. Written in any case: it is as quick as looking.
-    pub(crate) async fn grant_access(
-        &self,
-        store: &Store,
-        bucket: &str,
-        access: Access,
-        kms_key: Option<&str>,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn grant_access(&self, store: &Store, document: &str) -> Result<(), Failure> {
         if self.policy_of_2019.is_some() {
             return Ok(());
         }
-        let document = policy::document(&store.region, bucket, access, kms_key);
-        let put = store.iam.put_user_policy(&self.name, policy::NAME, &document).await;
+        let put = store.iam.put_user_policy(&self.name, policy::NAME, document).await;
         put.map_err(Failure::of(format!("set the policy of the IAM user {}", self.name), "iam:PutUserPolicy"))
     }
 
@@ -211,6 +209,13 @@ impl Account {
         Ok(made)
     }
 
+    /// Takes the user's keys and its own policy away: the claim has a role.
+    pub(crate) async fn remove_access(&self, store: &Store) -> Result<(), Failure> {
+        self.remove_keys_but(store, None).await?;
+        let removed = store.iam.delete_user_policy(&self.name, policy::NAME).await;
+        removed.map_err(Failure::of(format!("delete the policy of {}", self.name), "iam:DeleteUserPolicy"))
+    }
+
     pub(crate) async fn new_key(&self, store: &Store) -> Result<Credentials, Failure> {
         let made = store.iam.create_access_key(&self.name).await;
         let made = made.map_err(Failure::of(format!("create a key of {}", self.name), "iam:CreateAccessKey"))?;
@@ -227,17 +232,26 @@ impl Account {
         Ok(())
     }
 
-    /// Removes all keys of the user, if it is the claim's.
+    /// Removes all keys of the user, if it is the claim's, and the role.
     pub(crate) async fn close(&self, store: &Store, user: &Sight) -> Result<(), Failure> {
-        match user {
-            Sight::Own => self.remove_keys_but(store, None).await,
-            _ => Ok(()),
+        if let Sight::Own = user {
+            self.remove_keys_but(store, None).await?;
+        }
+        self.close_role(store).await
+    }
+
+    /// While no attempt has come to its end, nothing says whether there is a role. Where users have no tags, no roles are made.
+    async fn close_role(&self, store: &Store) -> Result<(), Failure> {
+        match self.has_role || self.unfinished && !self.proven_by_name {
+            true => self.remove_role(store).await,
+            false => Ok(()),
         }
     }
 
     /// Removes the user with its keys and policies, in the order that IAM wants. Somebody else's is left alone.
     pub(crate) async fn remove(&self, store: &Store) -> Result<(), Failure> {
         self.remove_former(store).await?;
+        self.close_role(store).await?;
         match self.look(store).await? {
             Sight::Absent => return Ok(()),
             Sight::Forbidden(failure) => return Err(failure),
@@ -316,7 +330,7 @@ impl Account {
         owner(tags, &self.claim.uid, &self.cluster_id)
     }
 
-    fn owns(&self, user: &User) -> bool {
+    fn owns(&self, user: &Identity) -> bool {
         if self.proven_by_name {
             return true;
         }
@@ -392,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_user_of_2019_is_known_by_what_the_object_bucket_says() {
-        let untagged = User::default();
+        let untagged = Identity::default();
         let old = [("UserName", "photos-x1y2z"), ("ARN", "arn:aws:iam::1:policy/photos-x1y2z")];
         let old = account(&claim("shop"), &old);
         assert!(old.owns(&untagged) && old.name == "photos-x1y2z");

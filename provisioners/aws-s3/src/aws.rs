@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, ProvisionedBucket, RequestOf, Source,
+    Access, Authentication, Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy,
+    ProvisionedBucket, RequestOf, ServiceAccount, Source,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::lifecycle::Lifecycle;
@@ -12,9 +13,10 @@ use tokio::task::JoinSet;
 use crate::account::{Account, CLAIM_UID, Sight};
 use crate::bucket::{self, Live};
 use crate::failure::{Failure, of_parameter};
-use crate::kind::{self, Kind};
 use crate::ownership::{Maker, Owner, maker};
-use crate::parameters::{Config, Parameters};
+use crate::parameters::{Config, Parameters, StoreKind};
+use crate::policy;
+use crate::role::TOKEN_FILE;
 use crate::seaweedfs;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
@@ -38,8 +40,8 @@ impl BucketProvisioner for Aws {
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request, Source::Provisioned).await?;
-        let (access, name) = (request.parameters.access_mode.restricted_to(request.config.access_mode)?, &request.name);
-        if let Some(text) = seaweedfs::lacks(&request.parameters).filter(|_| store.kind() == Kind::SeaweedFs) {
+        let (way, name) = (Way::of(&request)?, &request.name);
+        if let Some(text) = seaweedfs::lacks(&store, &request.parameters, way.service_account.is_some()) {
             return refuse(&store, &account, &request, text).await;
         }
         let user = account.look(&store).await?;
@@ -74,15 +76,17 @@ impl BucketProvisioner for Aws {
             bucket::apply(&store, name, &request.parameters, &tags, &account.tags(), account.unfinished).await;
         let warning = applied?;
         let lifecycle = apply_lifecycle(&store, &request).await?;
-        account.grant_access(&store, name, access, request.parameters.kms_key()).await?;
-        let mut answer = answer(&store, &account, &request).await?;
+        let mut answer = give_access(&store, &account, &request, &way).await?;
         answer.warning = warning;
         Ok(if lifecycle { answer.state(LIFECYCLE, "set") } else { answer })
     }
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request, Source::Granted).await?;
-        let (access, name) = (request.parameters.access_mode.restricted_to(request.config.access_mode)?, &request.name);
+        let (way, name) = (Way::of(&request)?, &request.name);
+        if let Some(text) = seaweedfs::lacks(&store, &request.parameters, way.service_account.is_some()) {
+            return refuse(&store, &account, &request, text).await;
+        }
         if request.config.bucket_lifecycle.is_some() {
             let text = "bucketLifecycle is not possible for a bucket that the class names: it is not this claim's";
             return refuse(&store, &account, &request, text.to_owned()).await;
@@ -99,8 +103,7 @@ impl BucketProvisioner for Aws {
         let taken = |user: &str| format!("the IAM user {user} exists and was not made for this claim: delete it");
         let user = account.look(&store).await?;
         own_user(&account, &store, &request.parameters, user, false, taken).await?;
-        account.grant_access(&store, name, access, request.parameters.kms_key()).await?;
-        answer(&store, &account, &request).await
+        give_access(&store, &account, &request, &way).await
     }
 
     async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
@@ -166,7 +169,7 @@ impl BucketProvisioner for Aws {
 impl Aws {
     async fn asked(&self, request: &RequestOf<Self>, source: Source) -> Result<(Store, Account), ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets).await?;
-        kind::learn(&store, &request.name).await?;
+        seaweedfs::learn(&store, &request.name).await?;
         let account = Account::of(&request.claim, &request.cluster_id, (source, &request.name), &request.state);
         let account = account.on(store.kind(), &request.cluster_id);
         Ok((store, account))
@@ -186,7 +189,7 @@ impl Aws {
             Err(failure) => {
                 // A bucket that is there may be of an attempt whose answer was lost. Otherwise nothing was made, and what appears
                 // under this name from now on is somebody else's.
-                let on_seaweedfs = store.kind() == Kind::SeaweedFs;
+                let on_seaweedfs = store.kind() == StoreKind::SeaweedFs;
                 let exists = ["BucketAlreadyOwnedByYou", "OperationAborted"].contains(&failure.code())
                     || on_seaweedfs && seaweedfs::MAY_EXIST.contains(&failure.code());
                 let ends = account.unfinished && failure.is_refusal() && !exists;
@@ -211,7 +214,7 @@ impl Aws {
             Owner::Unknown if store.makes_a_bucket_once() => Ok(tags),
             // The store leaves tags out, or shows those of a bucket of this name that is gone. Nobody has written into a bucket that
             // was made just now.
-            _ if !store.kind().tags_new_buckets() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
+            _ if !store.is_aws() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
             Owner::Unknown => Err(Failure::not_shown_yet(format!("tags of the bucket {name}")).into()),
             Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
         }
@@ -232,7 +235,7 @@ impl Aws {
         let asked = (bucket.source, bucket.name.as_str());
         let account = Account::of(&bucket.claim, &bucket.cluster_id, asked, &bucket.state);
         if account.unfinished {
-            kind::learn(&store, &bucket.name).await.map_err(|error| BadRecord(error.to_string()))?;
+            seaweedfs::learn(&store, &bucket.name).await.map_err(|error| BadRecord(error.to_string()))?;
         }
         let account = account.on(store.kind(), &bucket.cluster_id);
         Ok((store, account))
@@ -318,7 +321,7 @@ async fn maker_of(
     claim_uid: &str,
 ) -> Result<Maker, Failure> {
     match store.kind() {
-        Kind::SeaweedFs => seaweedfs::maker(store, name, owner, &account.name).await,
+        StoreKind::SeaweedFs => seaweedfs::maker(store, name, owner, &account.name).await,
         _ => maker(store, name, claim_uid).await,
     }
 }
@@ -378,10 +381,47 @@ async fn apply_lifecycle(store: &Store, request: &RequestOf<Aws>) -> Result<bool
     Ok(wanted.is_some())
 }
 
-async fn answer(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, ProvisionError> {
-    let key = account.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-    let made = Bucket::new(store.endpoint.clone(), key);
-    let made = account.state().into_iter().fold(made, |made, (key, value)| made.state(key, value));
+/// What the claim's pods may do, and how they identify themselves.
+struct Way {
+    access: Access,
+    service_account: Option<ServiceAccount>,
+}
+
+impl Way {
+    fn of(request: &RequestOf<Aws>) -> Result<Self, ProvisionError> {
+        let RequestOf::<Aws> { parameters, config, claim, .. } = request;
+        let access = parameters.access_mode.restricted_to(config.access_mode)?;
+        let class = (parameters.authentication, parameters.service_account.as_deref());
+        let asked = (config.authentication, config.service_account.as_deref());
+        Ok(Self { access, service_account: Authentication::service_account(class, asked, claim)? })
+    }
+}
+
+/// Lets the claim's user in with a key, or its service account by a role.
+async fn give_access(
+    store: &Store,
+    account: &Account,
+    request: &RequestOf<Aws>,
+    way: &Way,
+) -> Result<Bucket, ProvisionError> {
+    let document = policy::document(&store.region, &request.name, way.access, request.parameters.kms_key());
+    let (made, role) = match &way.service_account {
+        None => {
+            account.grant_access(store, &document).await?;
+            let key = account.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
+            if account.has_role {
+                account.remove_role(store).await?;
+            }
+            (Bucket::new(store.endpoint.clone(), key), None)
+        }
+        Some(service_account) => {
+            let role = account.set_role(store, &request.parameters, service_account, &document).await?;
+            account.remove_access(store).await?;
+            let made = Bucket::without_key(store.endpoint.clone());
+            (made.config("AWS_ROLE_ARN", &role).config("AWS_WEB_IDENTITY_TOKEN_FILE", TOKEN_FILE), Some(role))
+        }
+    };
+    let made = account.state(role).into_iter().fold(made, |made, (key, value)| made.state(key, value));
     Ok(store.client_settings().into_iter().fold(made, |made, (key, value)| made.config(key, value)))
 }
 

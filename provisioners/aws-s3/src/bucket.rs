@@ -9,9 +9,8 @@ use s3_client::{Error, NewBucket};
 use tokio::time::Instant;
 
 use crate::failure::{Failure, of_parameter};
-use crate::kind::Kind;
-use crate::ownership::OBJECT_OWNERSHIP;
-use crate::parameters::Parameters;
+use crate::ownership::{NEW, OBJECT_OWNERSHIP};
+use crate::parameters::{Parameters, StoreKind};
 use crate::store::Store;
 
 /// After this time a call that deletes objects reports its progress, and the next call continues.
@@ -52,11 +51,11 @@ pub(crate) async fn create(
         object_lock: parameters.object_lock.is_some(),
         ..NewBucket::default()
     };
-    // AWS does that by itself, and asks for another right where it is said.
-    let ownership = (!store.is_aws()).then_some(OBJECT_OWNERSHIP);
     let create = async |new: NewBucket<'_>| store.s3.create_bucket_with(name, new).await;
+    // AWS takes the tags, and asks for another right where a rule is named.
+    let ownership = (!store.is_aws()).then_some(NEW);
     let made = match store.kind() {
-        Kind::SeaweedFs => create(NewBucket { acl_reader: Some(user), ..plain }).await,
+        StoreKind::SeaweedFs => create(NewBucket { acl_reader: Some(user), ..plain }).await,
         _ => match create(NewBucket { tags: Some(tags), ownership, ..plain }).await {
             Err(error) if !store.is_aws() && is_about_new_fields(&error) => create(plain).await,
             made => made,
@@ -86,6 +85,13 @@ pub(crate) async fn apply(
         all.extend(tags.clone());
         let put = store.s3.put_bucket_tagging(name, &all).await;
         put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
+    }
+    if is_new && store.kind() == StoreKind::Other {
+        // Where there are no such rules, there are none to change.
+        match store.s3.put_bucket_ownership(name, OBJECT_OWNERSHIP).await {
+            Err(error) if [400, 405, 501].map(Some).contains(&error.status()) => {}
+            put => put.map_err(Failure::of(doing("set the object ownership"), "s3:PutBucketOwnershipControls"))?,
+        }
     }
     let warning = match parameters.block_public_access {
         Some(false) => {
@@ -122,7 +128,7 @@ async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Resul
         put => {
             let doing = format!("block public access of the bucket {name}");
             put.map_err(of_parameter(doing, "s3:PutBucketPublicAccessBlock", "blockPublicAccess"))?;
-            let only_acls = store.kind() == Kind::SeaweedFs;
+            let only_acls = store.kind() == StoreKind::SeaweedFs;
             Ok(only_acls.then(|| {
                 format!(
                     "the store blocks public ACLs of the bucket {name}, but no public bucket policies; set blockPublicAccess to \

@@ -7,11 +7,11 @@
 //! 200 to a request for a bucket that the account has. So the name is reserved first: the claim's user is named after the bucket,
 //! and IAM makes a user of one name once in an account. Buckets of other accounts are no danger, since S3 refuses them everywhere.
 //!
-//! An administrator reserves nothing. AWS and the Versity S3 Gateway take the tags together with the bucket, so a bucket without them
-//! was made by somebody else, whatever S3 has answered. Other stores leave the tags out. There a bucket without tags is the claim's only if an attempt
+//! An administrator reserves nothing. AWS takes the tags together with the bucket, so a bucket without them was made by somebody
+//! else, whatever S3 has answered. Other stores leave the tags out. There a bucket without tags is the claim's only if an attempt
 //! is under way (the user exists: it goes as soon as the store refuses the bucket), if it is empty (the user has no rights before
-//! the tags are there), and if it has what a new bucket of ours has from the first moment: the rule for the ownership of objects
-//! that AWS gives to every bucket and other stores to none, or the claim's uid in its name. Tags of another claim are no different
+//! the tags are there), and if it has what a new bucket of ours has from the first moment: a rule for the ownership of objects that
+//! no store gives by itself, and that changes as soon as the bucket has its tags, or the claim's uid in its name. Tags of another claim are no different
 //! there, while the name is reserved: moto shows those of a bucket of this name that is gone. SeaweedFS has a proof of its own.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ use crate::bucket::is_empty;
 use crate::failure::Failure;
 use crate::store::Store;
 
+/// What a new bucket has until its tags are there, where the store is not AWS.
+pub(crate) const NEW: &str = "BucketOwnerPreferred";
 /// What AWS gives to every new bucket.
 pub(crate) const OBJECT_OWNERSHIP: &str = "BucketOwnerEnforced";
 
@@ -55,7 +57,7 @@ pub(crate) enum Maker {
 }
 
 pub(crate) async fn maker(store: &Store, name: &str, claim_uid: &str) -> Result<Maker, Failure> {
-    if store.kind().tags_new_buckets() {
+    if store.is_aws() {
         if store.recent.has(name) {
             return Err(Failure::not_shown_yet(format!("tags of the bucket {name}")));
         }
@@ -68,7 +70,7 @@ pub(crate) async fn maker(store: &Store, name: &str, claim_uid: &str) -> Result<
         return Ok(Maker::TheAttempt);
     }
     Ok(match store.s3.bucket_ownership(name).await {
-        Ok(Some(rule)) if rule == OBJECT_OWNERSHIP => Maker::TheAttempt,
+        Ok(Some(rule)) if rule == NEW => Maker::TheAttempt,
         Ok(_) => Maker::SomebodyElse,
         Err(error) if error.is_refusal() => Maker::Unknown,
         Err(error) => {

@@ -1,19 +1,19 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::{Access, DeletionPolicy};
+use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy};
 use s3_client::lifecycle::Lifecycle;
 use serde::Deserialize;
 
-use crate::kind::Kind;
 use crate::region::Region;
+use crate::role::OidcProvider;
 
 /// The parameters of a class, among them those of the provisioner of 2019.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
     pub(crate) region: Option<RegionName>,
-    /// Which store it is, where neither its address nor its answers say so.
-    pub(crate) store: Option<Kind>,
+    /// Whether it is AWS, where its address does not say so.
+    pub(crate) store: Option<StoreKind>,
     /// S3's address, where it is not the region's own.
     pub(crate) endpoint: Option<String>,
     /// IAM's address, where it is not the partition's own.
@@ -22,6 +22,11 @@ pub struct Parameters {
     pub(crate) admin_role_arn: Option<String>,
     pub(crate) external_id: Option<String>,
     pub(crate) access_mode: Access,
+    /// Whether claims get keys.
+    pub(crate) authentication: Authentication,
+    /// For claims that name none.
+    pub(crate) service_account: Option<String>,
+    pub(crate) oidc_provider_arn: Option<OidcProvider>,
     /// Whether a bucket with objects is deleted.
     pub(crate) deletion_policy: DeletionPolicy,
     /// Of 2019.
@@ -46,6 +51,9 @@ impl Default for Parameters {
             admin_role_arn: None,
             external_id: None,
             access_mode: Access::default(),
+            authentication: Authentication::default(),
+            service_account: None,
+            oidc_provider_arn: None,
             deletion_policy: DeletionPolicy::default(),
             create_bucket_user: CreateBucketUser,
             permissions_boundary: None,
@@ -65,11 +73,22 @@ impl Parameters {
     }
 }
 
+/// AWS itself, or another store that speaks its dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StoreKind {
+    Aws,
+    SeaweedFs,
+    Other,
+}
+
 /// A claim's `additionalConfig`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Config {
     pub(crate) access_mode: Option<Access>,
+    pub(crate) authentication: Option<Authentication>,
+    pub(crate) service_account: Option<String>,
     pub(crate) bucket_lifecycle: Option<Lifecycle>,
 }
 

@@ -13,7 +13,7 @@ use crate::account::sha256_hex;
 use crate::bucket::is_empty;
 use crate::failure::Failure;
 use crate::ownership::{Maker, Owner};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, StoreKind};
 use crate::store::Store;
 
 /// The answers to a creation after which a bucket of an earlier attempt may be there. The last one is that about a user whom
@@ -37,13 +37,36 @@ pub(crate) async fn maker(store: &Store, name: &str, owner: Owner, user: &str) -
     Ok(if readers.iter().any(|id| id == user) { Maker::TheAttempt } else { Maker::SomebodyElse })
 }
 
-/// What the class asks for and SeaweedFS does not do, though it answers that it does.
-pub(crate) fn lacks(parameters: &Parameters) -> Option<String> {
-    (parameters.block_public_access == Some(true)).then(|| {
-        "SeaweedFS blocks public ACLs, but no bucket policies that make a bucket public: remove blockPublicAccess from the \
-         StorageClass, or use another store"
-            .to_owned()
-    })
+/// What is asked for and SeaweedFS does not do, though it answers that it does.
+pub(crate) fn lacks(store: &Store, parameters: &Parameters, without_key: bool) -> Option<String> {
+    let text = match () {
+        () if store.kind() != StoreKind::SeaweedFs => return None,
+        () if without_key => {
+            "on SeaweedFS nothing would prove whose a new role is: leave authentication and serviceAccount out, or use another store"
+        }
+        () if parameters.block_public_access == Some(true) => {
+            "SeaweedFS blocks public ACLs, but no bucket policies that make a bucket public: remove blockPublicAccess from the \
+             StorageClass, or use another store"
+        }
+        () => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Asks a store that nobody has named, before anything is made there: how users are named depends on it.
+///
+/// # Errors
+/// Unless the store itself has answered, whatever it has said.
+pub(crate) async fn learn(store: &Store, bucket: &str) -> Result<(), Failure> {
+    if store.kind() != StoreKind::Other || !store.s3.software().is_empty() {
+        return Ok(());
+    }
+    match store.s3.bucket_tagging(bucket).await {
+        Err(error) if error.status().is_none_or(|status| status == 429 || status >= 500) => {
+            Err(Failure::of(format!("read the tags of the bucket {bucket}"), "s3:GetBucketTagging")(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

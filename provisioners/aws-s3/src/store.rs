@@ -18,9 +18,9 @@ use s3_client::iam::Iam;
 use s3_client::{Client, Connections, Http, Settings, SettingsError, chain};
 use tokio::sync::OnceCell;
 
-use crate::kind::Kind;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, StoreKind};
 use crate::region::Region;
+use crate::role::OidcProvider;
 
 /// The roles of the Secret with the administrator's key: `adminSecretName`, and `secretName` as in 2019.
 pub(crate) const ADMIN: [&str; 2] = ["admin", ""];
@@ -53,6 +53,10 @@ pub struct Defaults {
     /// ARN of the permissions boundary for new users, for classes without `permissionsBoundary`
     #[arg(long, env = "AWS_PERMISSIONS_BOUNDARY", value_name = "ARN")]
     permissions_boundary: Option<String>,
+
+    /// ARN of the cluster's OIDC provider in IAM, for access without keys, for classes without `oidcProviderArn`
+    #[arg(long, env = "AWS_OIDC_PROVIDER_ARN", value_name = "ARN")]
+    oidc_provider_arn: Option<OidcProvider>,
 
     /// Use the FIPS endpoints of AWS
     #[arg(long, env = "AWS_USE_FIPS_ENDPOINT")]
@@ -94,38 +98,39 @@ pub(crate) struct Store {
     pub(crate) endpoint: Endpoint,
     /// S3's address, where it is not the region's own.
     given_url: Option<String>,
-    /// The store, where the class names it.
-    given_kind: Option<Kind>,
+    given_kind: Option<StoreKind>,
     /// What was made in any account a moment ago.
     pub(crate) recent: Arc<RecentlyCreated>,
     permissions_boundary: Option<String>,
+    oidc_provider: Option<OidcProvider>,
 }
 
 impl Store {
-    /// Amazon's own store is at a region's address or at that of a VPC. Others may name themselves in their answers.
-    pub(crate) fn kind(&self) -> Kind {
+    /// Amazon's own store is at a region's address or at that of a VPC. SeaweedFS names itself in its answers.
+    pub(crate) fn kind(&self) -> StoreKind {
         let is_amazons = || {
             let mut suffixes = [".amazonaws.com", ".amazonaws.com.cn"].iter();
             self.given_url.is_none() || suffixes.any(|suffix| self.endpoint.host.ends_with(suffix))
         };
         match self.given_kind {
             Some(kind) => kind,
-            None if is_amazons() => Kind::Aws,
-            None => Kind::of_software(self.s3.software()),
+            None if is_amazons() => StoreKind::Aws,
+            None if self.s3.software().starts_with("SeaweedFS") => StoreKind::SeaweedFs,
+            None => StoreKind::Other,
         }
     }
 
     pub(crate) fn is_aws(&self) -> bool {
-        self.kind() == Kind::Aws
+        self.kind() == StoreKind::Aws
     }
 
     /// Whether it can only have been made by the one whom S3 has answered so, if a bucket was made: in us-east-1, and in stores
     /// that are like it, S3 answers the same where the account has the bucket already.
     pub(crate) fn makes_a_bucket_once(&self) -> bool {
         match self.kind() {
-            Kind::Aws => self.region.location_constraint().is_some(),
-            Kind::SeaweedFs => true,
-            Kind::Versity | Kind::Other => false,
+            StoreKind::Aws => self.region.location_constraint().is_some(),
+            StoreKind::SeaweedFs => true,
+            StoreKind::Other => false,
         }
     }
 
@@ -139,6 +144,11 @@ impl Store {
         // Amazon's clients for Python take the region from this one alone. AWS sends them to the right region, others do not.
         let others = sums.into_iter().chain([("AWS_DEFAULT_REGION", self.region.name())]);
         url.into_iter().chain(others.filter(|_| !self.is_aws())).collect()
+    }
+
+    /// What IAM knows the cluster's service accounts by.
+    pub(crate) fn oidc_provider<'a>(&'a self, parameters: &'a Parameters) -> Option<&'a OidcProvider> {
+        parameters.oidc_provider_arn.as_ref().or(self.oidc_provider.as_ref())
     }
 
     /// The policy that limits a new user.
@@ -193,6 +203,7 @@ impl Stores {
             given_kind: parameters.store,
             recent: self.recent.clone(),
             permissions_boundary: given(&self.defaults.permissions_boundary),
+            oidc_provider: self.defaults.oidc_provider_arn.clone(),
         })
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Access, Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, ProvisionedBucket, RequestOf, Source,
+    Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, ProvisionedBucket, RequestOf, Source,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde_json::{Value, json};
@@ -17,13 +17,16 @@ use crate::api::Failure;
 use crate::http::Proxies;
 use crate::iam::{Ensured, Known, Whom};
 use crate::parameters::{Config, Parameters, is_set};
-use crate::policy::granted;
+use crate::policy::{admitted, granted, revoked, shut};
+use crate::principal::{Way, title};
 use crate::storage::Found;
 use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
 
 /// What is kept in an ObjectBucket: where the bucket is, and who has its key.
 const PROJECT: &str = "project";
 const SERVICE_ACCOUNT: &str = "serviceAccount";
+/// Who uses it without a key.
+const PRINCIPAL: &str = "principal";
 
 /// Google knows a new service account everywhere after some seconds.
 const ACCOUNT_SPREADS: Duration = Duration::from_secs(2);
@@ -45,13 +48,14 @@ impl BucketProvisioner for Gcs {
 
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request).await?;
-        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
-        let name = &request.name;
+        let (way, name) = (Way::of(&request, &store)?, &request.name);
         let live = store.storage.find_bucket(name).await?;
         if let Some(text) = objection(&live, &request) {
             return refuse(&store, &account, &request, text).await;
         }
-        account.ensure(&store, &request).await?;
+        if way.principal.is_none() {
+            account.ensure(&store, &request).await?;
+        }
         match live {
             Found::Bucket(live) => bring_in_line(&store, &request, &live).await?,
             Found::Absent | Found::Foreign => {
@@ -60,26 +64,20 @@ impl BucketProvisioner for Gcs {
                 }
             }
         }
-        account.grant_access(&store, name, access).await?;
-        let key = account.key(&store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-        Ok(account.answer(&store, key))
+        account.give_access(&store, &request, (&way, Source::Provisioned)).await
     }
 
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request).await?;
-        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
-        let name = &request.name;
+        let (way, name) = (Way::of(&request, &store)?, &request.name);
         if store.storage.bucket(name).await?.is_none() {
             let text = format!("the bucket {name} does not exist: make it, or change bucketName in the StorageClass");
             return Err(ProvisionError::retry(text));
         }
-        account.ensure(&store, &request).await?;
-        // What a service account may do that was not made for the claim is for its administrator to say.
-        if account.generated {
-            account.grant_access(&store, name, access).await?;
+        if way.principal.is_none() {
+            account.ensure(&store, &request).await?;
         }
-        let key = account.key(&store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-        Ok(account.answer(&store, key))
+        account.give_access(&store, &request, (&way, Source::Granted)).await
     }
 
     async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
@@ -206,9 +204,37 @@ impl Account {
         }
     }
 
-    async fn grant_access(&self, store: &Store, bucket: &str, access: Access) -> Result<(), ProvisionError> {
-        let changed = store.storage.change_policy(bucket, |policy| granted(policy, &self.email, access)).await;
-        changed.map_err(|failure| self.spreading(failure))
+    /// Lets the service account in with a key, or the principal without one.
+    async fn give_access(
+        &self,
+        store: &Store,
+        request: &RequestOf<Gcs>,
+        (way, source): (&Way, Source),
+    ) -> Result<Bucket, ProvisionError> {
+        let (name, title) = (&request.name, title(&self.claim));
+        let Some(principal) = &way.principal else {
+            // In a bucket that exists, only an administrator lets in an account that was not made for the claim.
+            let lets_in = self.generated || source == Source::Provisioned;
+            if lets_in || request.state.contains_key(PRINCIPAL) {
+                let changed = store.storage.change_policy(name, |policy| {
+                    let policy = shut(policy, &title);
+                    if lets_in { granted(&policy, &self.email, way.access) } else { policy }
+                });
+                changed.await.map_err(|failure| self.spreading(failure))?;
+            }
+            let key = self.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
+            let bucket = self.answer(store, Bucket::new(store.endpoint.clone(), key));
+            return Ok(bucket.state(SERVICE_ACCOUNT, &self.email));
+        };
+        let had_key = request.access_key_id.is_some();
+        let changed = store.storage.change_policy(name, |policy| {
+            let policy = admitted(policy, &title, (name, principal), way.access);
+            if had_key { revoked(&policy, &self.email) } else { policy }
+        });
+        changed.await?;
+        // An earlier attempt may have made it as well.
+        self.remove(store).await?;
+        Ok(self.answer(store, Bucket::without_key(store.endpoint.clone())).state(PRINCIPAL, principal))
     }
 
     /// A failure, as long as Google does not know a new service account everywhere.
@@ -227,14 +253,14 @@ impl Account {
         }
     }
 
-    fn answer(&self, store: &Store, key: Credentials) -> Bucket {
-        let bucket = Bucket::new(store.endpoint.clone(), key).state(PROJECT, &store.storage.project);
+    fn answer(&self, store: &Store, bucket: Bucket) -> Bucket {
+        let bucket = bucket.state(PROJECT, &store.storage.project);
         // Google refuses the checksums that clients add since 2025.
         let bucket = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"]
             .into_iter()
             .fold(bucket, |bucket, name| bucket.config(name, "when_required"));
         // The controller writes AWS_REGION, which boto3 does not read.
-        bucket.config("AWS_DEFAULT_REGION", &store.endpoint.region).state(SERVICE_ACCOUNT, &self.email)
+        bucket.config("AWS_DEFAULT_REGION", &store.endpoint.region)
     }
 }
 

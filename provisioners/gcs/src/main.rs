@@ -7,6 +7,7 @@ mod http;
 mod iam;
 mod parameters;
 mod policy;
+mod principal;
 mod storage;
 mod store;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use crate::store::Defaults;
 /// Provisions Google Cloud Storage buckets for ObjectBucketClaims, with HMAC keys for S3 clients
 #[derive(Parser)]
 #[command(name = "gcs-provisioner", version)]
-#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode")))]
+#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,authentication,serviceAccount")))]
 struct Args {
     #[command(flatten)]
     defaults: Defaults,

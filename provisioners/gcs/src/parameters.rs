@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::{Access, DeletionPolicy};
+use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::account::label_value;
+use crate::principal::Pool;
 
 /// The parameters of a class.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,6 +22,9 @@ pub(crate) struct Parameters {
     pub(crate) storage_class: Option<StorageClass>,
     /// What claims may do.
     pub(crate) access_mode: Access,
+    /// Whether claims get keys.
+    pub(crate) authentication: Authentication,
+    pub(crate) workload_identity_pool: Option<Pool>,
     /// Whether a bucket with objects is deleted.
     pub(crate) deletion_policy: DeletionPolicy,
     /// A service account that exists, instead of one for each claim.
@@ -44,6 +48,8 @@ impl Default for Parameters {
             location: "US".to_owned(),
             storage_class: None,
             access_mode: Access::default(),
+            authentication: Authentication::default(),
+            workload_identity_pool: None,
             deletion_policy: DeletionPolicy::default(),
             service_account: None,
             uniform_bucket_level_access: true,
@@ -62,6 +68,9 @@ impl Default for Parameters {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Config {
     pub(crate) access_mode: Option<Access>,
+    pub(crate) authentication: Option<Authentication>,
+    /// Of Kubernetes, in the claim's namespace.
+    pub(crate) service_account: Option<String>,
 }
 
 impl Parameters {

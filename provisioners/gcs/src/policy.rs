@@ -45,6 +45,26 @@ pub(crate) fn granted(policy: &Value, email: &str, access: Access) -> Value {
     policy
 }
 
+/// The policy that gives this access to a principal, in bindings with this title, and none to those that had it by this title.
+/// The condition is there for the title: it is always met in this bucket.
+pub(crate) fn admitted(policy: &Value, title: &str, (bucket, principal): (&str, &str), access: Access) -> Value {
+    let mut policy = shut(policy, title);
+    // Without keys nobody speaks S3, which asks for the bucket itself.
+    let expression = format!("resource.name.startsWith(\"projects/_/buckets/{bucket}\")");
+    let binding = json!({
+        "role": roles(access)[0], "members": [principal], "condition": {"title": title, "expression": expression},
+    });
+    bindings_of(&mut policy).push(binding);
+    policy
+}
+
+/// The policy without the bindings of this title.
+pub(crate) fn shut(policy: &Value, title: &str) -> Value {
+    let mut policy = policy.clone();
+    bindings_of(&mut policy).retain(|binding| binding["condition"]["title"] != title);
+    policy
+}
+
 /// The policy without the service account, whoever let it in.
 pub(crate) fn revoked(policy: &Value, email: &str) -> Value {
     let member = member(email);
@@ -121,6 +141,23 @@ mod tests {
                 .iter()
                 .any(|binding| binding["role"] == roles(Access::ReadWrite)[0] && !is_conditional(binding))
         );
+    }
+
+    #[test]
+    fn principals_come_and_go_by_their_title() {
+        let (title, web) = ("objectbucketclaim-u", ("photos", "principal://web"));
+        let one = admitted(&theirs(), title, web, Access::ReadOnly);
+        let binding = &one["bindings"][4];
+        assert_eq!(
+            (&binding["role"], &binding["members"]),
+            (&json!("roles/storage.objectViewer"), &json!(["principal://web"]))
+        );
+        assert_eq!(admitted(&one, title, web, Access::ReadOnly), one);
+        let other = admitted(&one, title, ("photos", "principal://other"), Access::ReadWrite);
+        assert!(!other.to_string().contains("principal://web"), "{other}");
+        let both = admitted(&one, "objectbucketclaim-v", web, Access::WriteOnly);
+        assert_eq!(shut(&both, "objectbucketclaim-v"), one);
+        assert_eq!(shut(&one, title), theirs());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::api::Api;
 use crate::http::{Client, Clients, Proxies};
 use crate::iam::Iam;
 use crate::parameters::Parameters;
+use crate::principal::Pool;
 use crate::storage::Storage;
 use crate::token::{ServiceAccountKey, TokenError, TokenSource};
 
@@ -39,6 +40,10 @@ pub(crate) struct Defaults {
     /// Use the pod's workload identity (from the metadata server), for classes without a Secret
     #[arg(long, env = "GCS_WORKLOAD_IDENTITY")]
     pub(crate) workload_identity: bool,
+
+    /// Workload identity pool of the cluster, for access without keys, for classes without `workloadIdentityPool`
+    #[arg(long, env = "GCS_WORKLOAD_IDENTITY_POOL", value_name = "NAME")]
+    pub(crate) workload_identity_pool: Option<Pool>,
 
     /// Cloud Storage endpoint
     #[arg(long, env = "GCS_ENDPOINT", value_name = "URL", default_value = "https://storage.googleapis.com")]
@@ -75,6 +80,8 @@ pub(crate) struct Store {
     pub(crate) storage: Storage,
     pub(crate) iam: Iam,
     pub(crate) endpoint: Endpoint,
+    /// What Google knows the cluster's service accounts by.
+    pub(crate) pool: Option<Pool>,
 }
 
 /// Why there is no connection. The text says what to do.
@@ -114,7 +121,8 @@ impl Stores {
             |endpoint: &str| Ok::<_, Misconfigured>(Api { client: self.client(endpoint)?, source: source.clone() });
         let storage = Storage { api: api(&self.defaults.endpoint)?, project: project.clone() };
         let iam = Iam { api: api(&self.defaults.iam_endpoint)?, project, recent: self.recent.clone() };
-        Ok(Store { storage, iam, endpoint: endpoint(&self.defaults.endpoint)? })
+        let (endpoint, pool) = (endpoint(&self.defaults.endpoint)?, self.defaults.workload_identity_pool.clone());
+        Ok(Store { storage, iam, endpoint, pool })
     }
 
     /// Whether the provisioner's own credentials, if it has some, give a token.

@@ -1,6 +1,7 @@
 //! The provisioner against the google of Google's services.
 
 mod http;
+mod keyless;
 mod ownership;
 mod pod;
 
@@ -28,6 +29,7 @@ impl Defaults {
             project: None,
             credentials_file: None,
             workload_identity: false,
+            workload_identity_pool: None,
             endpoint: google.endpoint.clone(),
             iam_endpoint: google.endpoint.clone(),
             metadata_host: google.endpoint.trim_start_matches("http://").to_owned(),
@@ -123,8 +125,8 @@ impl Fixture {
     fn again(&self, request: &RequestOf<Gcs>, answer: &Bucket) -> RequestOf<Gcs> {
         let mut request = request.clone();
         request.state = answer.state.clone();
-        request.access_key_id = Some(answer.credentials.access_key_id.clone());
-        request.credentials = Some(answer.credentials.clone());
+        request.access_key_id = answer.credentials.as_ref().map(|key| key.access_key_id.clone());
+        request.credentials.clone_from(&answer.credentials);
         request
     }
 
@@ -139,14 +141,14 @@ impl Fixture {
         bucket.secrets = self.secrets();
         if let Some(answer) = answer {
             bucket.state = answer.state.clone();
-            bucket.access_key_id = Some(answer.credentials.access_key_id.clone());
+            bucket.access_key_id = answer.credentials.as_ref().map(|key| key.access_key_id.clone());
         }
         bucket
     }
 
-    fn s3(&self, key: &Credentials) -> Pod {
+    fn s3(&self, key: &Option<Credentials>) -> Pod {
         let clients = Clients::new(Proxies::default(), Duration::from_secs(5));
-        Pod { client: clients.get(&self.google.endpoint, None).unwrap(), key: key.clone() }
+        Pod { client: clients.get(&self.google.endpoint, None).unwrap(), key: key.clone().expect("there is a key") }
     }
 
     /// A bucket of this project that no claim has made.
@@ -237,13 +239,13 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     let mut again = fixture.again(&request, &new);
     again.access_key_id = Some(rotated.1.access_key_id.clone());
     again.credentials = Some(rotated.1.clone());
-    assert_eq!(fixture.gcs.provision(again).await.unwrap().credentials, rotated.1);
+    assert_eq!(fixture.gcs.provision(again).await.unwrap().credentials, Some(rotated.1.clone()));
     assert_eq!(fixture.google.model().keys.len(), 2);
     let mut retired = record.clone();
     retired.access_key_id = Some(rotated.1.access_key_id.clone());
     fixture.gcs.retire(retired).await.unwrap();
-    assert!(fixture.s3(&rotated.0).get("photos", "x").await.is_err());
-    assert!(fixture.s3(&rotated.1).get("photos", "x").await.is_ok());
+    assert!(fixture.s3(&Some(rotated.0)).get("photos", "x").await.is_err());
+    assert!(fixture.s3(&Some(rotated.1)).get("photos", "x").await.is_ok());
     assert_eq!(fixture.google.model().keys.len(), 1);
     fixture.gcs.delete(record).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
@@ -328,8 +330,8 @@ async fn grants_let_several_claims_in_and_out() {
         request
     });
     let [a, mut b, mut c] = requests;
-    b.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::ReadOnly) });
-    c.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::WriteOnly) });
+    b.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::ReadOnly), ..Config::default() });
+    c.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::WriteOnly), ..Config::default() });
     let absent = fixture.gcs.grant(a.clone()).await.unwrap_err();
     assert!(absent.to_string().contains("does not exist"), "{absent}");
     fixture.own_bucket("shared");

@@ -18,6 +18,7 @@ use super::{
     Access, Cluster, Program, TestSpace, eventually, install_bucket_crds, is_bucket_bound, provisioner_program,
 };
 use crate::nfs::free_port;
+use crate::s3::clients::Pod;
 use crate::{http, s3};
 
 const HTTP_ENDPOINT: &str = "--http-endpoint";
@@ -162,6 +163,17 @@ impl BucketSpace {
         let region = map.get("BUCKET_REGION").map(String::as_str).filter(|region| !region.is_empty());
         let client = s3::client(endpoint, region, Credentials::new(&id, &secret))?;
         Ok(BucketUser { client, bucket: map.get("BUCKET_NAME").context("no bucket")?.clone(), id, secret })
+    }
+
+    /// A pod that takes the claim's Secret and ConfigMap by `envFrom`, and `more` of its own.
+    pub async fn pod(&self, claim: &str, more: &[(&str, &str)]) -> anyhow::Result<Pod> {
+        let secret = self.space.api::<Secret>().get(claim).await?.data.unwrap_or_default();
+        let map = self.space.api::<ConfigMap>().get(claim).await?.data.unwrap_or_default();
+        let secret = secret.into_iter().map(|(name, value)| Ok((name, String::from_utf8(value.0)?)));
+        let mut entries = secret.collect::<anyhow::Result<BTreeMap<_, _>>>()?;
+        entries.extend(map);
+        entries.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        Pod::new(entries)
     }
 
     /// Waits until the claim's Secret has another key than this one.

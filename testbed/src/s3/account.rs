@@ -7,6 +7,9 @@ use s3_client::{Client, Credentials, Http, Settings};
 
 use super::{EVERYTHING, Server};
 
+/// The trust of a role that anybody may assume.
+pub(super) const TRUSTS_ANYBODY: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":["sts:AssumeRole","sts:AssumeRoleWithWebIdentity"]}]}"#;
+
 /// S3 at an address with a key.
 pub fn client(endpoint: &str, region: Option<&str>, key: Credentials) -> anyhow::Result<Client> {
     Ok(Client::new(&settings(endpoint, region)?, key)?)
@@ -51,9 +54,8 @@ impl Server {
 
     /// Creates a role that anybody may take; returns its ARN.
     pub async fn create_role(&self, name: &str) -> anyhow::Result<String> {
-        let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":["sts:AssumeRole","sts:AssumeRoleWithWebIdentity"]}]}"#;
         let iam = self.iam()?;
-        iam.sdk().create_role().role_name(name).assume_role_policy_document(trust).send().await?;
+        iam.sdk().create_role().role_name(name).assume_role_policy_document(TRUSTS_ANYBODY).send().await?;
         Ok(format!("arn:aws:iam::123456789012:role/{name}"))
     }
 

@@ -19,7 +19,7 @@ use super::Server;
 use super::proxy::{Asked, forward, refusal, request, response};
 
 /// moto's account.
-const ACCOUNT: &str = "arn:aws:iam::123456789012:user";
+const ACCOUNT: &str = "arn:aws:iam::123456789012";
 
 /// What is checked and how long IAM is behind.
 #[derive(Clone)]
@@ -35,11 +35,15 @@ pub struct Rules {
 struct Aws {
     moto: Server,
     rules: Rules,
-    users: Mutex<BTreeMap<String, NewUser>>,
+    /// Users and roles, by their names.
+    made: Mutex<BTreeMap<Named, New>>,
 }
 
-struct NewUser {
-    made: Instant,
+/// `user` or `role`, and the name.
+type Named = (&'static str, String);
+
+struct New {
+    at: Instant,
     boundary: String,
 }
 
@@ -47,7 +51,7 @@ struct NewUser {
 pub async fn start(server: &Server, rules: Rules) -> anyhow::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let endpoint = format!("http://{}", listener.local_addr()?);
-    let aws = Arc::new(Aws { moto: server.clone(), rules, users: Mutex::default() });
+    let aws = Arc::new(Aws { moto: server.clone(), rules, made: Mutex::default() });
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let aws = aws.clone();
@@ -70,8 +74,8 @@ impl Aws {
         if !self.is_allowed(asked).await? {
             return Ok(refusal(403, "AccessDenied", asked.is_iam()));
         }
-        let user = decoded(asked.parameter("UserName"));
-        if asked.action() == "GetUser" && self.is_hidden(&user) {
+        let named = named(asked);
+        if asked.action() == "GetUser" && self.is_hidden(&named) {
             return Ok(refusal(404, "NoSuchEntity", true));
         }
         let new_bucket = match asked.s3_actions().first() {
@@ -80,11 +84,11 @@ impl Aws {
         };
         let answer = self.forward(asked, body).await?;
         if answer.starts_with(b"HTTP/1.1 200") {
-            if asked.action() == "CreateUser" {
+            if ["CreateUser", "CreateRole"].contains(&asked.action()) {
                 let boundary = decoded(asked.parameter("PermissionsBoundary"));
-                self.users.lock().expect("no panics").insert(user, NewUser { made: Instant::now(), boundary });
-            } else if asked.action() == "GetUser" {
-                return Ok(self.with_boundary(answer, &user));
+                self.made.lock().expect("no panics").insert(named, New { at: Instant::now(), boundary });
+            } else if ["GetUser", "GetRole"].contains(&asked.action()) {
+                return Ok(self.with_boundary(answer, &named));
             }
             if new_bucket {
                 let admin = self.admin(asked)?;
@@ -104,21 +108,28 @@ impl Aws {
             let resource = asked.resource();
             return Ok(asked.s3_actions().iter().all(|action| self.allows(&format!("s3:{action}"), &resource, "")));
         }
-        let name = decoded(asked.parameter("UserName"));
-        let of_path = |path: String| format!("{ACCOUNT}{path}{name}");
-        let boundary = |name: &str| self.users.lock().expect("no panics").get(name).map(|user| user.boundary.clone());
+        let named = named(asked);
+        let (kind, name) = (named.0, &named.1);
+        let of_path = |path: String| format!("{ACCOUNT}:{kind}{path}{name}");
+        let boundary = || self.made.lock().expect("no panics").get(&named).map(|new| new.boundary.clone());
+        let iam = self.moto.iam()?;
         let (resource, boundary) = match asked.action() {
-            "CreateUser" => {
+            "CreateUser" | "CreateRole" => {
                 (of_path(decoded(asked.parameter("Path"))), decoded(asked.parameter("PermissionsBoundary")))
             }
             // The path of what does not exist is not known.
-            _ => match self.moto.iam()?.user(&name).await? {
-                Some(user) => (user.arn, boundary(&name).unwrap_or_default()),
+            _ => match if kind == "role" { iam.role(name).await? } else { iam.user(name).await? } {
+                Some(known) => (known.arn, boundary().unwrap_or_default()),
                 None => (of_path("/".to_owned()), String::new()),
             },
         };
-        let tags = asked.action() == "CreateUser" && asked.body.contains("Tags.member.");
-        let actions = [Some(asked.action()), tags.then_some("TagUser")];
+        let tags = asked.body.contains("Tags.member.");
+        let tags = match asked.action() {
+            "CreateUser" if tags => Some("TagUser"),
+            "CreateRole" if tags => Some("TagRole"),
+            _ => None,
+        };
+        let actions = [Some(asked.action()), tags];
         Ok(actions.into_iter().flatten().all(|action| self.allows(&format!("iam:{action}"), &resource, &boundary)))
     }
 
@@ -133,21 +144,24 @@ impl Aws {
         })
     }
 
-    fn is_hidden(&self, user: &str) -> bool {
-        let users = self.users.lock().expect("no panics");
-        users.get(user).is_some_and(|user| user.made.elapsed() < self.rules.behind)
+    fn is_hidden(&self, named: &Named) -> bool {
+        let made = self.made.lock().expect("no panics");
+        made.get(named).is_some_and(|new| new.at.elapsed() < self.rules.behind)
     }
 
     /// moto leaves the boundary out.
-    fn with_boundary(&self, answer: Vec<u8>, user: &str) -> Vec<u8> {
-        let users = self.users.lock().expect("no panics");
-        let boundary = users.get(user).map(|user| &user.boundary).filter(|boundary| !boundary.is_empty());
+    fn with_boundary(&self, answer: Vec<u8>, named: &Named) -> Vec<u8> {
+        let made = self.made.lock().expect("no panics");
+        let boundary = made.get(named).map(|new| &new.boundary).filter(|boundary| !boundary.is_empty());
         let text = String::from_utf8_lossy(&answer);
         match (boundary, text.split_once("\r\n\r\n")) {
             (Some(boundary), Some((_, body))) => {
                 let shown = format!("<PermissionsBoundaryArn>{boundary}</PermissionsBoundaryArn>");
-                let end = format!("<PermissionsBoundary>{shown}</PermissionsBoundary></User>");
-                response(200, &body.replace("</User>", &end)).into_bytes()
+                let tag = if named.0 == "role" { "</Role>" } else { "</User>" };
+                let end = format!("<PermissionsBoundary>{shown}</PermissionsBoundary>{tag}");
+                // moto shows that of a role.
+                let is_shown = body.contains("<PermissionsBoundary>");
+                response(200, &if is_shown { body.to_owned() } else { body.replace(tag, &end) }).into_bytes()
             }
             _ => answer,
         }
@@ -233,4 +247,12 @@ fn tags(body: &str) -> anyhow::Result<BTreeMap<String, String>> {
 
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// Whom a request of IAM is about.
+fn named(asked: &Asked) -> Named {
+    match decoded(asked.parameter("RoleName")) {
+        role if !role.is_empty() => ("role", role),
+        _ => ("user", decoded(asked.parameter("UserName"))),
+    }
 }

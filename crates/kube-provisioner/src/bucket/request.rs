@@ -171,6 +171,84 @@ impl Access {
     }
 }
 
+/// How the pods of a claim identify themselves to the backend, for an author's parameters. `Key` or `ServiceAccount`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub enum Authentication {
+    /// By the key in the claim's Secret.
+    #[default]
+    Key,
+    /// By the token of a service account. There is no key.
+    ServiceAccount,
+}
+
+impl Authentication {
+    /// The service account for a claim; `None` if it gets a key. A class with keys may have claims that ask for none, but not the
+    /// other way round. The name is that of the claim or else of the class.
+    ///
+    /// ```
+    /// use kube_provisioner::bucket::{Authentication, BucketRequest};
+    ///
+    /// let claim = BucketRequest::new("photos", (), ()).claim;
+    /// let (class, asked) = ((Authentication::Key, None), (Some(Authentication::ServiceAccount), Some("web")));
+    /// let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
+    /// assert_eq!(account.to_string(), "system:serviceaccount:test:web");
+    /// ```
+    ///
+    /// # Errors
+    /// When the claim asks for what the class does not allow, or no service account is named.
+    pub fn service_account(
+        (class, of_class): (Self, Option<&str>),
+        (asked, of_claim): (Option<Self>, Option<&str>),
+        claim: &ClaimName,
+    ) -> Result<Option<ServiceAccount>, ProvisionError> {
+        match (class, asked) {
+            (Self::ServiceAccount, Some(Self::Key)) => Err(ProvisionError::retry(
+                "authentication in additionalConfig asks for a key, and the class gives none: leave it out",
+            )),
+            (Self::Key, None | Some(Self::Key)) if of_claim.is_some() => Err(ProvisionError::retry(
+                "serviceAccount in additionalConfig has no effect without authentication: set it to ServiceAccount, or leave \
+                 serviceAccount out",
+            )),
+            (Self::Key, None | Some(Self::Key)) => Ok(None),
+            _ => {
+                let name = of_claim.or(of_class).ok_or_else(|| {
+                    ProvisionError::retry(
+                        "no service account is named: set serviceAccount in the claim's additionalConfig to the one of \
+                         its pods",
+                    )
+                })?;
+                ServiceAccount::new(&claim.namespace, name).map(Some)
+            }
+        }
+    }
+}
+
+/// A service account. Its text is the name that the API server gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceAccount {
+    /// The namespace, which is the claim's.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl ServiceAccount {
+    fn new(namespace: &str, name: &str) -> Result<Self, ProvisionError> {
+        let is_plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
+        match (1..=253).contains(&name.len()) && name.bytes().all(is_plain) {
+            true => Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() }),
+            false => Err(ProvisionError::retry(format!("serviceAccount: {name:?} is no name of a service account"))),
+        }
+    }
+}
+
+impl fmt::Display for ServiceAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
 /// What becomes of the objects of a bucket whose claim is deleted, for an author's parameters. `Delete` or `DeleteIfEmpty`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub enum DeletionPolicy {
@@ -319,8 +397,8 @@ impl Endpoint {
 pub struct Bucket {
     /// Where it is reached.
     pub endpoint: Endpoint,
-    /// The user's key.
-    pub credentials: Credentials,
+    /// The user's key. `None` where pods identify themselves by their service account.
+    pub credentials: Option<Credentials>,
     /// See [`state`](Self::state).
     pub state: BTreeMap<String, String>,
     /// See [`config`](Self::config).
@@ -334,9 +412,15 @@ pub struct Bucket {
 impl Bucket {
     /// A bucket that is reached here with this key.
     pub fn new(endpoint: Endpoint, credentials: Credentials) -> Self {
+        Self { credentials: Some(credentials), ..Self::without_key(endpoint) }
+    }
+
+    /// A bucket that is reached here without a key: the backend knows the pods of a service account. The claim's Secret gets
+    /// no key, and what clients need stands in [its ConfigMap](Self::config).
+    pub fn without_key(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
-            credentials,
+            credentials: None,
             state: BTreeMap::new(),
             config_data: BTreeMap::new(),
             secret_data: BTreeMap::new(),

@@ -113,9 +113,11 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::ObjectDeleted => {
             words("bound, and its ObjectBucket was deleted by hand", "A bucket is deleted only with its claim.", "")
         }
-        Refusal::NoRotation => {
-            words("bound; its keys cannot be rotated", "This provisioner makes one key for each claim.", "")
-        }
+        Refusal::NoRotation => words(
+            "bound; its keys cannot be rotated",
+            "This provisioner makes one key for each claim, or the claim's pods need none.",
+            "",
+        ),
         Refusal::NotOwned { .. } => words(
             "refused: something else has its name",
             "The claim's Secret and ConfigMap are called like the claim, and others' objects are never overwritten.",

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use aws_sdk_s3::config::Config;
 use aws_sdk_s3::config::retry::RetryConfig;
-use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, ObjectOwnership, Permission};
+use aws_sdk_s3::types::{
+    BucketLocationConstraint, CreateBucketConfiguration, ObjectOwnership, OwnershipControls, OwnershipControlsRule,
+    Permission,
+};
 
-use super::tags;
+use super::{incomplete, tags};
 use crate::client::Client;
 use crate::error::Error;
 
@@ -17,7 +20,7 @@ pub struct NewBucket<'a> {
     pub location: Option<&'a str>,
     /// The tags that the bucket has from the first moment.
     pub tags: Option<&'a BTreeMap<String, String>>,
-    /// Who owns the objects that are written: `BucketOwnerEnforced` is what AWS does where nothing is said.
+    /// Who owns the objects that are written: AWS takes `BucketOwnerEnforced` where nothing is said.
     pub ownership: Option<&'a str>,
     /// Whether objects can be locked against deletion. Such a bucket keeps versions.
     pub object_lock: bool,
@@ -58,6 +61,17 @@ impl Client {
             .set_grant_read_acp(new.acl_reader.map(|id| format!("id=\"{id}\"")));
         let once = Config::builder().retry_config(RetryConfig::disabled());
         self.read(request.customize().config_override(once).send().await).map(drop)
+    }
+
+    /// Sets who owns the objects that are written to a bucket.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn put_bucket_ownership(&self, name: &str, rule: &str) -> Result<(), Error> {
+        let rule = OwnershipControlsRule::builder().object_ownership(rule.into()).build().map_err(incomplete)?;
+        let controls = OwnershipControls::builder().rules(rule).build().map_err(incomplete)?;
+        let put = self.sdk.put_bucket_ownership_controls().bucket(name).ownership_controls(controls);
+        self.read(put.send().await).map(drop)
     }
 
     /// Who owns the objects that are written to a bucket: its rule, such as `BucketOwnerEnforced`. `None` where it has none.

@@ -6,12 +6,13 @@ use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket};
 use tokio::time::Instant;
 
-use super::{Account, Gcs, Source};
+use super::{Account, Gcs, PRINCIPAL, Source};
 use crate::account::{CLAIM_UID, Owner, owner};
 use crate::api::Failure;
 use crate::iam::Known;
 use crate::parameters::Parameters;
-use crate::policy::revoked;
+use crate::policy::{revoked, shut};
+use crate::principal::title;
 use crate::storage::Found;
 use crate::store::Store;
 
@@ -33,6 +34,7 @@ impl Gcs {
                     }
                     // Whoever still writes would write forever.
                     account.close(&store, bucket.access_key_id.as_deref()).await?;
+                    account.shut_out(&store, &bucket).await?;
                     if !only_empty {
                         empty(&store, name).await?;
                     } else if !store.storage.delete_bucket(name).await? {
@@ -67,14 +69,29 @@ impl Gcs {
             }
         };
         // The rights of somebody else's account of this name are not ours to take.
-        if ours && (!account.generated || account.known(&store).await? != Known::Foreign) {
-            store.storage.change_policy(name, |policy| revoked(policy, &account.email)).await?;
+        if ours {
+            let theirs = account.generated && account.known(&store).await? == Known::Foreign;
+            let title = title(&account.claim);
+            let changed = store.storage.change_policy(name, |policy| {
+                let policy = shut(policy, &title);
+                if theirs { policy } else { revoked(&policy, &account.email) }
+            });
+            changed.await?;
         }
         Ok(account.remove(&store).await?)
     }
 }
 
 impl Account {
+    /// Ends access without a key. While no attempt has come to its end, nothing says whether there is some.
+    async fn shut_out(&self, store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), Failure> {
+        if !bucket.state.is_empty() && !bucket.state.contains_key(PRINCIPAL) {
+            return Ok(());
+        }
+        let title = title(&self.claim);
+        store.storage.change_policy(&bucket.name, |policy| shut(policy, &title)).await
+    }
+
     /// Removes the claim's keys.
     async fn close(&self, store: &Store, recorded: Option<&str>) -> Result<(), Failure> {
         if !self.generated {

@@ -146,7 +146,7 @@ pub enum Refusal {
     Record(String),
     /// The object is being deleted while the claim lives.
     ObjectDeleted,
-    /// The claim asks for new keys of a provisioner that has none.
+    /// The claim asks for new keys, and has none, or the provisioner cannot make others.
     NoRotation,
     /// A Secret or ConfigMap of the claim's name is not the claim's.
     NotOwned {
@@ -292,7 +292,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
         return Decision::Attempt(Reason::Secret);
     }
     if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
-        return match rules.capabilities.rotation {
+        return match rules.capabilities.rotation && !record.keyless {
             true => Decision::Rotate,
             false if claim.is_ready() == Some(true) => Decision::Refuse(Refusal::NoRotation),
             false => settled(claim, bucket, facts),

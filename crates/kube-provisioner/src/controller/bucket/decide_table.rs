@@ -263,6 +263,11 @@ fn a_claim_with_its_bucket() {
         ("a rotation", rotated("again"), Rotate),
         ("a rotation that is done", rotated("again").record(json!({"rotation": "again"})), rest(NoAction::Bound)),
         ("a rotation that the author cannot do", unable, Refuse(Refusal::NoRotation)),
+        (
+            "a rotation of a claim without a key",
+            rotated("again").record(json!({"keyless": true})),
+            Refuse(Refusal::NoRotation),
+        ),
         ("a rotation that has begun", bound().record(new_key.clone()), Rotate),
         ("a rotation whose Secret is gone", bound().record(new_key).delivered(Absent, Intact), Attempt(Reason::Secret)),
         ("keys to remove", bound().record(json!({"retireAt": "2024-01-01T00:00:00Z"})), Retire),

@@ -54,8 +54,12 @@ impl DeliveredFacts {
     pub(crate) fn as_secret(&self, claim_uid: &str, record: Option<&Record>) -> Delivered {
         let known = record.and_then(|record| record.access_key_id.as_deref());
         let new = record.and_then(|record| record.new_key.as_ref()).map(|new| &*new.access_key_id);
-        let recorded_key = [known, new].into_iter().flatten().any(|id| self.has_key(id));
-        match self.state(claim_uid, |_| known.is_none() || recorded_key) {
+        let keyless = record.is_some_and(|record| record.keyless);
+        let recorded_key = match keyless {
+            true => self.access_key_id.is_none(),
+            false => [known, new].into_iter().flatten().any(|id| self.has_key(id)),
+        };
+        match self.state(claim_uid, |_| known.is_none() && !keyless || recorded_key) {
             Delivered::Unowned if !recorded_key => Delivered::Unmanaged,
             state => state,
         }
@@ -203,6 +207,18 @@ mod tests {
         assert_eq!(state(Some(&sum), &none, None), Delivered::Unmanaged);
         assert_eq!(state(Some("nonsense"), &none, Some("id")), Delivered::Unmanaged);
         assert_eq!(state(None, &none, Some("id")), Delivered::Unmanaged);
+    }
+
+    #[test]
+    fn the_secret_of_a_claim_without_a_key_has_none() {
+        let keyless = Record { keyless: true, ..Record::unknown() };
+        let (empty, key) = (checksum(BTreeMap::new()), [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")]);
+        let of_key = checksum(key.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
+        assert_eq!(secret(&[], Some(&empty)).as_secret("u", Some(&keyless)), Delivered::Intact);
+        assert_eq!(secret(&key, Some(&of_key)).as_secret("u", Some(&keyless)), Delivered::Changed, "an old key");
+        assert_eq!(secret(&key, Some(&empty)).as_secret("u", Some(&keyless)), Delivered::Changed, "somebody's key");
+        assert_eq!(secret(&[], Some(&empty)).as_secret("u", Some(&record("id"))), Delivered::Changed);
+        assert_eq!(owned(&[], Some(&empty), &json!([])).as_secret("u", Some(&keyless)), Delivered::Unowned);
     }
 
     #[test]

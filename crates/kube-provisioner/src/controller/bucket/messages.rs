@@ -294,7 +294,10 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         )),
         Refusal::NoRotation => event_only(warning(
             "RotationFailed",
-            format!("{provisioner} cannot rotate keys; remove the annotation {}", protocol::ROTATE_CREDENTIALS),
+            format!(
+                "The claim has no keys that {provisioner} can rotate; remove the annotation {}",
+                protocol::ROTATE_CREDENTIALS
+            ),
             State::Bound,
         )),
         Refusal::NotOwned { kind } => not_owned(kind, &claim),

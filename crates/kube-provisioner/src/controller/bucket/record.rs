@@ -43,6 +43,9 @@ pub(crate) struct Record {
     /// The id of the key that the user has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) access_key_id: Option<String>,
+    /// Whether the user has no key: pods identify themselves otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) keyless: bool,
     /// The rotation that was done last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rotation: Option<String>,
@@ -78,6 +81,7 @@ impl Record {
             tls: false,
             data: BTreeMap::new(),
             access_key_id: None,
+            keyless: false,
             rotation: None,
             new_key: None,
             retire_at: None,

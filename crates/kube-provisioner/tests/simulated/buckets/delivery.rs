@@ -101,3 +101,40 @@ async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
     fixture.until("the event is there", succeeded).await;
     assert_eq!((refused.load(Ordering::Relaxed), fixture.store.calls("provision")), (0, 1));
 }
+
+/// The pods of the claim identify themselves otherwise.
+#[tokio::test(start_paused = true)]
+async fn z27_a_claim_without_a_key_has_none_in_its_secret() {
+    let fixture = Fixture::new();
+    let without_key = json!({"spec": {"additionalConfig": {"authentication": "ServiceAccount"}}});
+    fixture.claim("photos", without_key["spec"].clone());
+    fixture.claim("videos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    fixture.bound("videos").await;
+    let keys = |claim: &str| {
+        let secret = fixture.get("secrets", claim)?;
+        Some(secret["data"].as_object().into_iter().flatten().filter(|(name, _)| name.starts_with("AWS_")).count())
+    };
+    assert_eq!([keys("photos"), keys("videos")], [Some(0), Some(2)]);
+    assert_eq!(fixture.get("configmaps", "photos").unwrap()["data"]["ROLE"], "photos");
+    // Nobody else puts one there, and a lost Secret comes back as it was.
+    fixture.patch("secrets", "photos", json!({"stringData": {"AWS_ACCESS_KEY_ID": "mine", "other": "x"}}));
+    fixture.until("the foreign key is gone", || keys("photos") == Some(0)).await;
+    assert_eq!(fixture.get("secrets", "photos").unwrap()["data"]["other"], "eA==");
+    fixture.delete("secrets", "photos");
+    fixture.until("it is back", || keys("photos") == Some(0)).await;
+    // There is nothing to rotate.
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    let told = || fixture.events("photos").iter().any(|event| event.contains("The claim has no keys"));
+    fixture.until("it is told", told).await;
+    assert_eq!((fixture.store.calls("rotate"), fixture.ready("photos").0.as_str()), (0, "Bound"));
+    // A claim may change its mind.
+    fixture.patch(CLAIMS, "videos", without_key.clone());
+    fixture.until("the key is gone", || keys("videos") == Some(0)).await;
+    fixture.patch(CLAIMS, "videos", json!({"spec": {"additionalConfig": null}}));
+    fixture.until("there is a key", || keys("videos") == Some(2)).await;
+    let calls = fixture.store.calls("provision");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(fixture.store.calls("provision"), calls, "nothing changes");
+}

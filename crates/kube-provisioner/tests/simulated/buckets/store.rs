@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, BucketStart, Credentials, Endpoint, ProvisionedBucket, RequestOf,
+    Authentication, Bucket, BucketCapabilities, BucketProvisioner, BucketStart, Credentials, Endpoint,
+    ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
@@ -79,6 +80,8 @@ pub(crate) struct Parameters {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
     pub(crate) max_objects: Option<u64>,
+    #[serde(default)]
+    pub(crate) authentication: Authentication,
 }
 
 impl Store {
@@ -236,6 +239,10 @@ impl BucketProvisioner for Store {
         state.clusters.insert(user.clone(), request.cluster_id.clone());
         state.configs.insert(request.name.clone(), request.config.max_objects);
         state.applied.push(request.applied_config.keys().cloned().collect());
+        if request.config.authentication == Authentication::ServiceAccount {
+            state.users.insert(user, Vec::new());
+            return late(failed, Bucket::without_key(Endpoint::https("store.example.com")).config("ROLE", "photos"));
+        }
         let key = state.keys(&user, &request);
         late(failed, made(&request, key))
     }

@@ -48,7 +48,8 @@ impl Actions {
             made: true,
             tls: endpoint.tls,
             data: with_addresses(config_data, &endpoint),
-            access_key_id: Some(credentials.access_key_id.clone()),
+            access_key_id: credentials.as_ref().map(|credentials| credentials.access_key_id.clone()),
+            keyless: credentials.is_none(),
             attempted: BTreeMap::new(),
             ..record
         };
@@ -57,8 +58,10 @@ impl Actions {
             false => self.write_bucket(bucket, &record, Some(Spec { endpoint: &endpoint, state: &state })).await?,
         };
         let mut secret = secret_data;
-        secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
-        secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
+        if let Some(credentials) = credentials {
+            secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
+            secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
+        }
         self.write_secret(claim, secret).await?;
         self.write_config_map(claim, &bucket, &record).await?;
         self.set_bucket_phase(&bucket, "Bound").await?;
@@ -169,6 +172,12 @@ impl Actions {
         }
         let mut patch = body;
         patch["metadata"]["uid"] = json!(live.uid);
+        if kind == "Secret" {
+            // A claim that needs a key no longer keeps none.
+            let names = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY];
+            let gone = names.into_iter().filter(|name| patch["stringData"].get(name).is_none());
+            patch["data"] = gone.map(|name| (name.to_owned(), Value::Null)).collect::<serde_json::Map<_, _>>().into();
+        }
         match self.context.request(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await {
             Ok(written) => Ok(seen(&written)),
             Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Changed),

@@ -1,0 +1,221 @@
+//! The IAM role of a claim without a key. Pods of one service account assume it with their token, which the cluster's OIDC
+//! provider has signed.
+
+use kube_provisioner::ProvisionError;
+use kube_provisioner::bucket::ServiceAccount;
+use s3_client::iam::{Identity, NewIdentity};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::account::{Account, PATH};
+use crate::failure::Failure;
+use crate::ownership::Owner;
+use crate::parameters::Parameters;
+use crate::policy;
+use crate::store::Store;
+
+/// Where Amazon's webhook mounts the token into pods, and others can mount it as well.
+pub(crate) const TOKEN_FILE: &str = "/var/run/secrets/eks.amazonaws.com/serviceaccount/token";
+/// For whom the token is.
+const AUDIENCE: &str = "sts.amazonaws.com";
+/// IAM does not know the path of a role that does not exist.
+const ROLE_RIGHT: &str = "iam:GetRole, for arn:aws:iam::*:role/obc* too";
+
+/// The identity provider in IAM that stands for the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct OidcProvider {
+    arn: String,
+}
+
+impl OidcProvider {
+    /// The issuer of the tokens, without `https://`.
+    fn issuer(&self) -> &str {
+        self.arn.split_once(":oidc-provider/").map_or("", |(_, issuer)| issuer)
+    }
+
+    /// Who may assume a role: the service account and nobody else.
+    fn trust(&self, account: &ServiceAccount) -> String {
+        let issuer = self.issuer();
+        let whom = json!({
+            (format!("{issuer}:sub")): account.to_string(),
+            (format!("{issuer}:aud")): AUDIENCE,
+        });
+        let statement = json!({
+            "Effect": "Allow", "Principal": {"Federated": self.arn}, "Action": "sts:AssumeRoleWithWebIdentity",
+            "Condition": {"StringEquals": whom},
+        });
+        json!({"Version": "2012-10-17", "Statement": [statement]}).to_string()
+    }
+}
+
+impl TryFrom<String> for OidcProvider {
+    type Error = String;
+
+    fn try_from(arn: String) -> Result<Self, String> {
+        let provider = Self { arn };
+        match provider.arn.starts_with("arn:") && !provider.issuer().is_empty() {
+            true => Ok(provider),
+            false => Err(format!(
+                "{:?} is no OIDC provider: expected arn:aws:iam::ACCOUNT:oidc-provider/ISSUER",
+                provider.arn
+            )),
+        }
+    }
+}
+
+impl std::str::FromStr for OidcProvider {
+    type Err = String;
+
+    fn from_str(arn: &str) -> Result<Self, String> {
+        arn.to_owned().try_into()
+    }
+}
+
+/// What IAM says of a role.
+enum Sight {
+    Absent,
+    Own(Identity),
+    Other,
+    /// IAM answers so for a role that does not exist, too, as for users.
+    Forbidden(Failure),
+}
+
+impl Account {
+    /// Makes the role or brings it in line; returns its ARN. Written in any case: it is as quick as looking.
+    pub(crate) async fn set_role(
+        &self,
+        store: &Store,
+        parameters: &Parameters,
+        account: &ServiceAccount,
+        document: &str,
+    ) -> Result<String, ProvisionError> {
+        let provider = store.oidc_provider(parameters).ok_or_else(|| {
+            ProvisionError::retry(
+                "access without a key needs the cluster's OIDC provider in IAM: set oidcProviderArn in the StorageClass, \
+                 or --oidc-provider-arn",
+            )
+        })?;
+        let (name, trust) = (&self.name, provider.trust(account));
+        let role = match self.look_at_role(store).await? {
+            Sight::Absent | Sight::Forbidden(_) => self.make_role(store, parameters, &trust).await?,
+            seen => seen,
+        };
+        let role = match role {
+            Sight::Own(role) => role,
+            Sight::Absent => return Err(Failure::not_shown_yet(format!("IAM role {name}")).into()),
+            Sight::Forbidden(failure) => return Err(failure.into()),
+            Sight::Other => {
+                let text = format!("the IAM role {name} exists and was not made for this claim: delete it");
+                return Err(ProvisionError::retry(text));
+            }
+        };
+        let boundary = store.permissions_boundary(parameters).filter(|_| self.unfinished && !store.is_aws());
+        if boundary.is_some() && role.permissions_boundary.as_deref() != boundary {
+            let boundary = boundary.unwrap_or_default();
+            let text = format!("the IAM role {name} does not have the permissionsBoundary {boundary}: delete the role");
+            return Err(ProvisionError::retry(text));
+        }
+        let set = store.iam.set_role_trust(name, &trust).await;
+        set.map_err(Failure::of(format!("set the trust of the IAM role {name}"), "iam:UpdateAssumeRolePolicy"))?;
+        let put = store.iam.put_role_policy(name, policy::NAME, document).await;
+        put.map_err(Failure::of(format!("set the policy of the IAM role {name}"), "iam:PutRolePolicy"))?;
+        Ok(role.arn)
+    }
+
+    /// What is there afterwards.
+    async fn make_role(&self, store: &Store, parameters: &Parameters, trust: &str) -> Result<Sight, Failure> {
+        let (name, tags) = (&self.name, self.tags());
+        let boundary = store.permissions_boundary(parameters);
+        let role = NewIdentity { name, path: PATH, tags: &tags, permissions_boundary: boundary };
+        match store.iam.create_role(role, trust).await {
+            Ok(()) => store.recent.created(&role_of(name)),
+            // An answer to an earlier call was lost.
+            Err(error) if error.code() == "EntityAlreadyExists" => {}
+            Err(error) => {
+                let rights = "iam:CreateRole and iam:TagRole, with the class's permissionsBoundary";
+                return Err(Failure::of(format!("create the IAM role {name}"), rights)(error));
+            }
+        }
+        self.look_at_role(store).await
+    }
+
+    /// Removes the role with its policies, if there is one of the claim's.
+    pub(crate) async fn remove_role(&self, store: &Store) -> Result<(), Failure> {
+        let name = &self.name;
+        match self.look_at_role(store).await? {
+            Sight::Absent => return Ok(()),
+            // Who may not look at roles has made none.
+            Sight::Forbidden(_) if !self.has_role => return Ok(()),
+            Sight::Forbidden(failure) => return Err(failure),
+            Sight::Other => {
+                tracing::info!(role = name, "left an IAM role that is not the claim's");
+                return Ok(());
+            }
+            Sight::Own(_) => {}
+        }
+        let own = store.iam.role_policies(name).await;
+        for policy in own.map_err(Failure::of(format!("list the policies of {name}"), "iam:ListRolePolicies"))? {
+            let removed = store.iam.delete_role_policy(name, &policy).await;
+            removed.map_err(Failure::of(format!("delete the policy of {name}"), "iam:DeleteRolePolicy"))?;
+        }
+        let attached = store.iam.attached_role_policies(name).await;
+        let attached =
+            attached.map_err(Failure::of(format!("list the policies of {name}"), "iam:ListAttachedRolePolicies"))?;
+        for arn in attached {
+            let detached = store.iam.detach_role_policy(name, &arn).await;
+            detached.map_err(Failure::of(format!("detach a policy of {name}"), "iam:DetachRolePolicy"))?;
+        }
+        let removed = store.iam.delete_role(name).await;
+        removed.map_err(Failure::of(format!("delete the IAM role {name}"), "iam:DeleteRole"))?;
+        store.recent.removed(&role_of(name));
+        Ok(())
+    }
+
+    async fn look_at_role(&self, store: &Store) -> Result<Sight, Failure> {
+        let failed = Failure::of(format!("look up the IAM role {}", self.name), ROLE_RIGHT);
+        match store.iam.role(&self.name).await {
+            Ok(None) if store.recent.has(&role_of(&self.name)) => {
+                Err(Failure::not_shown_yet(format!("IAM role {}", self.name)))
+            }
+            Ok(None) => Ok(Sight::Absent),
+            Ok(Some(role)) if self.owner_of(&role.tags) == Owner::Claim => Ok(Sight::Own(role)),
+            Ok(Some(_)) => Ok(Sight::Other),
+            Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
+            // The store has no roles.
+            Err(error) if !store.is_aws() && error.code() == "InvalidAction" && !self.has_role => Ok(Sight::Absent),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// A role may have the name of a user.
+fn role_of(name: &str) -> String {
+    format!("role {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trust_names_one_service_account() {
+        let arn = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/A1";
+        let provider: OidcProvider = arn.parse().unwrap();
+        let claim = kube_provisioner::bucket::BucketRequest::new("photos", (), ()).claim;
+        let (class, asked) =
+            (Default::default(), (Some(kube_provisioner::bucket::Authentication::ServiceAccount), Some("web")));
+        let account = kube_provisioner::bucket::Authentication::service_account(class, asked, &claim).unwrap().unwrap();
+        let trust: serde_json::Value = serde_json::from_str(&provider.trust(&account)).unwrap();
+        let statement = &trust["Statement"][0];
+        assert_eq!(statement["Principal"], json!({"Federated": arn}));
+        let issuer = "oidc.eks.eu-central-1.amazonaws.com/id/A1";
+        let whom = json!({
+            (format!("{issuer}:sub")): "system:serviceaccount:test:web", (format!("{issuer}:aud")): "sts.amazonaws.com",
+        });
+        assert_eq!(statement["Condition"], json!({"StringEquals": whom}));
+        for text in ["", "arn:aws:iam::1:role/x", "arn:aws:iam::1:oidc-provider/", "oidc.example.com"] {
+            assert!(text.parse::<OidcProvider>().is_err(), "{text}");
+        }
+    }
+}

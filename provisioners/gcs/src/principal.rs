@@ -1,0 +1,109 @@
+//! Who uses a bucket without a key: a Kubernetes service account, as a workload identity pool names it.
+
+use kube_provisioner::ProvisionError;
+use kube_provisioner::bucket::{Access, Authentication, ClaimName, RequestOf, ServiceAccount};
+use serde::Deserialize;
+
+use crate::gcs::Gcs;
+use crate::store::Store;
+
+/// Its name, `projects/NUMBER/locations/global/workloadIdentityPools/POOL`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Pool(String);
+
+impl Pool {
+    /// The service account as IAM policies name it. GKE's own pools have subjects of another form than others.
+    /// <https://cloud.google.com/iam/docs/principal-identifiers>
+    fn principal(&self, account: &ServiceAccount) -> String {
+        let subject = match self.0.ends_with(".svc.id.goog") {
+            true => format!("ns/{}/sa/{}", account.namespace, account.name),
+            false => account.to_string(),
+        };
+        format!("principal://iam.googleapis.com/{}/subject/{subject}", self.0)
+    }
+}
+
+impl TryFrom<String> for Pool {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match *text.split('/').collect::<Vec<_>>() {
+            ["projects", number, "locations", "global", "workloadIdentityPools", pool]
+                if !number.is_empty() && !pool.is_empty() =>
+            {
+                Ok(Self(text))
+            }
+            _ => Err(format!(
+                "{text:?} is no workload identity pool: expected projects/NUMBER/locations/global/workloadIdentityPools/POOL"
+            )),
+        }
+    }
+}
+
+impl std::str::FromStr for Pool {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.to_owned().try_into()
+    }
+}
+
+/// What the claim's pods may do, and who they are if they have no key.
+pub(crate) struct Way {
+    pub(crate) access: Access,
+    pub(crate) principal: Option<String>,
+}
+
+impl Way {
+    pub(crate) fn of(request: &RequestOf<Gcs>, store: &Store) -> Result<Self, ProvisionError> {
+        let RequestOf::<Gcs> { parameters, config, claim, .. } = request;
+        let access = parameters.access_mode.restricted_to(config.access_mode)?;
+        let asked = (config.authentication, config.service_account.as_deref());
+        let account = Authentication::service_account((parameters.authentication, None), asked, claim)?;
+        let Some(account) = account else { return Ok(Self { access, principal: None }) };
+        if parameters.service_account.is_some() {
+            return Err(ProvisionError::retry(
+                "the StorageClass names a service account of Google, whose key claims get: remove serviceAccount from it, or do \
+                 not ask for access without a key",
+            ));
+        }
+        if !parameters.uniform_bucket_level_access {
+            return Err(ProvisionError::retry(
+                "access without a key needs uniformBucketLevelAccess: set it to true in the StorageClass",
+            ));
+        }
+        let pool = parameters.workload_identity_pool.as_ref().or(store.pool.as_ref()).ok_or_else(|| {
+            ProvisionError::retry(
+                "access without a key needs the cluster's workload identity pool: set workloadIdentityPool in the \
+                 StorageClass, or --workload-identity-pool",
+            )
+        })?;
+        Ok(Self { access, principal: Some(pool.principal(&account)) })
+    }
+}
+
+/// What marks the claim's bindings in a policy. Nobody else's have this title.
+pub(crate) fn title(claim: &ClaimName) -> String {
+    format!("objectbucketclaim-{}", claim.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn principals_of_gke_and_of_other_clusters() {
+        let claim = kube_provisioner::bucket::BucketRequest::new("photos", (), ()).claim;
+        let (class, asked) = ((Authentication::ServiceAccount, None), (None, Some("web")));
+        let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
+        let pool = |pool: &str| format!("projects/1/locations/global/workloadIdentityPools/{pool}");
+        for (name, subject) in [("p.svc.id.goog", "ns/test/sa/web"), ("mine", "system:serviceaccount:test:web")] {
+            let principal = pool(name).parse::<Pool>().unwrap().principal(&account);
+            assert_eq!(principal, format!("principal://iam.googleapis.com/{}/subject/{subject}", pool(name)));
+        }
+        for text in ["", "p.svc.id.goog", "projects//locations/global/workloadIdentityPools/p", &pool("")] {
+            assert!(text.parse::<Pool>().is_err(), "{text}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ use aws_sdk_s3::config::timeout::TimeoutConfig;
 use aws_sdk_s3::config::{
     BehaviorVersion, IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation, SharedIdentityCache,
 };
+use aws_smithy_runtime::client::retries::classifiers::HttpStatusCodeClassifier;
 use aws_types::SdkConfig;
 use http::Uri;
 
@@ -155,6 +156,7 @@ impl Client {
         let (config, software) = (settings.sdk_config(credentials)?, Arc::default());
         let config = aws_sdk_s3::config::Builder::from(&config)
             .force_path_style(true)
+            .retry_classifier(busy())
             .interceptor(ContentMd5)
             .interceptor(Software(Arc::clone(&software)))
             .interceptor(AnswerLimit(settings.answer_limit))
@@ -189,6 +191,11 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
+}
+
+/// Amazon's client knows AWS's codes for this, but not the status that stands for it elsewhere.
+pub(crate) fn busy() -> HttpStatusCodeClassifier {
+    HttpStatusCodeClassifier::new_from_codes(&[429][..])
 }
 
 fn check_endpoint(endpoint: &str) -> Result<(), SettingsError> {

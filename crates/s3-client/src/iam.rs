@@ -15,7 +15,7 @@ use aws_sdk_iam::config::retry::RetryConfig;
 use aws_sdk_iam::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_iam::types::{StatusType, Tag};
 
-use crate::client::{Settings, SettingsError};
+use crate::client::{Settings, SettingsError, busy};
 use crate::credentials::Credentials;
 use crate::error::{Error, error};
 use crate::interceptors::AnswerLimit;
@@ -69,7 +69,9 @@ impl Iam {
     /// When the address makes no sense.
     pub fn new(settings: &Settings, credentials: impl Into<SharedCredentialsProvider>) -> Result<Self, SettingsError> {
         let config = settings.sdk_config(credentials)?;
-        let config = aws_sdk_iam::config::Builder::from(&config).interceptor(AnswerLimit(settings.answer_limit));
+        let config = aws_sdk_iam::config::Builder::from(&config)
+            .retry_classifier(busy())
+            .interceptor(AnswerLimit(settings.answer_limit));
         Ok(Self { sdk: Client::from_conf(config.build()), endpoint: settings.name("IAM") })
     }
 

@@ -102,13 +102,14 @@ async fn errors_by_meaning() {
 async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
     let busy = "<Error><Code>SlowDown</Code></Error>";
     let broken = "<Error><Code>InternalError</Code></Error>";
-    let answers = [(503, busy), (200, ""), (500, broken), (502, "<html>"), (500, broken)];
+    let too_many = "<Error><Code>TooManyRequests</Code></Error>";
+    let answers = [(503, busy), (429, too_many), (200, ""), (500, broken), (502, "<html>"), (500, broken)];
     let (mut settings, seen) = server(&answers).await;
     settings.repeats = true;
     let s3 = client(settings);
     s3.delete_bucket("photos").await.unwrap();
     assert_eq!(s3.delete_bucket("photos").await.unwrap_err().code(), "InternalError");
-    assert_eq!(lines(&seen), ["DELETE /photos/"; 5]);
+    assert_eq!(lines(&seen), ["DELETE /photos/"; 6]);
 }
 
 /// Meanwhile somebody else may have made it, or the first request has.

@@ -51,7 +51,7 @@ pub(crate) struct Account {
     /// No attempt has come to its end yet: from then on the bucket has tags.
     pub(crate) unfinished: bool,
     /// Its name is nobody else's, and there are no tags.
-    proven_by_name: bool,
+    pub(crate) proven_by_name: bool,
     /// The claim had no key but a role.
     pub(crate) has_role: bool,
 }
@@ -237,21 +237,14 @@ impl Account {
         if let Sight::Own = user {
             self.remove_keys_but(store, None).await?;
         }
-        self.close_role(store).await
-    }
-
-    /// While no attempt has come to its end, nothing says whether there is a role. Where users have no tags, no roles are made.
-    async fn close_role(&self, store: &Store) -> Result<(), Failure> {
-        match self.has_role || self.unfinished && !self.proven_by_name {
-            true => self.remove_role(store).await,
-            false => Ok(()),
-        }
+        self.remove_role(store).await
     }
 
     /// Removes the user with its keys and policies, in the order that IAM wants. Somebody else's is left alone.
     pub(crate) async fn remove(&self, store: &Store) -> Result<(), Failure> {
         self.remove_former(store).await?;
-        self.close_role(store).await?;
+        // Also where none is recorded: the claim may have changed its mind, and the process ended.
+        self.remove_role(store).await?;
         match self.look(store).await? {
             Sight::Absent => return Ok(()),
             Sight::Forbidden(failure) => return Err(failure),

@@ -3,6 +3,7 @@
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::ServiceAccount;
+use s3_client::Error;
 use s3_client::iam::{Identity, NewIdentity};
 use serde::Deserialize;
 use serde_json::json;
@@ -142,6 +143,10 @@ impl Account {
 
     /// Removes the role with its policies, if there is one of the claim's.
     pub(crate) async fn remove_role(&self, store: &Store) -> Result<(), Failure> {
+        // Where users have no tags, no roles are made.
+        if self.proven_by_name {
+            return Ok(());
+        }
         let name = &self.name;
         match self.look_at_role(store).await? {
             Sight::Absent => return Ok(()),
@@ -182,11 +187,14 @@ impl Account {
             Ok(Some(role)) if self.owner_of(&role.tags) == Owner::Claim => Ok(Sight::Own(role)),
             Ok(Some(_)) => Ok(Sight::Other),
             Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
-            // The store has no roles.
-            Err(error) if !store.is_aws() && error.code() == "InvalidAction" && !self.has_role => Ok(Sight::Absent),
+            Err(error) if !store.is_aws() && !self.has_role && knows_no_roles(&error) => Ok(Sight::Absent),
             Err(error) => Err(failed(error)),
         }
     }
+}
+
+fn knows_no_roles(error: &Error) -> bool {
+    ["InvalidAction", "NotImplemented"].contains(&error.code()) || error.status() == Some(501)
 }
 
 /// A role may have the name of a user.

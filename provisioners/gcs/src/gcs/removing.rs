@@ -6,7 +6,7 @@ use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket};
 use tokio::time::Instant;
 
-use super::{Account, Gcs, PRINCIPAL, Source};
+use super::{Account, Gcs, Source};
 use crate::account::{CLAIM_UID, Owner, owner};
 use crate::api::Failure;
 use crate::iam::Known;
@@ -34,7 +34,8 @@ impl Gcs {
                     }
                     // Whoever still writes would write forever.
                     account.close(&store, bucket.access_key_id.as_deref()).await?;
-                    account.shut_out(&store, &bucket).await?;
+                    let title = title(&bucket.claim);
+                    store.storage.change_policy(name, |policy| shut(policy, &title)).await?;
                     if !only_empty {
                         empty(&store, name).await?;
                     } else if !store.storage.delete_bucket(name).await? {
@@ -83,15 +84,6 @@ impl Gcs {
 }
 
 impl Account {
-    /// Ends access without a key. While no attempt has come to its end, nothing says whether there is some.
-    async fn shut_out(&self, store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), Failure> {
-        if !bucket.state.is_empty() && !bucket.state.contains_key(PRINCIPAL) {
-            return Ok(());
-        }
-        let title = title(&self.claim);
-        store.storage.change_policy(&bucket.name, |policy| shut(policy, &title)).await
-    }
-
     /// Removes the claim's keys.
     async fn close(&self, store: &Store, recorded: Option<&str>) -> Result<(), Failure> {
         if !self.generated {

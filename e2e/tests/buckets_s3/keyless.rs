@@ -106,7 +106,7 @@ async fn aws_clients_use_a_bucket_by_the_token_of_one_service_account() -> anyho
     keyless.refuses("photos", &keyless.token("web", AUDIENCE).await?, "AccessDenied").await?;
 
     fixture.ask_for_keys("photos", "now").await?;
-    fixture.told("photos", "has no keys").await?;
+    fixture.space.wait_for_message("ObjectBucketClaim", "photos", "has no keys").await?;
     for claim in ["photos", "videos"] {
         fixture.delete(claim).await?;
     }

@@ -104,7 +104,7 @@ async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
 
 /// The pods of the claim identify themselves otherwise.
 #[tokio::test(start_paused = true)]
-async fn z27_a_claim_without_a_key_has_none_in_its_secret() {
+async fn z29_a_claim_without_a_key_has_none_in_its_secret() {
     let fixture = Fixture::new();
     let without_key = json!({"spec": {"additionalConfig": {"authentication": "ServiceAccount"}}});
     fixture.claim("photos", without_key["spec"].clone());

@@ -29,6 +29,10 @@ async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyho
         ensure!(fixture.user(&class).await.is_err(), "{name}: the claim has a key");
         fixture.delete(&class).await?;
     }
+    fixture.class_with("keyless", &[("authentication", "ServiceAccount"), ("serviceAccount", "app")]).await?;
+    fixture.claim("keyless", "keyless", json!({})).await?;
+    fixture.told("keyless", "leave authentication and serviceAccount out").await?;
+    fixture.delete("keyless").await?;
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     fixture.done().await
 }

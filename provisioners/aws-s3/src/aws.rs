@@ -41,7 +41,9 @@ impl BucketProvisioner for Aws {
     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request, Source::Provisioned).await?;
         let (way, name) = (Way::of(&request)?, &request.name);
-        if let Some(text) = seaweedfs::lacks(&store, &request.parameters, way.service_account.is_some()) {
+        if let Some(text) =
+            seaweedfs::lacks(&store, request.parameters.block_public_access, way.service_account.is_some())
+        {
             return refuse(&store, &account, &request, text).await;
         }
         let user = account.look(&store).await?;
@@ -84,7 +86,7 @@ impl BucketProvisioner for Aws {
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request, Source::Granted).await?;
         let (way, name) = (Way::of(&request)?, &request.name);
-        if let Some(text) = seaweedfs::lacks(&store, &request.parameters, way.service_account.is_some()) {
+        if let Some(text) = seaweedfs::lacks(&store, None, way.service_account.is_some()) {
             return refuse(&store, &account, &request, text).await;
         }
         if request.config.bucket_lifecycle.is_some() {

@@ -13,7 +13,7 @@ use crate::account::sha256_hex;
 use crate::bucket::is_empty;
 use crate::failure::Failure;
 use crate::ownership::{Maker, Owner};
-use crate::parameters::{Parameters, StoreKind};
+use crate::parameters::StoreKind;
 use crate::store::Store;
 
 /// The answers to a creation after which a bucket of an earlier attempt may be there. The last one is that about a user whom
@@ -38,13 +38,13 @@ pub(crate) async fn maker(store: &Store, name: &str, owner: Owner, user: &str) -
 }
 
 /// What is asked for and SeaweedFS does not do, though it answers that it does.
-pub(crate) fn lacks(store: &Store, parameters: &Parameters, without_key: bool) -> Option<String> {
+pub(crate) fn lacks(store: &Store, public_block: Option<bool>, without_key: bool) -> Option<String> {
     let text = match () {
         () if store.kind() != StoreKind::SeaweedFs => return None,
         () if without_key => {
             "on SeaweedFS nothing would prove whose a new role is: leave authentication and serviceAccount out, or use another store"
         }
-        () if parameters.block_public_access == Some(true) => {
+        () if public_block == Some(true) => {
             "SeaweedFS blocks public ACLs, but no bucket policies that make a bucket public: remove blockPublicAccess from the \
              StorageClass, or use another store"
         }

@@ -5,6 +5,7 @@ use serde_json::json;
 use testbed::bucket_cases::{self as cases, BucketFixture as _};
 use testbed::cluster::eventually;
 
+use crate::contract::FAULTS;
 use crate::fixture::{Fixture, SOON};
 
 #[tokio::test]
@@ -46,7 +47,8 @@ async fn versity_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyho
 
 #[tokio::test]
 async fn versity_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
-    let fixture = Fixture::new("versity-kill").await?;
+    let mut fixture = Fixture::new("versity-kill").await?;
+    fixture.disturb(FAULTS).await?;
     let mut program = fixture.start().await?;
     fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
     fixture.bound("owner").await?;

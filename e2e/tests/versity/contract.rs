@@ -15,7 +15,7 @@ use testbed::versity::{Server, Versity};
 
 use crate::fixture::REGION;
 
-const FAULTS: Faults =
+pub(crate) const FAULTS: Faults =
     Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use s3_client::Credentials;
 use testbed::bucket_cases::BucketFixture;
 use testbed::cluster::{BucketSpace, Program};
 use testbed::control_plane::State;
+use testbed::s3::proxy::{self, Faults};
 use testbed::versity::{Server, Versity};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -16,12 +17,14 @@ pub(crate) const REGION: &str = "eu-central-1";
 pub(crate) struct Fixture {
     buckets: BucketSpace,
     versity: Versity,
+    /// Where the provisioner asks IAM, if something stands before it.
+    iam_endpoint: Option<String>,
 }
 
 impl Fixture {
     pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
         let versity = Versity::start(REGION, &State::for_tests()?.guard()).await?;
-        let fixture = Self { buckets: BucketSpace::new(test).await?, versity };
+        let fixture = Self { buckets: BucketSpace::new(test).await?, versity, iam_endpoint: None };
         fixture.class_with("class", &[]).await?;
         Ok(fixture)
     }
@@ -33,6 +36,12 @@ impl Fixture {
         fixture.done().await
     }
 
+    /// From now on, requests of the provisioner to IAM fail every so often.
+    pub(crate) async fn disturb(&mut self, faults: Faults) -> anyhow::Result<()> {
+        self.iam_endpoint = Some(proxy::start(self.server(), faults).await?);
+        Ok(())
+    }
+
     pub(crate) fn server(&self) -> &Server {
         self.versity.server()
     }
@@ -40,6 +49,7 @@ impl Fixture {
     /// Starts the provisioner with this key.
     pub(crate) fn spawn_with(&self, key: &Credentials) -> anyhow::Result<Program> {
         let Server { endpoint, iam_endpoint, .. } = self.server();
+        let iam_endpoint = self.iam_endpoint.as_ref().unwrap_or(iam_endpoint);
         let id = format!("AWS_ACCESS_KEY_ID={}", key.access_key_id);
         let secret = format!("AWS_SECRET_ACCESS_KEY={}", key.secret_access_key);
         let arguments = [["--endpoint", endpoint], ["--iam-endpoint", iam_endpoint], ["--region", REGION]];

@@ -16,7 +16,7 @@ use aws_types::SdkConfig;
 use http::Uri;
 
 use crate::http::Http;
-use crate::interceptors::{AnswerLimit, ContentMd5, Software, TooManyRequests};
+use crate::interceptors::{AnswerLimit, ContentMd5, Software};
 
 /// So often is a request sent when it fails and can be sent again.
 const ATTEMPTS: u32 = 3;
@@ -159,8 +159,7 @@ impl Client {
             .retry_classifier(busy())
             .interceptor(ContentMd5)
             .interceptor(Software(Arc::clone(&software)))
-            .interceptor(AnswerLimit(settings.answer_limit))
-            .retry_classifier(TooManyRequests);
+            .interceptor(AnswerLimit(settings.answer_limit));
         Ok(Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), endpoint: settings.name("S3"), software })
     }
 

@@ -4,11 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use aws_sdk_s3::config::interceptors::{
     BeforeDeserializationInterceptorContextMut, BeforeDeserializationInterceptorContextRef,
-    BeforeTransmitInterceptorContextMut, InterceptorContext,
+    BeforeTransmitInterceptorContextMut,
 };
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::BoxError;
-use aws_smithy_runtime_api::client::retries::classifiers::{ClassifyRetry, RetryAction};
 use aws_smithy_types::body::SdkBody;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -95,23 +94,6 @@ impl Intercept for Software {
             self.0.get_or_init(|| name.to_owned());
         }
         Ok(())
-    }
-}
-
-/// Sends again what was refused with 429, by whatever code: Amazon's client knows only Amazon's codes for it.
-#[derive(Debug)]
-pub(crate) struct TooManyRequests;
-
-impl ClassifyRetry for TooManyRequests {
-    fn name(&self) -> &'static str {
-        "TooManyRequests"
-    }
-
-    fn classify_retry(&self, context: &InterceptorContext) -> RetryAction {
-        match context.response().map(|response| response.status().as_u16()) {
-            Some(429) => RetryAction::throttling_error(),
-            _ => RetryAction::NoActionIndicated,
-        }
     }
 }
 

@@ -19,7 +19,7 @@ const GATEWAY: GoProgram = GoProgram {
     package: "github.com/versity/versitygw/cmd/versitygw",
     version: "1.8.0",
     source: Source::Package,
-    time: "5 to 10 minutes",
+    time: "2 to 10 minutes",
 };
 
 /// What it needs.

@@ -8,15 +8,16 @@
 //!   that deletion needs.
 //! * **bucket**: the bucket itself, in the **backend** that the author's code talks to.
 
+mod parameters;
 mod provisioner;
 mod recent;
 mod request;
 
+pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccount};
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    Access, Authentication, Bucket, BucketRequest, BucketStart, ClaimName, Credentials, DeletionPolicy, Endpoint,
-    ProvisionedBucket, RequestOf, ServiceAccount, Source,
+    Bucket, BucketRequest, BucketStart, ClaimName, Credentials, Endpoint, ProvisionedBucket, RequestOf, Source,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

@@ -69,7 +69,7 @@ async fn seaweedfs_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> a
     fixture.done().await
 }
 
-/// Every bucket there has the rule for the ownership of objects that marks those of the provisioner elsewhere, and none the tags.
+/// Every bucket there has one rule for the ownership of objects, and no new one has tags.
 #[tokio::test]
 async fn seaweedfs_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result<()> {
     let fixture = Fixture::new("weed-by-hand").await?;

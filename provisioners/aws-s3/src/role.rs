@@ -204,16 +204,17 @@ fn role_of(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube_provisioner::bucket::{Authentication, BucketRequest};
+
     use super::*;
 
     #[test]
     fn the_trust_names_one_service_account() {
         let arn = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/A1";
         let provider: OidcProvider = arn.parse().unwrap();
-        let claim = kube_provisioner::bucket::BucketRequest::new("photos", (), ()).claim;
-        let (class, asked) =
-            (Default::default(), (Some(kube_provisioner::bucket::Authentication::ServiceAccount), Some("web")));
-        let account = kube_provisioner::bucket::Authentication::service_account(class, asked, &claim).unwrap().unwrap();
+        let claim = BucketRequest::new("photos", (), ()).claim;
+        let (class, asked) = (Default::default(), (Some(Authentication::ServiceAccount), Some("web")));
+        let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
         let trust: serde_json::Value = serde_json::from_str(&provider.trust(&account)).unwrap();
         let statement = &trust["Statement"][0];
         assert_eq!(statement["Principal"], json!({"Federated": arn}));

@@ -90,11 +90,13 @@ pub(crate) fn title(claim: &ClaimName) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube_provisioner::bucket::BucketRequest;
+
     use super::*;
 
     #[test]
     fn principals_of_gke_and_of_other_clusters() {
-        let claim = kube_provisioner::bucket::BucketRequest::new("photos", (), ()).claim;
+        let claim = BucketRequest::new("photos", (), ()).claim;
         let (class, asked) = ((Authentication::ServiceAccount, None), (None, Some("web")));
         let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
         let pool = |pool: &str| format!("projects/1/locations/global/workloadIdentityPools/{pool}");

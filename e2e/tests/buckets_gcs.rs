@@ -207,3 +207,8 @@ async fn gcs_z12_a_replica_takes_over() -> anyhow::Result<()> {
 async fn gcs_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
     Fixture::case("gcs-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
 }
+
+#[tokio::test]
+async fn gcs_z30_claims_share_a_bucket() -> anyhow::Result<()> {
+    Fixture::case("gcs-share", cases::claims_share_a_bucket).await
+}

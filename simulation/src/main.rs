@@ -182,7 +182,7 @@ fn bucket_safeguard(name: &str) -> Result<BucketSafeguard, String> {
 }
 
 /// What can be left out of the controller of buckets.
-const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 10] = [
+const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 11] = [
     ("failed-attempts", BucketSafeguard::FailedAttempts),
     ("order", BucketSafeguard::Order),
     ("ownership", BucketSafeguard::Ownership),
@@ -193,6 +193,7 @@ const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 10] = [
     ("cluster", BucketSafeguard::Cluster),
     ("unreadable", BucketSafeguard::Unreadable),
     ("pointer", BucketSafeguard::Pointer),
+    ("shared", BucketSafeguard::Shared),
 ];
 
 /// What can be left out, and its name on the command line.

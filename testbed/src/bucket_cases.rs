@@ -202,6 +202,39 @@ pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl Buc
     fixture.space.wait_gone(&claims, "full").await
 }
 
+/// Z30: claims share a bucket, each with a key and rights of its own, until the last of them is gone.
+pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+    let _program = fixture.start().await?;
+    let reads = json!({"bucketClaimName": "photos", "accessMode": "read-only"});
+    fixture.claim("reader", "class", json!({"additionalConfig": reads})).await?;
+    fixture.message("reader", "AwaitsBucketClaim").await?;
+    fixture.claim("writer", "class", json!({"additionalConfig": {"bucketClaimName": "photos"}})).await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    for claim in ["photos", "reader", "writer"] {
+        fixture.bound(claim).await?;
+    }
+    let (photos, reader) = (fixture.user("photos").await?, fixture.user("reader").await?);
+    let writer = fixture.user("writer").await?;
+    let same_bucket = photos.bucket == reader.bucket && photos.bucket == writer.bucket;
+    ensure!(same_bucket && photos.id != reader.id && photos.id != writer.id, "not one bucket with three users");
+    writer.put("cat", "miaow").await?;
+    for user in [&photos, &reader, &writer] {
+        ensure!(user.get("cat").await?.as_deref() == Some("miaow"), "an object of the bucket cannot be read");
+    }
+    ensure!(reader.put("dog", "wuff").await.is_err(), "a claim that only reads can write");
+
+    let claims = fixture.space.api::<ObjectBucketClaim>();
+    claims.delete("photos", &DeleteParams::default()).await?;
+    fixture.told("photos", "which use it, are deleted").await?;
+    ensure!(reader.works().await && writer.works().await && photos.works().await, "a key works no more");
+    fixture.delete("reader").await?;
+    ensure!(!reader.works().await && writer.works().await, "not the one key is gone whose claim is");
+    ensure!(claims.get_opt("photos").await?.is_some(), "the claim is gone before its bucket");
+    fixture.delete("writer").await?;
+    fixture.space.wait_gone(&claims, "photos").await?;
+    fixture.nothing_left().await
+}
+
 /// Z12: one of two replicas works; the other takes over when it dies.
 pub async fn a_replica_takes_over(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let mut first = fixture.start().await?;

@@ -17,7 +17,7 @@ pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccoun
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    Bucket, BucketRequest, BucketStart, ClaimName, Credentials, Endpoint, ProvisionedBucket, RequestOf, Source,
+    Bucket, BucketRequest, BucketStart, ClaimName, Credentials, Endpoint, MadeFor, ProvisionedBucket, RequestOf, Source,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

@@ -25,6 +25,7 @@ pub mod volume {
 pub mod bucket {
     pub use crate::controller::bucket::decide::{Decision, Ending, NoAction, Reason, Refusal};
     pub use crate::controller::bucket::explain::{Delivery, Judgement, Objects, about_claim};
+    pub use crate::controller::bucket::share::BucketClaimProblem;
 }
 
 /// What a journal records.

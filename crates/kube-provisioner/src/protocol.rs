@@ -45,5 +45,11 @@ pub const ABANDON: &str = "kube-provisioner/abandon";
 /// ObjectBucket annotation: `<namespace>/<name>` of the claim that takes the bucket over, for objects that were restored from a
 /// backup, or do not say to which claim they belong. Only administrators write ObjectBuckets.
 pub const ADOPT_FOR: &str = "kube-provisioner/adopt-for";
+/// Key of an ObjectBucketClaim's `additionalConfig`: the claim of the same namespace whose bucket this claim uses.
+pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
+/// Label of the ObjectBuckets of claims that use the bucket of another claim: the uid of the claim that it was made for.
+pub const USES_BUCKET_OF: &str = "kube-provisioner/uses-bucket-of";
+/// ObjectBucket annotation: with the value `true` other claims use the bucket, or have used it.
+pub const SHARED: &str = "kube-provisioner/shared";
 /// ObjectBucketClaim annotation: whenever it is another text, the claim's user gets another key.
 pub const ROTATE_CREDENTIALS: &str = "kube-provisioner/rotate-credentials";

@@ -20,6 +20,10 @@ struct Case {
     claim: Value,
     class: Found,
     buckets: Vec<Value>,
+    /// The claim whose bucket it asks for.
+    owner: Found,
+    /// That claim's ObjectBuckets, and those of claims that use its own bucket.
+    related: Vec<Value>,
     secret: Found,
     config_map: Found,
     provisioner: Option<String>,
@@ -54,15 +58,18 @@ impl Case {
             Some(class) => asked.reader.get(&CLASS, "", class).await,
             None => Found::Absent,
         };
-        let mut names =
-            vec![objectbucket_api::names::object_bucket_name(namespace, &claim_name), format!("obc-{}", uid(&claim))];
-        let pointed = given(&claim, &["spec", "objectBucketName"]).map(str::to_owned);
-        names.extend(pointed.filter(|pointed| !names.contains(pointed)));
-        let mut buckets = Vec::new();
-        for bucket in names {
-            if let Found::Is(bucket) = asked.reader.get(&BUCKET, "", &bucket).await {
-                buckets.push(bucket);
-            }
+        let buckets = object_buckets(asked, &claim).await;
+        let owner = match given(&claim, &["spec", "additionalConfig", protocol::BUCKET_CLAIM_NAME]) {
+            Some(owner) => asked.reader.get(&BUCKET_CLAIM, namespace, owner).await,
+            None => Found::Absent,
+        };
+        let mut related = match owner.object() {
+            Some(owner) => object_buckets(asked, owner).await,
+            None => Vec::new(),
+        };
+        if buckets.iter().any(|bucket| annotation(bucket, protocol::SHARED).is_some()) {
+            let selector = format!("{}={}", protocol::USES_BUCKET_OF, uid(&claim));
+            related.extend(asked.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
         }
         // Nobody needs the keys for an explanation.
         let secret = asked.reader.get_metadata(&SECRET, namespace, &claim_name).await;
@@ -75,7 +82,7 @@ impl Case {
             Some(provisioner) => fleets(asked, provisioner).await,
             None => Fleets::default(),
         };
-        Self { claim, class, buckets, secret, config_map, provisioner, fleets }
+        Self { claim, class, buckets, owner, related, secret, config_map, provisioner, fleets }
     }
 
     /// The key of the work on the claim.
@@ -130,8 +137,9 @@ impl Case {
             _ => Delivery::Absent,
         };
         let [secret, config_map] = [&self.secret, &self.config_map].map(delivery);
-        let (class, buckets) = (self.class.object(), &*self.buckets);
-        let objects = Objects { claim: &self.claim, class, buckets, secret, config_map };
+        let buckets: Vec<Value> = self.buckets.iter().chain(&self.related).cloned().collect();
+        let (class, owner) = (self.class.object(), self.owner.object());
+        let objects = Objects { claim: &self.claim, class, owner, buckets: &buckets, secret, config_map };
         let all = about_claim(&installation, Able::All, &objects)?;
         let least = about_claim(&installation, Able::Least, &objects)?;
         Some(settled(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
@@ -183,6 +191,21 @@ impl Case {
             }
         }
     }
+}
+
+/// The ObjectBuckets that a claim may have.
+async fn object_buckets(asked: &Asked<'_>, claim: &Value) -> Vec<Value> {
+    let usual = objectbucket_api::names::object_bucket_name(asked.namespace, name(claim));
+    let mut names = vec![usual, format!("obc-{}", uid(claim))];
+    let pointed = given(claim, &["spec", "objectBucketName"]).map(str::to_owned);
+    names.extend(pointed.filter(|pointed| !names.contains(pointed)));
+    let mut buckets = Vec::new();
+    for bucket in names {
+        if let Found::Is(bucket) = asked.reader.get(&BUCKET, "", &bucket).await {
+            buckets.push(bucket);
+        }
+    }
+    buckets
 }
 
 /// There is no claim: its bucket may be left.

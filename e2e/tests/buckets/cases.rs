@@ -39,3 +39,8 @@ async fn ceph_z12_a_replica_takes_over() -> anyhow::Result<()> {
 async fn ceph_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
     case("bucket-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
 }
+
+#[tokio::test]
+async fn ceph_z30_claims_share_a_bucket() -> anyhow::Result<()> {
+    case("bucket-share", cases::claims_share_a_bucket).await
+}

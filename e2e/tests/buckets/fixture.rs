@@ -90,5 +90,4 @@ impl std::ops::Deref for Fixture {
     }
 }
 
-const ALL_CONFIG: &str =
-    "maxObjects,maxSize,bucketMaxObjects,bucketMaxSize,bucketPolicy,bucketLifecycle,bucketOwner,accessMode";
+const ALL_CONFIG: &str = "maxObjects,maxSize,bucketMaxObjects,bucketMaxSize,bucketPolicy,bucketLifecycle,bucketOwner,accessMode,bucketClaimName";

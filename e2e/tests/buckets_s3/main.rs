@@ -459,3 +459,8 @@ async fn aws_z12_a_replica_takes_over() -> anyhow::Result<()> {
 async fn aws_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
     Fixture::case("s3-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
 }
+
+#[tokio::test]
+async fn aws_z30_claims_share_a_bucket() -> anyhow::Result<()> {
+    Fixture::case("s3-share", cases::claims_share_a_bucket).await
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::bucket::{
-    Access, Authentication, Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy,
+    Access, Authentication, Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, MadeFor,
     ProvisionedBucket, RequestOf, ServiceAccount, Source,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
@@ -90,17 +90,23 @@ impl BucketProvisioner for Aws {
             return refuse(&store, &account, &request, text).await;
         }
         if request.config.bucket_lifecycle.is_some() {
-            let text = "bucketLifecycle is not possible for a bucket that the class names: it is not this claim's";
+            let text = "bucketLifecycle is not possible for a bucket that was not made for this claim: remove it from additionalConfig";
             return refuse(&store, &account, &request, text.to_owned()).await;
         }
-        match bucket::find(&store, name).await? {
-            Live::Tagged(_) => {}
-            Live::Absent => {
-                return Err(ProvisionError::retry(format!(
-                    "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
-                )));
-            }
+        let live = match bucket::find(&store, name).await? {
+            Live::Tagged(tags) => Some(tags),
+            Live::Absent => None,
             Live::Forbidden(failure) => return Err(failure.into()),
+        };
+        if let Some(made_for) = &request.made_for
+            && !is_made_for(made_for, live.as_ref(), &store, &request).await?
+        {
+            return refuse(&store, &account, &request, made_for.is_not_its(name)).await;
+        }
+        if live.is_none() {
+            return Err(ProvisionError::retry(format!(
+                "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
+            )));
         }
         let taken = |user: &str| format!("the IAM user {user} exists and was not made for this claim: delete it");
         let user = account.look(&store).await?;
@@ -283,6 +289,22 @@ async fn judge(
             Maker::SomebodyElse => Judgement::Refused(not_for_this_claim(name)),
             Maker::Unknown => Judgement::Unsure(unsure(name, uid)),
         },
+    })
+}
+
+/// Whether a bucket with these tags is still the one that was made for a claim.
+async fn is_made_for(
+    made_for: &MadeFor,
+    tags: Option<&BTreeMap<String, String>>,
+    store: &Store,
+    request: &RequestOf<Aws>,
+) -> Result<bool, Failure> {
+    let (MadeFor { claim, state, .. }, Some(tags)) = (made_for, tags) else { return Ok(false) };
+    let owner = Account::of(claim, &request.cluster_id, (Source::Provisioned, &request.name), state);
+    Ok(match owner.owner_of(tags) {
+        Owner::Claim => true,
+        Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, Sight::Own),
+        Owner::Unknown | Owner::Other => false,
     })
 }
 

@@ -9,7 +9,7 @@ mod settings;
 use std::collections::BTreeMap;
 
 use kube_provisioner::bucket::{
-    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, ProvisionedBucket, RequestOf,
+    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, MadeFor, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 
@@ -98,11 +98,19 @@ impl BucketProvisioner for Rgw {
         let account = &users.owner;
         let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         if let Some(key) = settings::of_the_bucket(&request.config) {
-            let text = format!("{key} is not possible for a bucket that the class names: it is not this claim's");
-            return refuse(&store, &users, &request, None, text).await;
+            let text = format!(
+                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+            );
+            return refuse_grant(&store, &users, text).await;
         }
         let name = &request.name;
-        let Some(info) = store.admin.bucket(name).await? else {
+        let live = store.admin.bucket(name).await?;
+        if let Some(made_for) = &request.made_for
+            && !is_made_for(made_for, live.as_ref(), &store, &request).await?
+        {
+            return refuse_grant(&store, &users, made_for.is_not_its(name)).await;
+        }
+        let Some(info) = live else {
             return Err(ProvisionError::retry(format!(
                 "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
             )));
@@ -110,7 +118,11 @@ impl BucketProvisioner for Rgw {
         let owner = store.admin.user(&info.owner).await?;
         let owner_key = owner.as_ref().and_then(|owner| owner.key(request.access_key_id.as_deref()));
         let Some(owner_key) = owner_key else {
-            tracing::warn!(bucket = name, owner = info.owner, "the owner of a bucket that a class names has no key");
+            tracing::warn!(
+                bucket = name,
+                owner = info.owner,
+                "the owner of a bucket that a claim is let into has no key"
+            );
             return Err(ProvisionError::retry(format!(
                 "the owner of the bucket {name} has no key to change the bucket's policy with: an administrator makes one by \
                  radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
@@ -122,7 +134,7 @@ impl BucketProvisioner for Rgw {
         }
         if !account.generated {
             let text = format!("the bucket {name} does not belong to the bucketOwner {}", account.id);
-            return refuse(&store, &users, &request, None, text).await;
+            return refuse_grant(&store, &users, text).await;
         }
         let user = account.ensured(&store, NO_BUCKETS).await?;
         let key = account.key(&store, &user, request.access_key_id.as_deref()).await?;
@@ -134,7 +146,9 @@ impl BucketProvisioner for Rgw {
         change_policy(&store, owner_key, name, |policy| granted(policy, &account.id, name, access)).await?;
         let bucket = answer(&store, &request, account, &key);
         Ok(match request.config.max_objects.or(request.config.max_size) {
-            Some(_) => bucket.warning("maxObjects and maxSize have no effect on a bucket that the class names"),
+            Some(_) => {
+                bucket.warning("maxObjects and maxSize have no effect on a bucket that was not made for this claim")
+            }
             None => bucket,
         })
     }
@@ -249,6 +263,20 @@ impl Users {
     }
 }
 
+/// Whether a bucket is still the one that was made for a claim.
+async fn is_made_for(
+    made_for: &MadeFor,
+    live: Option<&BucketInfo>,
+    store: &Store,
+    request: &RequestOf<Rgw>,
+) -> Result<bool, ProvisionError> {
+    let (MadeFor { claim, state, .. }, Some(live)) = (made_for, live) else { return Ok(false) };
+    let bucket_owner = state.get(BUCKET_OWNER).map(String::as_str);
+    let owner = Account::of(claim, state, bucket_owner, &request.cluster_id)?;
+    let users = Users { owner, own: Account::own(claim, &request.cluster_id) };
+    Ok(users.whose(store, state, live).await? == Whose::Claim)
+}
+
 /// Why a bucket that exists is not for this claim, or not as it is. It does not name its owner.
 fn objection(whose: Whose, users: &Users, request: &RequestOf<Rgw>) -> Option<String> {
     let name = &request.name;
@@ -295,6 +323,15 @@ async fn refuse(
         }
     }
     Err(ProvisionError::invalid(text))
+}
+
+/// As [`refuse`], for a bucket that exists. An earlier attempt may have written into its policy, which `revoke` mends.
+async fn refuse_grant(store: &Store, users: &Users, text: String) -> Result<Bucket, ProvisionError> {
+    let begun = match &users.own {
+        Some(own) => own.user(store).await?.is_some(),
+        None => true,
+    };
+    Err(if begun { ProvisionError::retry(text) } else { ProvisionError::invalid(text) })
 }
 
 fn answer(store: &Store, request: &RequestOf<Rgw>, account: &Account, key: &s3_client::Credentials) -> Bucket {

@@ -70,7 +70,14 @@ impl BucketProvisioner for Gcs {
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let (store, account) = self.asked(&request).await?;
         let (way, name) = (Way::of(&request, &store)?, &request.name);
-        if store.storage.bucket(name).await?.is_none() {
+        let live = store.storage.bucket(name).await?;
+        if let Some(made_for) = &request.made_for {
+            let is_its = |live: &Value| owner(live, &made_for.claim, &request.cluster_id) == Owner::Claim;
+            if !live.as_ref().is_some_and(is_its) {
+                return refuse(&store, &account, &request, made_for.is_not_its(name)).await;
+            }
+        }
+        if live.is_none() {
             let text = format!("the bucket {name} does not exist: make it, or change bucketName in the StorageClass");
             return Err(ProvisionError::retry(text));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::store::{Mark, SHARED, TAKEN, number_of, secret_of};
+use super::store::{Mark, SHARED, TAKEN, number_of, secret_of, uid_of};
 use super::users::{Kind, Users, Wish};
 use super::world::World;
 use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, encoded, record_of, text};
@@ -103,6 +103,10 @@ impl<'a> Picture<'a> {
             let waits = |event: &Value| text(event, "/message").contains("that ObjectBucket does not name the claim");
             match claim {
                 Some(claim) if self.events_of(claim).any(waits) => return Ok(()),
+                Some(claim) if self.is_in_use(claim) => {
+                    wanted.insert(self.world.ledger().origin(text(claim, "/metadata/uid")).to_owned());
+                    return Ok(());
+                }
                 Some(_) => return Err((Invariant::Gone, format!("{name} is still there"))),
                 None => {}
             }
@@ -179,12 +183,14 @@ impl<'a> Picture<'a> {
         if map["BUCKET_NAME"] != bucket || map["BUCKET_HOST"] != "store.example.com" {
             return Err((Invariant::Bound, format!("the ConfigMap of {name} has {map} about the bucket {bucket}")));
         }
-        let applied = if *kind == Kind::Granted { store.configs.get(&user) } else { store.configs.get(bucket) };
+        let is_granted = matches!(kind, Kind::Granted | Kind::Sharing);
+        let applied = if is_granted { store.configs.get(&user) } else { store.configs.get(bucket) };
         if applied != Some(limit) {
             return Err((Invariant::Bound, format!("{name} has the limit {applied:?} instead of {limit}")));
         }
         let has = match kind {
             Kind::Granted => store.grants.contains(&(SHARED.to_owned(), user.clone())),
+            Kind::Sharing => store.grants.contains(&(bucket.to_owned(), user.clone())),
             _ => self.owns(store.buckets.get(bucket), &user),
         };
         if has { Ok(()) } else { Err((Invariant::Bound, format!("{name} has no bucket"))) }
@@ -202,6 +208,9 @@ impl<'a> Picture<'a> {
         if self.objects.iter().any(former) {
             return true;
         }
+        if let Some((other, kind)) = &wish.of {
+            return !self.has_bucket_to_share(other, *kind);
+        }
         let name = text(claim, "/spec/bucketName");
         let store = self.world.store();
         let mark = store.buckets.get(name);
@@ -209,6 +218,27 @@ impl<'a> Picture<'a> {
         let by_hand = self.world.ledger().by_hand.contains(name);
         let contested = wish.kind == Kind::Rival || wish.disturbed || by_hand;
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
+    }
+
+    /// Whether a claim has a bucket, made for it, that others may use.
+    fn has_bucket_to_share(&self, name: &str, kind: Kind) -> bool {
+        let Some(claim) = self.claims.get(name).filter(|_| matches!(kind, Kind::Made | Kind::Kept)) else {
+            return false;
+        };
+        let origin = self.world.ledger().origin(text(claim, "/metadata/uid")).to_owned();
+        let lives = |object: &&Value| object["metadata"]["deletionTimestamp"].is_null();
+        let has_object = self.objects.iter().filter(lives).any(|object| claimed_uid(object) == origin);
+        let user = format!("obc-{NAMESPACE}-{name}-{origin}");
+        let is_its = self.owns(self.world.store().buckets.get(text(claim, "/spec/bucketName")), &user);
+        has_object && is_its && lives(&claim) && text(claim, "/status/phase") == "Bound"
+    }
+
+    /// Whether a claim that is being deleted waits for others that use its bucket, and says so.
+    fn is_in_use(&self, claim: &Value) -> bool {
+        let origin = self.world.ledger().origin(text(claim, "/metadata/uid")).to_owned();
+        let uses = |object: &Value| text(&record_of(object), "/owner/uid") == origin;
+        let is_told = |event: &Value| text(event, "/message").contains("which use it, are deleted");
+        self.objects.iter().any(uses) && self.events_of(claim).any(is_told)
     }
 
     fn owns(&self, mark: Option<&Mark>, by: &str) -> bool {
@@ -298,7 +328,7 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     let store = world.store();
     // A user ends with the uid of its claim.
     let may_stay = |user: &str| {
-        let uid = user.len().checked_sub(36).and_then(|start| user.get(start..)).unwrap_or_default();
+        let uid = uid_of(user);
         let Some(entry) = world.ledger().entry(uid) else { return false };
         let recorded = pictures[entry.cluster].stands_for(user, uid);
         wanted.contains(uid) || entry.forgotten || recorded && (entry.lost || world.plays.restore)

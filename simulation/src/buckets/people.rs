@@ -142,6 +142,9 @@ impl Users {
         drop(store);
         self.world.note(|| format!("the administrator: {deed:?} {name}"));
         self.wishes[at].disturbed = true;
+        // It is the bucket of the claim that made it, too.
+        let owner = self.wishes[at].of.as_ref().map(|(owner, _)| owner.clone());
+        self.wishes.iter_mut().filter(|wish| Some(&wish.name) == owner.as_ref()).for_each(|wish| wish.disturbed = true);
         if !matches!(deed, Deed::DeleteBucket) {
             self.world.ledger().by_hand.insert(name);
         }
@@ -204,8 +207,10 @@ impl Users {
         }
         let of_path = |wish: &super::users::Wish| wish.uid.is_some() && path == format!("{NAMESPACE}/{}", wish.name);
         let claim = self.wishes.iter().position(of_path);
+        // Where nothing names the cluster of a bucket, people know it.
+        let is_here = self.world.ledger().cluster_of(&uid).is_none_or(|cluster| cluster == self.number);
         match (claim, choice) {
-            (Some(at), 0..4) => {
+            (Some(at), 0..4) if is_here => {
                 let by = self.wishes[at].uid.clone().unwrap_or_default();
                 self.world.note(|| format!("{name} is adopted by {path}"));
                 self.world.ledger().adopted(&by, &uid);

@@ -17,6 +17,8 @@ pub(crate) struct Plays {
     pub(crate) restore: bool,
     /// Objects become unreadable, and readable again.
     pub(crate) unreadable: bool,
+    /// Claims use the buckets of other claims.
+    pub(crate) shares: bool,
     /// Claims point at ObjectBuckets of others, some of which another provisioner has left.
     pub(crate) pointers: bool,
 }
@@ -38,7 +40,8 @@ impl Plays {
     /// Drawn apart from everything else, so that a seed without plays stays what it was.
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x0b0c_4e75);
-        let mut plays = Self::default();
+        let shares = fastrand::Rng::with_seed(seed.rotate_left(29) ^ 0x54a2_e000).u8(0..3) == 0;
+        let mut plays = Self { shares, ..Self::default() };
         if random.bool() {
             return plays;
         }
@@ -66,7 +69,8 @@ impl Plays {
     }
 
     pub(crate) fn any(self) -> bool {
-        let Self { second_cluster, rivals, by_hand, force, restore, unreadable, pointers, definitions: _ } = self;
+        let Self { second_cluster, rivals, by_hand, force, restore, unreadable, pointers, shares: _, definitions: _ } =
+            self;
         second_cluster || rivals || by_hand || force || restore || unreadable || pointers
     }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, Endpoint, ProvisionedBucket, RequestOf,
+    Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, Endpoint, MadeFor, ProvisionedBucket,
+    RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::world::{Process, World};
@@ -186,10 +188,22 @@ impl Author {
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         // Somebody may have taken its finalizer off and deleted it under the call.
         let forgotten = self.world.ledger().entry(&claim.uid).is_some_and(|entry| entry.forgotten);
-        forgotten
-            || objects.iter().any(|object| {
-                text(object, "/spec/claimRef/uid") == claim.uid || record_of(object).to_string().contains(&claim.uid)
-            })
+        forgotten || objects.iter().any(|object| claims_of(object).contains(&claim.uid))
+    }
+
+    /// A bucket that claims use, and which nobody has asked to remove from them, stays.
+    fn check_unused(&self, call: &Call, bucket: &str) {
+        let ledger = self.world.ledger();
+        let is_used = |(of, user): &&(String, String)| {
+            let entry = ledger.entry(uid_of(user));
+            of == bucket && entry.is_some_and(|entry| !entry.forgotten) && !ledger.may_end(uid_of(user))
+        };
+        let user = self.world.store().grants.iter().find(is_used).map(|(_, user)| user.clone());
+        drop(ledger);
+        if let Some(user) = user {
+            let seen = format!("{} removes the bucket of {}, which {user} uses", self.process.name, call.claim);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
     }
 
     /// What a claim has must not be removed while the claim lives, nor before somebody has asked for it.
@@ -203,6 +217,15 @@ impl Author {
         });
         let may_end = ledger.may_end(&call.claim.uid);
         drop(ledger);
+        // An attempt to use a bucket ends when the bucket is removed.
+        let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        let is_unfinished = |object: &&Value| {
+            let record = record_of(object);
+            record["owner"].is_object() && record["made"] != true && claims_of(object).contains(&call.claim.uid)
+        };
+        if objects.iter().any(|object| is_unfinished(&object)) {
+            return;
+        }
         if lives || !may_end {
             let why = if lives { "which lives" } else { "and nobody has asked for that" };
             let seen = format!("{} removes {what} of {}, {why}", self.process.name, call.claim);
@@ -232,7 +255,7 @@ impl Author {
 
     /// Whether a bucket is this call's claim's.
     fn owns(call: &Call, mark: &Mark) -> bool {
-        matches!(mark, Mark::Ours { cluster, user } if ["", &call.cluster].contains(&&**cluster) && *user == call.user)
+        is_made_for(mark, &call.user, &call.cluster)
     }
 
     fn bucket_of_another(&self, call: &Call, name: &str) -> bool {
@@ -268,6 +291,7 @@ impl Author {
             let user = call.user.clone();
             self.change(&call, false, |store| {
                 let _ = store.users.remove(&user);
+                store.grants.retain(|(_, granted)| *granted != user);
             });
             self.between(&mut call).await.map_err(ProvisionError::retry)?;
         }
@@ -285,6 +309,21 @@ impl Author {
         }
         Ok(())
     }
+}
+
+fn is_made_for(mark: &Mark, by: &str, id: &str) -> bool {
+    matches!(mark, Mark::Ours { cluster, user } if ["", id].contains(&&**cluster) && user == by)
+}
+
+/// The uid of a user's claim.
+pub(crate) fn uid_of(user: &str) -> &str {
+    user.len().checked_sub(36).and_then(|start| user.get(start..)).unwrap_or_default()
+}
+
+/// All uids by which an ObjectBucket names its claim.
+fn claims_of(object: &Value) -> [String; 3] {
+    let record = record_of(object);
+    [text(object, "/spec/claimRef/uid"), text(&record, "/claim/uid"), text(&record, "/madeForUid")].map(str::to_owned)
 }
 
 fn answer(key: Credentials) -> Bucket {
@@ -326,6 +365,13 @@ impl BucketProvisioner for Author {
     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let mut call = self.begin("grant", &request.claim, &request.cluster_id);
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        if let Some(MadeFor { claim, .. }) = &request.made_for {
+            let mark = self.world.store().buckets.get(&request.name).cloned();
+            let is_its = |mark| is_made_for(mark, &claim.user(), &call.cluster);
+            if !mark.as_ref().is_some_and(is_its) {
+                return self.refuse(call, &request).await;
+            }
+        }
         let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
         let grant = (request.name.clone(), call.user.clone());
         self.change(&call, true, |store| {
@@ -345,6 +391,7 @@ impl BucketProvisioner for Author {
         let mark = self.world.store().buckets.get(&bucket.name).cloned();
         if mark.is_some_and(|mark| Self::owns(&call, &mark)) {
             self.check_removal(&call, "the bucket");
+            self.check_unused(&call, &bucket.name);
             let name = bucket.name.clone();
             self.change(&call, false, |store| {
                 let _ = store.buckets.remove(&name);

@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Pointer,
     /// Another provisioner has made its first bucket.
     Legacy,
+    /// It uses the bucket of another claim.
+    Sharing,
 }
 
 /// A claim, as its user wants it to be in the end.
@@ -40,6 +42,8 @@ pub(crate) enum Kind {
 pub(crate) struct Wish {
     pub(crate) name: String,
     pub(crate) kind: Kind,
+    /// The claim whose bucket it uses, and its kind.
+    pub(crate) of: Option<(String, Kind)>,
     /// The uid of the claim that there is.
     pub(crate) uid: Option<String>,
     pub(crate) limit: u64,
@@ -131,12 +135,16 @@ impl Users {
 
     fn make(&mut self, at: usize) {
         let wish = self.wishes[at].clone();
-        let class = match wish.kind {
+        let kind = wish.of.as_ref().map_or(wish.kind, |(_, kind)| *kind);
+        let class = match kind {
             Kind::Kept => "kept",
             Kind::Granted => "granted",
             _ => "made",
         };
         let mut spec = json!({"storageClassName": class, "generateBucketName": "b"});
+        if let Some((other, _)) = &wish.of {
+            spec["additionalConfig"] = json!({"bucketClaimName": other});
+        }
         match wish.kind {
             Kind::Greedy => spec["bucketName"] = TAKEN.into(),
             Kind::Rival => spec["bucketName"] = CONTESTED.into(),
@@ -194,8 +202,12 @@ impl Users {
             return;
         }
         self.wishes[at].limit = self.random.u64(1..100);
-        let limit = self.wishes[at].limit.to_string();
-        self.edit_claim(at, json!({"spec": {"additionalConfig": {"limit": limit}}}));
+        let mut config = json!({"limit": self.wishes[at].limit.to_string()});
+        // What cannot be read is replaced as a whole.
+        if let Some((other, _)) = &self.wishes[at].of {
+            config["bucketClaimName"] = other.as_str().into();
+        }
+        self.edit_claim(at, json!({"spec": {"additionalConfig": config}}));
     }
 
     fn rotate(&mut self, at: usize) {
@@ -265,7 +277,7 @@ impl Users {
 pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
     let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
     let count = random.usize(2..7);
-    let wish = |name, kind| Wish { name, kind, uid: None, limit: 0, rotations: 0, disturbed: false };
+    let wish = |name, kind| Wish { name, kind, of: None, uid: None, limit: 0, rotations: 0, disturbed: false };
     let mut wishes: Vec<Wish> =
         (0..count).map(|number| wish(format!("claim-{number}"), random.choice(kinds).unwrap_or(Kind::Made))).collect();
     if plays.rivals {
@@ -274,6 +286,13 @@ pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
     if plays.pointers {
         wishes.push(wish("pointer".to_owned(), Kind::Pointer));
         wishes.push(wish("legacy".to_owned(), Kind::Legacy));
+    }
+    if plays.shares {
+        for number in 0..3 {
+            let (other, kind) = (format!("claim-{}", number % 2), wishes[number % 2].kind);
+            let name = format!("sharing-{number}");
+            wishes.push(Wish { of: Some((other, kind)), ..wish(name, Kind::Sharing) });
+        }
     }
     wishes
 }

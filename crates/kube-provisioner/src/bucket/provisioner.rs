@@ -87,8 +87,9 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// [`ProvisionError`] says what the failure means: `?` is "try again later, something may be left".
     fn provision(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
 
-    /// Makes a user for a bucket that exists, which the class names. The bucket and the rights of others stay as they are.
-    /// Called when [`provision`](Self::provision) is.
+    /// Makes a user for a bucket that exists. The class names it, or it was made for
+    /// [another claim of the namespace](super::BucketRequest::made_for), which must be found true. The bucket and the rights of
+    /// others stay as they are. Called when [`provision`](Self::provision) is.
     ///
     /// # Errors
     /// As of [`provision`](Self::provision).
@@ -103,7 +104,8 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
         bucket: ProvisionedBucket<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Removes the user, its keys and its rights. The bucket stays with what is in it: the class named it, or wants it kept.
+    /// Removes the user, its keys and its rights. The bucket stays with what is in it: it was not made for the claim, or its class
+    /// wants it kept.
     ///
     /// # Errors
     /// As of [`delete`](Self::delete).

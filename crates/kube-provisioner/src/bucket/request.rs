@@ -8,6 +8,7 @@ use kube::Client;
 use provisioner_runtime::controller::FencingToken;
 
 use super::provisioner::BucketProvisioner;
+use crate::protocol::BUCKET_CLAIM_NAME;
 use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
 
@@ -24,10 +25,14 @@ use crate::secrets::Secrets;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BucketRequest<P, C> {
-    /// The bucket's name: the claim's own, one made of its prefix and its uid, or the one that the class names.
+    /// The bucket's name: the claim's own, one made of its prefix and its uid, the one that the class names, or that of another
+    /// claim's bucket.
     pub name: String,
     /// The claim that the bucket is made for. After a restore it keeps the uid that the claim had when the bucket was made.
     pub claim: ClaimName,
+    /// For a claim that uses the bucket of another claim of its namespace ([`BucketProvisioner::grant`]): that one. A bucket that
+    /// was not made for it is refused. `None` where the class names the bucket.
+    pub made_for: Option<MadeFor>,
     /// The class's parameters, as they were when the attempt began.
     pub parameters: Arc<P>,
     /// The claim's `additionalConfig`.
@@ -67,6 +72,7 @@ impl<P, C> BucketRequest<P, C> {
                 name: "claim".to_owned(),
                 uid: "00000000-0000-4000-8000-000000000001".to_owned(),
             },
+            made_for: None,
             parameters: Arc::new(parameters),
             config: Arc::new(config),
             config_texts: BTreeMap::new(),
@@ -105,12 +111,46 @@ impl fmt::Display for ClaimName {
     }
 }
 
+/// The claim that a bucket was made for, where another one uses it.
+///
+/// One for an author's own tests:
+///
+/// ```
+/// # use kube_provisioner::bucket::{BucketRequest, MadeFor};
+/// let mut request = BucketRequest::new("photos", (), ());
+/// let owner = BucketRequest::new("photos", (), ()).claim;
+/// request.made_for = Some(MadeFor::new(owner, [("userName".to_owned(), "obc-test-claim".to_owned())].into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MadeFor {
+    /// The claim, with the uid that it had when the bucket was made.
+    pub claim: ClaimName,
+    /// What [`Bucket::state`] was the last time.
+    pub state: BTreeMap<String, String>,
+}
+
+impl MadeFor {
+    /// A claim, and what [`Bucket::state`] of its bucket was.
+    pub fn new(claim: ClaimName, state: BTreeMap<String, String>) -> Self {
+        Self { claim, state }
+    }
+
+    /// Why a claim is not let into a bucket that was not made for the claim that it names, or not any more.
+    pub fn is_not_its(&self, bucket: &str) -> String {
+        let claim = &self.claim;
+        format!(
+            "the bucket {bucket} of the claim {claim} is gone, or was replaced by another one: create {claim} again, or name another claim in {BUCKET_CLAIM_NAME}"
+        )
+    }
+}
+
 /// Where a claim's bucket comes from. There will be no third way, so that authors can match on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// It is made for the claim ([`BucketProvisioner::provision`]).
     Provisioned,
-    /// It exists, and the class names it ([`BucketProvisioner::grant`]).
+    /// It exists: the class names it, or it was made for another claim of the namespace ([`BucketProvisioner::grant`]).
     Granted,
 }
 

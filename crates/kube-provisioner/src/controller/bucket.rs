@@ -28,6 +28,8 @@ mod partial;
 mod record;
 mod report;
 mod safeguards;
+#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
+pub(crate) mod share;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -12,5 +12,6 @@ mod provisioning;
 mod refusing;
 mod rotation;
 mod secrets;
+mod sharing;
 mod store;
 mod unreadable;

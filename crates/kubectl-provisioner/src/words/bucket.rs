@@ -123,6 +123,21 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "The claim's Secret and ConfigMap are called like the claim, and others' objects are never overwritten.",
             "",
         ),
+        Refusal::BucketClaim { .. } => words(
+            "waits for the bucket of another claim",
+            "The claim asks for the bucket of another claim of its namespace, which it cannot have now.",
+            "",
+        ),
+        Refusal::BucketClaimChanged => words(
+            "bound; its bucket cannot become another one",
+            "A claim keeps the bucket that it has, so another bucketClaimName has no effect.",
+            "restore bucketClaimName",
+        ),
+        Refusal::InUse { .. } => words(
+            "its bucket is used by other claims",
+            "The bucket is removed when the last claim that uses it is gone.",
+            "",
+        ),
     }
 }
 

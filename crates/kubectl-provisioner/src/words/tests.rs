@@ -81,7 +81,9 @@ fn bucket_refusals() -> Vec<bucket::Refusal> {
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::ConfigNotAllowed(_) => R::ConfigNotAllowed(vec![]), R::Record(_) => R::Record(text()),
         R::ObjectDeleted => R::ObjectDeleted, R::NoRotation => R::NoRotation,
-        R::NotOwned { .. } => R::NotOwned { kind: "Secret" })
+        R::NotOwned { .. } => R::NotOwned { kind: "Secret" },
+        R::BucketClaim { .. } => R::BucketClaim { claim: text(), problem: bucket::BucketClaimProblem::Missing },
+        R::BucketClaimChanged => R::BucketClaimChanged, R::InUse { .. } => R::InUse { by: vec![] })
 }
 
 fn bucket_actions() -> Vec<bucket::Decision> {

@@ -43,7 +43,7 @@ impl BucketProvisioner for Store {
     }
 
     async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        Err(ProvisionError::invalid("this provisioner lets nobody into buckets that exist; use a class without bucketName"))
+        Err(ProvisionError::invalid("this provisioner lets nobody into buckets that exist; remove bucketClaimName, or use a class without bucketName"))
     }
 
     /// Already gone is success, and what is not the claim's stays.

@@ -81,6 +81,16 @@ impl<'a> Fixture<'a> {
         if let Some(bucket) = bucket {
             spec["bucketName"] = bucket.into();
         }
+        self.claim_with(name, spec)
+    }
+
+    /// A claim that uses the bucket of another one.
+    pub(super) fn claim_of(&self, name: &str, other: &str) -> String {
+        let config = json!({crate::protocol::BUCKET_CLAIM_NAME: other});
+        self.claim_with(name, json!({"storageClassName": "class", "additionalConfig": config}))
+    }
+
+    fn claim_with(&self, name: &str, spec: Value) -> String {
         let claim = self.create(json!({
             "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
             "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,

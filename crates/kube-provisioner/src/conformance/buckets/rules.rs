@@ -1,5 +1,6 @@
 //! The rules of the contract, and how each is checked.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use objectbucket_api::names::generated_bucket_name;
@@ -8,7 +9,7 @@ use tokio::time::sleep;
 use super::direct::Direct;
 use super::fixture::{Fixture, OVERLAP};
 use super::{Subject, names};
-use crate::bucket::Source;
+use crate::bucket::{MadeFor, Source};
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
@@ -24,6 +25,7 @@ pub(super) enum BucketRule {
     InBetween,
     OtherCluster,
     Grant,
+    Share,
     Rotate,
     Refuse,
     Standby,
@@ -31,7 +33,7 @@ pub(super) enum BucketRule {
 }
 
 impl BucketRule {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Provision,
         Self::Again,
         Self::EachItsOwn,
@@ -42,6 +44,7 @@ impl BucketRule {
         Self::InBetween,
         Self::OtherCluster,
         Self::Grant,
+        Self::Share,
         Self::Rotate,
         Self::Refuse,
         Self::Standby,
@@ -61,6 +64,7 @@ impl BucketRule {
             Self::InBetween => "bucket-in-between",
             Self::OtherCluster => "bucket-other-cluster",
             Self::Grant => "bucket-grant",
+            Self::Share => "bucket-share",
             Self::Rotate => "bucket-rotate",
             Self::Refuse => "bucket-refuse",
             Self::Standby => "bucket-standby",
@@ -80,6 +84,7 @@ impl BucketRule {
             Self::InBetween => "a bucket that somebody else creates meanwhile is neither taken over nor removed",
             Self::OtherCluster => "a claim leaves the bucket of the same claim in another cluster alone",
             Self::Grant => "claims gain and lose access to an existing bucket, and the bucket stays",
+            Self::Share => "a claim uses the bucket of another one, and of no claim that it was not made for",
             Self::Rotate => "a new key works beside the old one until the old one expires",
             Self::Refuse => "unknown parameters are refused",
             Self::Standby => "a standby process reports ready and changes nothing",
@@ -147,6 +152,7 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
         BucketRule::InBetween => names::in_between(subject, &before).await,
         BucketRule::OtherCluster => names::other_cluster(subject, &before).await,
         BucketRule::Grant => grant(subject, &before).await,
+        BucketRule::Share => share(subject, &before).await,
         BucketRule::Rotate => rotate(subject, &before).await,
         BucketRule::Refuse => {
             let fixture = Fixture::new(subject);
@@ -244,6 +250,66 @@ async fn grant(subject: &Subject, before: &[String]) -> CheckResult {
     fixture.delete("two");
     fixture.gone("two").await?;
     fixture.assets("the second claim is gone", &alone).await?;
+    end(&fixture, &["one"], before, process).await
+}
+
+async fn share(subject: &Subject, before: &[String]) -> CheckResult {
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    let uid = fixture.claim("one", "class", None);
+    fixture.bound("one").await?;
+    let alone = (subject.assets)().await;
+    fixture.claim_of("two", "one");
+    let phase =
+        |claim: &str| fixture.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
+    fixture
+        .until("a claim on another's bucket is bound, or refused for good", || {
+            phase("two") == "Bound" || phase("two") == "Failed"
+        })
+        .await?;
+    if phase("two") == "Failed" {
+        fixture.delete("two");
+        fixture.gone("two").await?;
+        end(&fixture, &["one"], before, process).await?;
+        return Ok(Judgement::NotApplicable("`grant` refuses the bucket of another claim".to_owned()));
+    }
+    if fixture.key("two") == fixture.key("one") {
+        return Err(Broken("two claims have the same key".to_owned()));
+    }
+    let shared = (subject.assets)().await;
+    // The same, as if the bucket had been made for a claim that never had one.
+    let direct = Direct::new(subject, &fixture, Fixture::claim_name("three", "00000000-0000-4000-8000-00000000dead"))?;
+    let bucket = generated_bucket_name("conformance", &uid);
+    for made_for in ["00000000-0000-4000-8000-00000000beef", ""] {
+        let mut request = direct.request(&bucket);
+        request.request.made_for = Some(MadeFor::new(Fixture::claim_name("one", made_for), BTreeMap::new()));
+        if direct.backend.grant(request).await.is_ok() {
+            return Err(Broken(
+                "`grant` lets a claim into a bucket that was made for another claim than the named one".to_owned(),
+            ));
+        }
+        let left = direct.bucket(&bucket, Source::Granted);
+        direct.backend.clean_up(left).await.map_err(|error| Broken(format!("`clean_up` after it: {error}")))?;
+        fixture.assets("refused", &shared).await?;
+    }
+    fixture.delete("one");
+    sleep(subject.tempo.step() * 4).await;
+    fixture.assets("its bucket is in use", &shared).await?;
+    fixture.delete("two");
+    fixture.gone("two").await?;
+    fixture.gone("one").await?;
+    fixture.assets("both claims are gone", before).await?;
+    // The claim that the bucket was made for may stay longer, too.
+    fixture.claim("one", "class", None);
+    fixture.bound("one").await?;
+    let alone_again = (subject.assets)().await.len();
+    fixture.claim_of("two", "one");
+    fixture.bound("two").await?;
+    fixture.delete("two");
+    fixture.gone("two").await?;
+    if alone.len() != alone_again || (subject.assets)().await.len() != alone.len() {
+        return Err(Broken("the second claim is gone, and something of it is left".to_owned()));
+    }
     end(&fixture, &["one"], before, process).await
 }
 

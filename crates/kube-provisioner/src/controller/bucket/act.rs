@@ -6,6 +6,7 @@ mod deliver;
 mod objects;
 mod release;
 mod rotate;
+mod share;
 mod status;
 
 use std::sync::{Arc, MutexGuard};

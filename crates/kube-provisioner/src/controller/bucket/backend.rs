@@ -35,6 +35,7 @@ impl UntypedRequest {
         let BucketRequest {
             name,
             claim,
+            made_for,
             config_texts,
             state,
             access_key_id,
@@ -50,6 +51,7 @@ impl UntypedRequest {
         BucketRequest {
             name,
             claim,
+            made_for,
             parameters,
             config,
             config_texts,

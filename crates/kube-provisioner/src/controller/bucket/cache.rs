@@ -14,10 +14,13 @@ use super::class::ReadClass;
 use super::decide::{Decision, Rules, decide};
 use super::delivered::{DeliveredFacts, Seen};
 use super::delivered_table::DeliveredTable;
-use super::facts::{BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, Recorded};
+use super::facts::{
+    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, OwnerFacts, Recorded,
+};
 use super::gone::Gone;
 use super::key::Key;
 use super::safeguards::BucketSafeguard;
+use crate::bucket::ClaimName;
 use crate::controller::shared::index::take;
 
 pub(crate) struct BucketCache {
@@ -34,6 +37,10 @@ pub(crate) struct BucketCache {
     /// Claims by the ObjectBucket that they point at.
     pointing: HashMap<Box<str>, Key>,
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
+    /// Claims by the `namespace/name` of the claim whose bucket they ask for.
+    asking: HashMap<Box<str>, BTreeSet<Key>>,
+    /// ObjectBuckets of claims that use the bucket of another one, by the uid of the claim that it was made for.
+    using: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     gone: Gone,
 }
 
@@ -59,6 +66,8 @@ impl BucketCache {
             of_claim: HashMap::new(),
             pointing: HashMap::new(),
             by_class: HashMap::new(),
+            asking: HashMap::new(),
+            using: HashMap::new(),
             gone: Gone::default(),
         }
     }
@@ -67,7 +76,10 @@ impl BucketCache {
         match event {
             Change::Begin => self.claims.begin_snapshot(),
             Change::Listed(claim) | Change::Applied(claim) => {
-                return claim.and_then(|claim| self.put_claim(claim)).into_iter().collect();
+                return claim
+                    .and_then(|claim| self.put_claim(claim))
+                    .map(|key| self.with_asking(key))
+                    .unwrap_or_default();
             }
             Change::Deleted(claim) => {
                 let Some(key) = claim.map(|claim| key_of(&claim)) else { return Vec::new() };
@@ -75,12 +87,12 @@ impl BucketCache {
                 if let Some(known) = self.claims.remove(&key) {
                     self.claim_gone(&key, &known);
                 }
-                return vec![key];
+                return self.with_asking(key);
             }
             Change::Ready => {
                 let gone = self.claims.end_snapshot();
                 gone.iter().for_each(|(key, known)| self.claim_gone(key, known));
-                return gone.into_iter().map(|(key, _)| key).collect();
+                return gone.into_iter().flat_map(|(key, _)| self.with_asking(key)).collect();
             }
         }
         Vec::new()
@@ -96,7 +108,7 @@ impl BucketCache {
                 let Some(bucket) = bucket else { return Vec::new() };
                 self.gone.add(&bucket.uid);
                 let same = self.buckets.get(&*bucket.name).is_some_and(|known| known.uid == bucket.uid);
-                return if same { self.bucket_gone(&bucket.name) } else { self.keys_of(&bucket) };
+                return if same { self.bucket_gone(&bucket.name) } else { self.concerned(&bucket) };
             }
             Change::Ready => {
                 let gone = self.buckets.end_snapshot();
@@ -254,6 +266,9 @@ impl BucketCache {
         if let Some(class) = &claim.class {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
         }
+        if let Some(owner) = asked_path(&claim) {
+            self.asking.entry(owner).or_default().insert(key.clone());
+        }
         self.claims.insert(key.clone(), Arc::new(claim));
         Some(key)
     }
@@ -269,6 +284,9 @@ impl BucketCache {
         }
         if let Some(class) = &known.class {
             take(&mut self.by_class, class, key);
+        }
+        if let Some(owner) = asked_path(known) {
+            take(&mut self.asking, &owner, key);
         }
     }
 
@@ -288,7 +306,10 @@ impl BucketCache {
         for path in paths(&bucket) {
             self.of_claim.entry(path).or_default().insert(bucket.name.clone());
         }
-        keys.extend(self.keys_of(&bucket));
+        if let Some(owner) = owner_of(&bucket) {
+            self.using.entry(owner.uid.as_str().into()).or_default().insert(bucket.name.clone());
+        }
+        keys.extend(self.concerned(&bucket));
         self.buckets.insert(bucket.name.clone(), Arc::new(bucket));
         keys.sort_unstable();
         keys.dedup();
@@ -304,7 +325,26 @@ impl BucketCache {
         for path in paths(bucket) {
             take(&mut self.of_claim, &path, &bucket.name);
         }
-        self.keys_of(bucket)
+        if let Some(owner) = owner_of(bucket) {
+            take(&mut self.using, owner.uid.as_str(), &bucket.name);
+        }
+        self.concerned(bucket)
+    }
+
+    /// The claim's key, and those of the claims that ask for its bucket.
+    fn with_asking(&self, key: Key) -> Vec<Key> {
+        let asking = self.asking.get(key.path()).into_iter().flatten().cloned();
+        let mut keys: Vec<Key> = asking.collect();
+        keys.push(key);
+        keys
+    }
+
+    /// All keys that may change with an ObjectBucket: its own, those that ask for the bucket, and that of the claim that the
+    /// bucket was made for.
+    fn concerned(&self, bucket: &BucketFacts) -> Vec<Key> {
+        let asking = paths(bucket).filter_map(|path| self.asking.get(&path)).flatten().cloned();
+        let owner = owner_of(bucket).and_then(|owner| self.by_path.get(&*owner.to_string()).cloned());
+        self.keys_of(bucket).into_iter().chain(asking).chain(owner).collect()
     }
 
     /// Its claim's key, those of the claims of the same name now, and that of the claim that points at it. An ObjectBucket
@@ -388,6 +428,30 @@ impl BucketCache {
         }
     }
 
+    /// The claim whose bucket this one uses, or asks for.
+    fn owner(&self, claim: &ClaimFacts, bucket: Option<&BucketFacts>) -> OwnerFacts {
+        let recorded = bucket.and_then(owner_of);
+        let path = recorded.map(|owner| owner.to_string().into_boxed_str()).or_else(|| asked_path(claim));
+        let Some(path) = path else { return OwnerFacts::default() };
+        let claim = self.by_path.get(&path).and_then(|key| self.claims.get(key)).cloned();
+        let is_its = |bucket: &&Arc<BucketFacts>| match (recorded, &claim) {
+            (Some(owner), _) => made_for(bucket).is_some_and(|claim| claim.uid == owner.uid),
+            (None, Some(claim)) => self.is_of(bucket, claim),
+            (None, None) => false,
+        };
+        let pointed = claim.as_ref().and_then(|claim| claim.object_bucket.as_deref());
+        let named = self.of_claim.get(&path).into_iter().flatten().map(|name| &**name);
+        let bucket = named.chain(pointed).filter_map(|name| self.buckets.get(name)).find(is_its).cloned();
+        OwnerFacts { claim, bucket }
+    }
+
+    /// The other claims that use a bucket.
+    fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
+        let made_for = made_for(bucket).filter(|_| owner_of(bucket).is_none());
+        let using = made_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
+        using.filter_map(|name| self.buckets.get(name)?.claim()).collect()
+    }
+
     fn of_class(&self, class: &str) -> Vec<Key> {
         self.by_class.get(class).into_iter().flatten().cloned().collect()
     }
@@ -436,6 +500,8 @@ impl Cache for BucketCache {
             Some(_) => None,
             None => self.obstacle(key, claim.as_deref(), &class),
         };
+        let owner = claim.as_ref().map(|claim| self.owner(claim, bucket.as_deref())).unwrap_or_default();
+        let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
         let record = bucket.as_ref().and_then(|bucket| Some((bucket, bucket.record()?)));
         let [secret, config_map] = self.delivered(key.path());
         let secret =
@@ -445,7 +511,7 @@ impl Cache for BucketCache {
             map.as_config_map(key.uid(), &wanted)
         });
         let bucket = bucket.map_or(BucketState::Absent, BucketState::Known);
-        Facts { claim, bucket, obstacle, class, secret, config_map }
+        Facts { claim, bucket, obstacle, owner, users, class, secret, config_map }
     }
 
     fn inputs(&self, key: &Key) -> u64 {
@@ -475,6 +541,21 @@ pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
 fn has_its_bucket(bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
     let named = claim.bucket_name.as_deref().filter(|name| !name.is_empty());
     bucket.endpoint.bucket.is_empty() || named.is_none_or(|name| *name == *bucket.endpoint.bucket)
+}
+
+/// The claim that the bucket was made for, where it is not the ObjectBucket's own.
+fn owner_of(bucket: &BucketFacts) -> Option<&ClaimName> {
+    bucket.record()?.owner.as_ref()
+}
+
+/// The claim that marks in the backend name.
+fn made_for(bucket: &BucketFacts) -> Option<ClaimName> {
+    bucket.claim().map(|claim| bucket.made_for(claim)).filter(|claim| !claim.uid.is_empty())
+}
+
+/// `namespace/name` of the claim whose bucket a claim asks for.
+fn asked_path(claim: &ClaimFacts) -> Option<Box<str>> {
+    claim.bucket_claim().map(|name| format!("{}/{name}", claim.namespace).into())
 }
 
 /// `namespace/name` of the claims that an ObjectBucket concerns.

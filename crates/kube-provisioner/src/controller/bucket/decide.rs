@@ -7,6 +7,7 @@ use super::facts::{
 };
 use super::record::Record;
 use super::safeguards::{BucketSafeguard, Safeguards};
+use super::share::{self, BucketClaimProblem};
 use crate::bucket::{BucketCapabilities, Source};
 use crate::controller::shared::class_parameters::BadParameters;
 use crate::controller::shared::names::ProvisionerNames;
@@ -153,6 +154,20 @@ pub enum Refusal {
         /// Which of them.
         kind: &'static str,
     },
+    /// The claim asks for the bucket of another one, and cannot have it now.
+    BucketClaim {
+        /// The name of the other claim.
+        claim: String,
+        /// Why.
+        problem: BucketClaimProblem,
+    },
+    /// The claim asks for the bucket of another claim, or for one of its own, and has a bucket.
+    BucketClaimChanged,
+    /// Other claims use the bucket that is to be removed.
+    InUse {
+        /// Their names, or those of their ObjectBuckets.
+        by: Vec<String>,
+    },
 }
 
 /// How a claim's bucket ends.
@@ -196,7 +211,7 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
         return Decision::Adopt;
     }
     if claim.deleting {
-        return Decision::Release(ending(bucket, &facts.class));
+        return release(bucket, facts, rules);
     }
     if let Some(refusal) = unreadable(claim) {
         return Decision::Refuse(refusal);
@@ -225,7 +240,7 @@ fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision
         Some(_) if !bucket.abandoned && bucket.record().is_none() && bucket.cluster_id.is_none() && careful => {
             Decision::Refuse(Refusal::NoCluster { object: bucket.name.to_string() })
         }
-        Some(_) if asked => Decision::Release(ending(bucket, &facts.class)),
+        Some(_) if asked => release(bucket, facts, rules),
         Some(_) => Decision::Refuse(Refusal::NoClaim { object: bucket.name.to_string() }),
     }
 }
@@ -268,6 +283,9 @@ fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
 
 /// The claim's bucket was made or is being made by us.
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
+    if !record.made && share::is_over(record, claim, facts) {
+        return Decision::Release(Ending::CleanUp);
+    }
     if !record.made {
         return attempt(claim, facts, rules, Reason::New);
     }
@@ -284,6 +302,9 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     // The Secret has the key before the rotation or the one after it, and its user keeps using either.
     if record.new_key.is_some() && facts.secret == Delivered::Intact {
         return Decision::Rotate;
+    }
+    if record.config != claim.config && share::asks_for_another(record, claim) {
+        return Decision::Refuse(Refusal::BucketClaimChanged);
     }
     if record.config != claim.config || !record.attempted.is_empty() {
         return attempt(claim, facts, rules, Reason::Config);
@@ -350,15 +371,19 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             Err(BadParameters::Crashed(panic)) => return Decision::Refuse(Refusal::ParametersCrash(panic.clone())),
             Ok(_) => {}
         }
-        match bucket_name(claim, class) {
-            None => return Decision::Refuse(Refusal::NoName),
-            // What exists has its name.
-            Some(name) if class.bucket.is_none() => {
-                if let Some(problem) = name_problem(&name) {
-                    return Decision::Refuse(Refusal::BadName { name, problem });
+        match share::shared_bucket(claim, class, facts, rules) {
+            Err(refusal) => return Decision::Refuse(refusal),
+            Ok(Some(_)) => {}
+            Ok(None) => match bucket_name(claim, class) {
+                None => return Decision::Refuse(Refusal::NoName),
+                // What exists has its name.
+                Some(name) if class.bucket.is_none() => {
+                    if let Some(problem) = name_problem(&name) {
+                        return Decision::Refuse(Refusal::BadName { name, problem });
+                    }
                 }
-            }
-            Some(_) => {}
+                Some(_) => {}
+            },
         }
     }
     if let Some(allowed) = &rules.allowed_config {
@@ -383,6 +408,16 @@ fn foreign(facts: &Facts) -> Option<&'static str> {
         (Delivered::Unmanaged, _) => Some("Secret"),
         (_, Delivered::Unmanaged) => Some("ConfigMap"),
         _ => None,
+    }
+}
+
+/// A bucket that others use stays until they are gone.
+fn release(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
+    let ending = ending(bucket, &facts.class);
+    let is_used = !facts.users.is_empty() && rules.safeguards.include(BucketSafeguard::Shared);
+    match is_used && ending != Ending::Abandon {
+        true => Decision::Refuse(Refusal::InUse { by: facts.users.iter().map(ToString::to_string).collect() }),
+        false => Decision::Release(ending),
     }
 }
 

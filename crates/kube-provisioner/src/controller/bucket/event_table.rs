@@ -11,6 +11,7 @@ use super::decide::{Ending, Refusal};
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning, user_message};
 use super::outcome::Outcome;
+use super::share::BucketClaimProblem;
 use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
@@ -35,6 +36,22 @@ every!(refusals -> Refusal {
     Refusal::ObjectDeleted => [Refusal::ObjectDeleted],
     Refusal::NoRotation => [Refusal::NoRotation],
     Refusal::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Refusal::NotOwned { kind }),
+    Refusal::BucketClaim { .. } => problems().into_iter().map(|problem| Refusal::BucketClaim {
+        claim: "OTHER".to_owned(), problem
+    }),
+    Refusal::BucketClaimChanged => [Refusal::BucketClaimChanged],
+    Refusal::InUse { .. } => [Refusal::InUse { by: vec!["CLAIMS".to_owned()] }],
+});
+
+every!(problems -> BucketClaimProblem {
+    BucketClaimProblem::Missing => [BucketClaimProblem::Missing],
+    BucketClaimProblem::NotBound => [BucketClaimProblem::NotBound],
+    BucketClaimProblem::Deleting => [BucketClaimProblem::Deleting],
+    BucketClaimProblem::Itself => [BucketClaimProblem::Itself],
+    BucketClaimProblem::NotItsOwn => [BucketClaimProblem::NotItsOwn],
+    BucketClaimProblem::OtherClass { .. } => [BucketClaimProblem::OtherClass { class: "CLASS".to_owned() }],
+    BucketClaimProblem::OfClass => [BucketClaimProblem::OfClass],
+    BucketClaimProblem::OtherName { .. } => [BucketClaimProblem::OtherName { bucket: "BUCKET".to_owned() }],
 });
 
 every!(endings -> Ending {
@@ -119,6 +136,8 @@ fn facts(deleting: bool) -> Facts {
         claim: Some(Arc::new(claim)),
         bucket: BucketState::Absent,
         obstacle: None,
+        owner: Default::default(),
+        users: Vec::new(),
         class: ClassState::Missing,
         secret: Delivered::Absent,
         config_map: Delivered::Absent,

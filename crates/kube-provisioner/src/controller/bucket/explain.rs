@@ -29,7 +29,9 @@ pub struct Objects<'a> {
     pub claim: &'a Value,
     /// The claim's class.
     pub class: Option<&'a Value>,
-    /// The ObjectBuckets of the claim's name.
+    /// The claim whose bucket the claim asks for.
+    pub owner: Option<&'a Value>,
+    /// The ObjectBuckets of the claim's name and of its owner's, and those of claims that use its bucket.
     pub buckets: &'a [Value],
     /// The metadata of the Secret of the claim's name. Its data are not wanted.
     pub secret: Delivery<'a>,
@@ -91,6 +93,7 @@ fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
         cache.class_event(read_class(Change::Applied(class), rules, &Anything));
     }
     cache.claim_event(Change::Applied(read(Some(objects.claim)).as_ref().and_then(claim_facts)));
+    cache.claim_event(Change::Applied(read(objects.owner).as_ref().and_then(claim_facts)));
     for bucket in objects.buckets {
         cache.bucket_event(Change::Applied(read(Some(bucket)).as_ref().and_then(bucket_facts)));
     }
@@ -139,7 +142,7 @@ mod tests {
         let class = json!({"metadata": {"name": "k", "uid": "k"}, "provisioner": "example.com/b"});
         let (good, bad) = (claim("photos"), claim("X"));
         let (secret, config_map) = (Delivery::Absent, Delivery::Absent);
-        let objects = Objects { claim: &good, class: Some(&class), buckets: &[], secret, config_map };
+        let objects = Objects { claim: &good, class: Some(&class), owner: None, buckets: &[], secret, config_map };
         let judge = |objects: &Objects<'_>| about_claim(&installation, Able::All, objects).unwrap();
         assert_eq!(judge(&objects).decision, Decision::Attempt(Reason::New));
         let refused = judge(&Objects { claim: &bad, ..objects });

@@ -11,6 +11,7 @@ use provisioner_runtime::stable_hash;
 use super::record::Record;
 use crate::bucket::ClaimName;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
+use crate::protocol::BUCKET_CLAIM_NAME;
 
 /// Everything that a decision about one key needs.
 #[derive(Clone, Debug)]
@@ -20,6 +21,10 @@ pub(crate) struct Facts {
     pub(crate) bucket: BucketState,
     /// An ObjectBucket that is not the claim's own, and in its way.
     pub(crate) obstacle: Option<Obstacle>,
+    /// The claim whose bucket this claim asks for, or uses.
+    pub(crate) owner: OwnerFacts,
+    /// The other claims that use the claim's bucket.
+    pub(crate) users: Vec<ClaimName>,
     pub(crate) class: ClassState,
     pub(crate) secret: Delivered,
     pub(crate) config_map: Delivered,
@@ -36,6 +41,13 @@ pub(crate) enum Obstacle {
     OtherCluster { maker: Box<str> },
     /// The claim points at an ObjectBucket that does not name its owner.
     Unproven { object: Arc<str> },
+}
+
+/// A claim whose bucket another one of its namespace uses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnerFacts {
+    pub(crate) claim: Option<Arc<ClaimFacts>>,
+    pub(crate) bucket: Option<Arc<BucketFacts>>,
 }
 
 /// A claim, as far as decisions read it.
@@ -116,6 +128,8 @@ pub(crate) struct BucketFacts {
     pub(crate) abandoned: bool,
     /// The claim to which a person gives the bucket, `namespace/name`.
     pub(crate) adopt_for: Option<Box<str>>,
+    /// Other claims use the bucket, or have used it.
+    pub(crate) shared: bool,
     /// Why the object cannot be read beyond its metadata.
     pub(crate) unreadable: Option<Box<str>>,
 }
@@ -241,7 +255,7 @@ impl Facts {
             ClassState::Unmanaged => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
-        let others = (&self.obstacle, self.secret, self.config_map);
+        let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users);
         stable_hash(&format!("{:?}", (claim, made, by_hand, class, others)))
     }
 }
@@ -251,11 +265,28 @@ impl Facts {
     fn is_given_by_us(&self, claim: &ClaimFacts, name: &str) -> bool {
         let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
         let granted = matches!(&self.class, ClassState::Ours(class) if class.bucket.as_deref() == Some(name));
-        granted || generated.as_deref() == Some(name)
+        let shared = self.owner.bucket.as_ref().is_some_and(|bucket| &*bucket.endpoint.bucket == name);
+        granted || shared || generated.as_deref() == Some(name)
+    }
+}
+
+impl OwnerFacts {
+    fn inputs(&self) -> u64 {
+        let claim = self.claim.as_ref().map(|claim| (&claim.uid, &claim.class, claim.deleting));
+        let bucket = self.bucket.as_ref().map(|bucket| {
+            let is_made = bucket.record().is_some_and(|record| record.made);
+            (&bucket.uid, bucket.deleting, is_made, &bucket.endpoint.bucket, &bucket.identity, &bucket.cluster_id)
+        });
+        stable_hash(&format!("{:?}", (claim, bucket)))
     }
 }
 
 impl ClaimFacts {
+    /// The claim of its namespace whose bucket it asks for.
+    pub(crate) fn bucket_claim(&self) -> Option<&str> {
+        self.config.get(BUCKET_CLAIM_NAME).map(String::as_str)
+    }
+
     /// `namespace/name`.
     pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.namespace, self.name)

@@ -8,6 +8,7 @@ use provisioner_runtime::journal::JournalError;
 use super::decide::{Ending, Refusal};
 use super::facts::Facts;
 use super::outcome::Outcome;
+use super::share::BucketClaimProblem;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
 };
@@ -301,6 +302,53 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             State::Bound,
         )),
         Refusal::NotOwned { kind } => not_owned(kind, &claim),
+        Refusal::BucketClaim { claim, problem } => no_bucket_of(claim, problem, class),
+        Refusal::BucketClaimChanged => event_only(warning(
+            "BucketClaimChanged",
+            format!(
+                "The key {} of the claim's additionalConfig cannot change while the claim has a bucket; restore it, or create another claim",
+                protocol::BUCKET_CLAIM_NAME
+            ),
+            State::Bound,
+        )),
+        Refusal::InUse { by } => normal(
+            "BucketInUse",
+            format!("The bucket stays until these claims, which use it, are deleted: {}", by.join(", ")),
+            State::Going,
+        ),
+    }
+}
+
+/// Why a claim does not get the bucket of another one.
+fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserMessage {
+    let key = protocol::BUCKET_CLAIM_NAME;
+    let waits = |text: String| normal("AwaitsBucketClaim", text, State::Pending);
+    let invalid = |text: String| warning("InvalidBucketClaim", text, State::Failed);
+    match problem {
+        BucketClaimProblem::Missing => waits(format!(
+            "The claim {other}, whose bucket this claim asks for, does not exist; create it, or correct {key}"
+        )),
+        BucketClaimProblem::NotBound => {
+            waits(format!("The claim {other}, whose bucket this claim asks for, has no bucket yet"))
+        }
+        BucketClaimProblem::Deleting => waits(format!(
+            "The claim {other}, whose bucket this claim asks for, is being deleted with its bucket; create it again afterwards, or name another claim in {key}"
+        )),
+        BucketClaimProblem::Itself => {
+            invalid(format!("The key {key} names this claim itself; name another claim, or remove the key"))
+        }
+        BucketClaimProblem::NotItsOwn => invalid(format!(
+            "The bucket of the claim {other} was not made for that claim; name in {key} the claim that it was made for, or use a class that names the bucket"
+        )),
+        BucketClaimProblem::OtherClass { class: of_other } => invalid(format!(
+            "The claim {other} has the StorageClass \"{of_other}\", and this one \"{class}\"; claims that share a bucket need the same class"
+        )),
+        BucketClaimProblem::OfClass => invalid(format!(
+            "The StorageClass \"{class}\" names the bucket for its claims; remove {key} from the claim's additionalConfig"
+        )),
+        BucketClaimProblem::OtherName { bucket } => invalid(format!(
+            "The bucket of the claim {other} is {bucket}; remove spec.bucketName from this claim, or correct it"
+        )),
     }
 }
 
@@ -340,7 +388,10 @@ fn released(ending: Ending, bucket: &str) -> UserMessage {
             ),
             State::Going,
         ),
-        Ending::CleanUp => normal("BucketDeleted", format!("Removed the unfinished bucket {bucket}"), State::Going),
+        Ending::CleanUp => {
+            let text = format!("Removed what the unfinished attempt for the bucket {bucket} had created");
+            normal("BucketReleased", text, State::Going)
+        }
         Ending::Abandon => warning(
             "BucketAbandoned",
             format!(

@@ -57,6 +57,8 @@ pub(crate) struct BucketAnnotations {
     abandon: Option<Box<str>>,
     #[serde(rename = "kube-provisioner/adopt-for")]
     adopt_for: Option<Box<str>>,
+    #[serde(rename = "kube-provisioner/shared")]
+    shared: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -176,6 +178,7 @@ pub(crate) fn bucket_facts(watched: &WatchedBucket) -> Option<BucketFacts> {
         },
         abandoned: annotations.abandon.as_deref() == Some("true"),
         adopt_for: annotations.adopt_for,
+        shared: annotations.shared.as_deref() == Some("true"),
         unreadable,
     })
 }

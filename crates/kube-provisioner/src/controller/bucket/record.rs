@@ -23,6 +23,9 @@ pub(crate) struct Record {
     /// The uid of the claim that the bucket was made for, where a person has given it to another one of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made_for_uid: Option<String>,
+    /// The claim that the bucket was made for, where the claim uses the bucket of another one.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "claim")]
+    pub(crate) owner: Option<ClaimName>,
     /// The class's parameters. `None` if nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parameters: Option<BTreeMap<String, String>>,
@@ -74,6 +77,7 @@ impl Record {
             source: None,
             claim: None,
             made_for_uid: None,
+            owner: None,
             parameters: None,
             config: BTreeMap::new(),
             attempted: BTreeMap::new(),

@@ -22,6 +22,8 @@ pub enum BucketSafeguard {
     Cluster,
     /// What cannot be read is present.
     Unreadable,
+    /// A bucket stays while other claims use it.
+    Shared,
     /// An ObjectBucket without a claim's uid is a claim's only if more than the claim says so.
     Pointer,
 }

@@ -34,7 +34,7 @@ fn kit(store: &Store) -> BucketConformance {
 async fn what_is_right_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
-    assert_eq!(report.results().len(), 14);
+    assert_eq!(report.results().len(), 15);
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,6 +51,8 @@ async fn what_is_wrong_is_found() {
         (Fault::KnowsNoCluster, "bucket-other-cluster"),
         (Fault::FailsWhereNothingIs, "bucket-nothing-there"),
         (Fault::RevokesAll, "bucket-grant"),
+        (Fault::LetsInByName, "bucket-share"),
+        (Fault::RevokesAll, "bucket-share"),
         (Fault::NeverRetires, "bucket-rotate"),
         (Fault::ReadyWhenItWorks, "bucket-standby"),
     ] {

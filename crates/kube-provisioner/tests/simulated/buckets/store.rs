@@ -55,6 +55,7 @@ pub(crate) enum Fault {
     KnowsNoCluster,
     FailsWhereNothingIs,
     RevokesAll,
+    LetsInByName,
     NeverRetires,
     ReadyWhenItWorks,
 }
@@ -252,6 +253,12 @@ impl BucketProvisioner for Store {
         let (user, mut state) = (request.claim.user(), self.state());
         if !state.buckets.contains_key(&request.name) {
             return Err(ProvisionError::nothing_left(format!("there is no bucket {}", request.name)));
+        }
+        if let Some(made_for) = &request.made_for
+            && state.buckets.get(&request.name) != Some(&made_for.claim.user())
+            && state.fault != Some(Fault::LetsInByName)
+        {
+            return Err(ProvisionError::invalid(made_for.is_not_its(&request.name)));
         }
         state.grants.insert((request.name.clone(), user.clone()));
         let key = state.keys(&user, &request);

@@ -11,7 +11,7 @@ use provisioner_runtime::controller::{CallAborted, FencingToken};
 use provisioner_runtime::limiter::Purpose;
 
 use super::{Actions, Step};
-use crate::bucket::{Bucket, BucketRequest, Credentials, Source};
+use crate::bucket::{Bucket, BucketRequest, ClaimName, Credentials, MadeFor, Source};
 use crate::controller::bucket::backend::UntypedRequest;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{Reason, bucket_name, object_name};
@@ -20,10 +20,12 @@ use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Deli
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
 use crate::controller::bucket::safeguards::BucketSafeguard;
+use crate::controller::bucket::share::shared_bucket;
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
 use crate::error::{ProvisionError, ProvisionVerdict};
 use crate::parameters::Problem;
+use crate::protocol::BUCKET_CLAIM_NAME;
 use crate::secrets::Secrets;
 
 /// What a call for a claim is made with.
@@ -57,7 +59,8 @@ impl Actions {
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
             let credentials = self.credentials(facts).await?;
             let bucket = self.recorded(&inputs, facts).await?;
-            let request = request(&inputs, &bucket, secrets, credentials, (&self.rules.cluster_id, &token));
+            self.join(&inputs.record, facts).await?;
+            let request = request(&inputs, (&bucket, facts), secrets, credentials, (&self.rules.cluster_id, &token));
             let limit = self.limits.provision;
             let answer = self
                 .call(step, (&token, &flow), limit, || {
@@ -113,11 +116,17 @@ impl Actions {
             }
             None => {
                 let class = of_class()?;
-                let name = bucket_name(&claim, class).ok_or(Outcome::Changed)?;
+                let shared = shared_bucket(&claim, class, facts, &self.rules).map_err(Outcome::Refused)?;
+                let (source, name, owner, parameters) = match shared {
+                    Some(shared) => (Source::Granted, Some(shared.bucket), Some(shared.owner), shared.parameters),
+                    None => (class.source(), bucket_name(&claim, class), None, None),
+                };
+                let name = name.ok_or(Outcome::Changed)?;
                 let record = Record {
-                    source: Some(class.source()),
+                    source: Some(source),
                     claim: Some(claim.name()),
-                    parameters: Some((*class.texts).clone()),
+                    owner,
+                    parameters: Some(parameters.unwrap_or_else(|| (*class.texts).clone())),
                     config: claim.config.clone(),
                     // New keys need no rotation.
                     rotation: claim.rotation.as_deref().map(str::to_owned),
@@ -135,7 +144,7 @@ impl Actions {
     /// What was applied is never refused later: a claim that was adopted may have keys which only its former provisioner knew,
     /// and another version of this one may know fewer.
     fn backend_config(&self, claim: &ClaimFacts, applied: Option<&Texts>) -> Result<Parsed, Outcome> {
-        let mut config = claim.config.clone();
+        let mut config = of_author(&claim.config);
         loop {
             let read = match provisioner_runtime::controller::catch_panic(|| self.backend.parse_config(&config)) {
                 Ok(read) => read,
@@ -242,9 +251,15 @@ fn attempted(inputs: &Inputs) -> Texts {
     attempted.iter().chain(asked).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
+/// The texts of `additionalConfig` that are the author's.
+pub(super) fn of_author(config: &Texts) -> Texts {
+    let texts = config.iter().filter(|(key, _)| *key != BUCKET_CLAIM_NAME);
+    texts.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
 fn request(
     inputs: &Inputs,
-    bucket: &BucketFacts,
+    (bucket, facts): (&BucketFacts, &Facts),
     secrets: Secrets,
     credentials: Option<Credentials>,
     (cluster_id, token): (&str, &FencingToken),
@@ -252,17 +267,22 @@ fn request(
     let access_key_id = inputs.record.newest_key().map(str::to_owned);
     let credentials = credentials
         .filter(|credentials| access_key_id.as_ref().is_none_or(|known| *known == credentials.access_key_id));
+    let owner = facts.owner.bucket.as_ref();
+    let made_for =
+        |claim: ClaimName| MadeFor { claim, state: owner.map(|owner| owner.kept_state()).unwrap_or_default() };
+    let applied: Texts = attempted(inputs).into_iter().chain(inputs.record.config.clone()).collect();
     let request = BucketRequest {
         name: inputs.name.clone(),
         claim: bucket.made_for(inputs.claim.name()),
+        made_for: inputs.record.owner.clone().map(made_for),
         parameters: Arc::new(()),
         config: Arc::new(()),
-        config_texts: inputs.claim.config.clone(),
+        config_texts: of_author(&inputs.claim.config),
         state: bucket.kept_state(),
         access_key_id,
         credentials,
         secrets,
-        applied_config: attempted(inputs).into_iter().chain(inputs.record.config.clone()).collect(),
+        applied_config: of_author(&applied),
         cluster_id: cluster_id.to_owned(),
         fencing_token: token.clone(),
     };

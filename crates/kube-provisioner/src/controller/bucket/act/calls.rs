@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use provisioner_runtime::controller::{Call, CallAborted, CallPermit, FencingToken, JournalRecord, Refused};
 use provisioner_runtime::limiter::Flow;
 
+use super::attempt::of_author;
 use super::{Actions, Step};
 use crate::bucket::{ClaimName, ProvisionedBucket, Source};
 use crate::controller::bucket::backend::UntypedBucket;
@@ -84,7 +85,7 @@ impl Actions {
             source,
             parameters: None,
             state: bucket.kept_state(),
-            config_texts: config.unwrap_or_default(),
+            config_texts: of_author(&config.unwrap_or_default()),
             access_key_id: record.and_then(|record| record.access_key_id.clone()),
             secrets,
             cluster_id: self.rules.cluster_id.to_string(),

@@ -37,10 +37,14 @@ impl Actions {
     /// Names the bucket and its ObjectBucket on the claim, and makes it stay until we let it go.
     pub(super) async fn prepare_claim(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> Result<(), Outcome> {
         let label = provisioner_label(&self.rules.names.own);
+        let is_named = match claim.bucket_claim() {
+            Some(_) => claim.bucket_name.as_deref() == Some(bucket),
+            None => claim.bucket_name.is_some(),
+        };
         let prepared = claim.has_finalizer()
             && claim.label.as_deref() == Some(&label)
             && claim.object_bucket.as_deref() == Some(object)
-            && claim.bucket_name.is_some();
+            && is_named;
         if prepared {
             return Ok(());
         }
@@ -49,7 +53,7 @@ impl Actions {
             finalizers.push(FINALIZER.to_owned());
         }
         let mut spec = json!({"objectBucketName": object});
-        if claim.bucket_name.is_none() {
+        if !is_named {
             spec["bucketName"] = bucket.into();
         }
         let patch = json!({
@@ -131,12 +135,16 @@ impl Actions {
             ReclaimPolicy::Delete => "Delete",
             ReclaimPolicy::Retain => "Retain",
         };
+        let mut labels = json!({PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)});
+        if let Some(owner) = &record.owner {
+            labels[protocol::USES_BUCKET_OF] = owner.uid.as_str().into();
+        }
         let object = json!({
             "apiVersion": API_VERSION, "kind": "ObjectBucket",
             "metadata": {
                 "name": name,
                 "finalizers": [FINALIZER],
-                "labels": {PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)},
+                "labels": labels,
                 "annotations": self.annotations(record),
             },
             "spec": {
@@ -192,6 +200,12 @@ impl Actions {
         let written = self.patch_bucket(bucket, patch, None).await?;
         // Somebody has damaged it meanwhile, and what comes of it would be written next.
         if written.unreadable.is_some() { Err(Outcome::Changed) } else { Ok(written) }
+    }
+
+    /// Says on the ObjectBucket that others use its bucket.
+    pub(super) async fn mark_shared(&self, bucket: &BucketFacts) -> Result<BucketFacts, Outcome> {
+        let metadata = json!({"uid": &*bucket.uid, "annotations": {protocol::SHARED: "true"}});
+        self.patch_bucket(bucket, json!({"metadata": metadata}), None).await
     }
 
     /// Makes it the claim's, which a person has asked for, or which another provisioner has left without our record.

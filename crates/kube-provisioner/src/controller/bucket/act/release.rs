@@ -47,6 +47,9 @@ impl Actions {
         if !bucket.deleting && !self.begin_deletion(&bucket).await? {
             return self.let_claim_go(claim).await;
         }
+        if ending != Ending::Abandon {
+            self.confirm_unused(&bucket).await?;
+        }
         self.set_bucket_phase(&bucket, "Released").await?;
         let source = match ending {
             Ending::Delete => Source::Provisioned,

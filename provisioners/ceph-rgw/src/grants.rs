@@ -19,6 +19,9 @@ pub(crate) enum GrantError {
     Contended(String),
 }
 
+/// How the name of the owner's own statement begins.
+const OWNER: &str = "obc-owner-";
+
 /// How often a policy is checked that somebody else changes, too.
 const ROUNDS: usize = 4;
 
@@ -52,11 +55,21 @@ async fn read_policy(s3: &Client, bucket: &str) -> Result<Policy, GrantError> {
 
 /// The policy with a statement that lets this user in.
 pub(crate) fn granted(policy: &Policy, user: &str, bucket: &str, access: Access) -> Policy {
+    with_statement(policy, (user, user), bucket, access)
+}
+
+/// The policy with a statement that lets the owner of the bucket at the objects of others: on the gateway an object belongs to the
+/// user that has written it. The objects stay when that user goes, and so does the statement.
+pub(crate) fn with_owner(policy: &Policy, owner: &str, bucket: &str) -> Policy {
+    with_statement(policy, (&format!("{OWNER}{owner}"), owner), bucket, Access::ReadWrite)
+}
+
+fn with_statement(policy: &Policy, (sid, user): (&str, &str), bucket: &str, access: Access) -> Policy {
     let resources = [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")];
     let actions: Vec<String> = actions(access).map(|action| format!("s3:{action}")).collect();
     let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
     let mut policy = policy.clone();
-    policy.upsert(allow(user, &arn(user), &actions, &resources.each_ref().map(String::as_str)));
+    policy.upsert(allow(sid, &arn(user), &actions, &resources.each_ref().map(String::as_str)));
     policy
 }
 
@@ -73,7 +86,8 @@ pub(crate) fn with_grants_of(policy: &Policy, live: &Policy) -> Policy {
     for statement in live.statements() {
         let sid = statement.get("Sid").and_then(|sid| sid.as_str()).unwrap_or_default();
         let principal = statement.pointer("/Principal/AWS/0").and_then(|principal| principal.as_str());
-        if sid.starts_with("obc-") && principal == Some(arn(sid).as_str()) {
+        let user = sid.strip_prefix(OWNER).unwrap_or(sid);
+        if sid.starts_with("obc-") && principal == Some(arn(user).as_str()) {
             policy.upsert(statement.clone());
         }
     }
@@ -145,9 +159,10 @@ mod tests {
     fn a_claims_policy_keeps_the_grants_of_others() {
         let granted = granted(&Policy::default(), "obc-a-b-c", "photos", Access::ReadOnly);
         let theirs = allow("by hand", "arn:aws:iam:::user/x", &["s3:*"], &["*"]);
+        let granted = with_owner(&granted, "alice", "photos");
         let mut live = granted.clone();
         live.upsert(theirs);
         assert!(with_grants_of(&Policy::default(), &live).same_as(&granted));
-        assert!(revoked(&granted, "obc-a-b-c").is_empty());
+        assert_eq!(revoked(&granted, "obc-a-b-c").statements().count(), 1);
     }
 }

@@ -12,12 +12,13 @@ use kube_provisioner::bucket::{
     Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, MadeFor, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
+use s3_client::policy::Policy;
 
 use self::account::{Account, AccountError};
 use self::making::Problem;
 use self::ownership::{Evidence, Whose};
 use crate::admin::{BucketInfo, User};
-use crate::grants::{change_policy, granted};
+use crate::grants::{change_policy, granted, with_owner};
 use crate::parameters::{Config, Parameters};
 use crate::quota::Quota;
 use crate::store::{ADMIN, Defaults, Store, Stores};
@@ -143,7 +144,12 @@ impl BucketProvisioner for Rgw {
         }
         let lock = self.stores.lock(store.place(name));
         let _locked = lock.lock().await;
-        change_policy(&store, owner_key, name, |policy| granted(policy, &account.id, name, access)).await?;
+        let is_shared = request.made_for.is_some();
+        let wanted = |policy: &Policy| {
+            let policy = granted(policy, &account.id, name, access);
+            if is_shared { with_owner(&policy, &info.owner, name) } else { policy }
+        };
+        change_policy(&store, owner_key, name, wanted).await?;
         let bucket = answer(&store, &request, account, &key);
         Ok(match request.config.max_objects.or(request.config.max_size) {
             Some(_) => {

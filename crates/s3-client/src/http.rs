@@ -14,13 +14,21 @@ use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector, http_client_fn,
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_types::body::SdkBody;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Limited};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::client::SettingsError;
+use crate::error::{Error, chain};
 
 /// Addresses of the machine itself: its metadata, and the credentials of its containers.
 const LINK_LOCAL: [&str; 2] = ["169.254.", "[fd00:ec2::"];
+
+/// The most bytes of an answer that are read where the request is none of Amazon's.
+const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Certificates change, and connections of old ones are of no more use.
 const MOST: usize = 100;
@@ -60,9 +68,27 @@ impl Http {
         http_client_fn(move |settings, _| http.within(settings))
     }
 
-    /// For requests that are none of Amazon's. They keep their time limits themselves.
-    pub fn connector(&self) -> SharedHttpConnector {
-        self.within(&HttpConnectorSettings::default())
+    /// Sends a request that is none of Amazon's; returns status and body of the answer. `endpoint` is the service for errors.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn send(
+        &self,
+        endpoint: &str,
+        request: Request<Bytes>,
+        time_limit: Duration,
+    ) -> Result<(u16, Bytes), Error> {
+        let unreachable = |reason: String| Error::Unreachable { endpoint: endpoint.to_owned(), reason };
+        let request = request.map(SdkBody::from).try_into().map_err(|error| Error::Request(format!("{error}")))?;
+        let exchange = async {
+            let connector = self.within(&HttpConnectorSettings::default());
+            let answer = connector.call(request).await.map_err(|error| unreachable(chain(&error)))?;
+            let status = answer.status().as_u16();
+            let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
+            Ok((status, body.map_err(|error| unreachable(error.to_string()))?.to_bytes()))
+        };
+        let timed_out = |_| Error::TimedOut { endpoint: endpoint.to_owned() };
+        tokio::time::timeout(time_limit, exchange).await.map_err(timed_out)?
     }
 
     fn within(&self, settings: &HttpConnectorSettings) -> SharedHttpConnector {

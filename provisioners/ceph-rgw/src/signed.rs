@@ -8,17 +8,11 @@ use aws_sigv4::http_request::{
     sign,
 };
 use aws_sigv4::sign::v4;
-use aws_smithy_runtime_api::client::http::HttpConnector as _;
-use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 use http::{Method, Request, Uri};
-use http_body_util::{BodyExt as _, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use s3_client::{Answer, Credentials as Key, Error, Http, chain};
+use s3_client::{Answer, Credentials as Key, Error, Http};
 use serde::Deserialize;
-
-/// The most bytes of an answer that are read.
-const ANSWER_LIMIT: usize = 64 << 20;
 
 /// <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -43,21 +37,20 @@ impl Signed {
         limit: Duration,
     ) -> Result<Bytes, Error> {
         let request = self.signed(method, path, query)?;
-        let timed_out = || Error::TimedOut { endpoint: self.address.clone() };
-        let (status, body) = tokio::time::timeout(limit, self.exchange(request)).await.map_err(|_| timed_out())??;
+        let (status, body) = self.http.send(&self.address, request, limit).await?;
         match (200..300).contains(&status) {
             true => Ok(body),
             false => Err(self.refusal(status, &body)),
         }
     }
 
-    fn signed(&self, method: Method, path: &str, query: &[(&str, String)]) -> Result<Request<SdkBody>, Error> {
+    fn signed(&self, method: Method, path: &str, query: &[(&str, String)]) -> Result<Request<Bytes>, Error> {
         let cannot = |error: &dyn std::error::Error| Error::Request(error.to_string());
         let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
         let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         let uri = format!("{}{path}?{}", self.address.trim_end_matches('/'), query.join("&"));
         let uri: Uri = uri.parse().map_err(|error| cannot(&error))?;
-        let mut request = Request::new(SdkBody::empty());
+        let mut request = Request::new(Bytes::new());
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
         let identity =
             Credentials::new(&self.key.access_key_id, &self.key.secret_access_key, None, None, "admin").into();
@@ -80,16 +73,6 @@ impl Signed {
         let (instructions, _) = signed.map_err(|error| cannot(&error))?.into_parts();
         instructions.apply_to_request_http1x(&mut request);
         Ok(request)
-    }
-
-    async fn exchange(&self, request: Request<SdkBody>) -> Result<(u16, Bytes), Error> {
-        let unreachable = |reason: String| Error::Unreachable { endpoint: self.address.clone(), reason };
-        let request = request.try_into().map_err(|error| Error::Request(format!("{error}")))?;
-        let answer = self.http.connector().call(request).await.map_err(|error| unreachable(chain(&error)))?;
-        let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
-        let body = body.map_err(|error| unreachable(error.to_string()))?;
-        Ok((status, body.to_bytes()))
     }
 
     /// <https://docs.ceph.com/en/latest/radosgw/adminops/#standard-error-responses>

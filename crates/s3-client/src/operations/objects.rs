@@ -68,7 +68,11 @@ impl Client {
     pub async fn list_object_versions(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
         // XML has no way to write some characters that names may have, so the names come encoded.
         let list = self.sdk.list_object_versions().bucket(name).encoding_type(EncodingType::Url);
-        let page = self.read(list.customize().interceptor(OddNames).send().await)?;
+        let page = match self.read(list.customize().interceptor(OddNames).send().await) {
+            // A store that has no versions.
+            Err(error) if error.status() == Some(501) => return self.list_objects(name).await,
+            page => page?,
+        };
         let encoded = page.encoding_type == Some(EncodingType::Url);
         let version = |key: Option<String>, version_id: Option<String>| ObjectVersion {
             key: key_of(key, encoded),
@@ -78,6 +82,14 @@ impl Client {
         let markers = page.delete_markers.unwrap_or_default().into_iter();
         let versions = versions.map(|object| version(object.key, object.version_id));
         Ok(versions.chain(markers.map(|marker| version(marker.key, marker.version_id))).collect())
+    }
+
+    async fn list_objects(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
+        let list = self.sdk.list_objects_v2().bucket(name).encoding_type(EncodingType::Url);
+        let page = self.read(list.customize().interceptor(OddNames).send().await)?;
+        let encoded = page.encoding_type == Some(EncodingType::Url);
+        let objects = page.contents.unwrap_or_default().into_iter();
+        Ok(objects.map(|object| ObjectVersion { key: key_of(object.key, encoded), version_id: None }).collect())
     }
 
     /// Deletes up to 1000 versions of objects for good, with one request where the names can be written in XML and the

@@ -1,0 +1,355 @@
+//! Garage's admin API, version 2: <https://garagehq.deuxfleurs.fr/api/garage-admin-v2.html>.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3_client::{Answer, Credentials, Error, Http};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::lifecycle::Rule;
+
+/// A failed call, with what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}: {cause}{advice}")]
+pub(crate) struct Failure {
+    doing: String,
+    /// Part of the text above, so it is no `source`: the chain would have it twice.
+    cause: Box<Error>,
+    advice: String,
+}
+
+impl Failure {
+    /// A request of S3.
+    pub(crate) fn of_s3(doing: String, cause: Error) -> Self {
+        Self { doing, cause: Box::new(cause), advice: String::new() }
+    }
+
+    /// Whether Garage says that there is something wrong with the request.
+    pub(crate) fn is_bad_request(&self) -> bool {
+        self.cause.status() == Some(400)
+    }
+
+    fn is_absent(&self) -> bool {
+        ["NoSuchBucket", "NoSuchAccessKey"].contains(&self.code())
+    }
+
+    fn code(&self) -> &str {
+        self.cause.code()
+    }
+}
+
+/// What a key may do with a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rights {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    /// Its website, CORS and lifecycle, and its end.
+    pub(crate) owner: bool,
+}
+
+impl Rights {
+    pub(crate) const NONE: Self = Self { read: false, write: false, owner: false };
+
+    pub(crate) fn any(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// Those of `self` that `other` lacks.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self { read: self.read && !other.read, write: self.write && !other.write, owner: self.owner && !other.owner }
+    }
+}
+
+/// A bucket.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BucketInfo {
+    /// No other bucket ever has it.
+    pub(crate) id: String,
+    pub(crate) global_aliases: Vec<String>,
+    /// Those that have rights or a name for it.
+    pub(crate) keys: Vec<KeyOfBucket>,
+    pub(crate) objects: i64,
+    pub(crate) quotas: Quotas,
+    #[serde(default)]
+    pub(crate) lifecycle_rules: Option<Vec<Value>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct KeyOfBucket {
+    #[serde(rename = "accessKeyId")]
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) permissions: Rights,
+    pub(crate) bucket_local_aliases: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Quotas {
+    pub(crate) max_size: Option<u64>,
+    pub(crate) max_objects: Option<u64>,
+}
+
+/// A key as lists have it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) id: String,
+    pub(crate) name: String,
+}
+
+/// A key with its buckets.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct KeyInfo {
+    secret_access_key: Option<String>,
+    pub(crate) buckets: Vec<BucketOfKey>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BucketOfKey {
+    pub(crate) id: String,
+    pub(crate) global_aliases: Vec<String>,
+    pub(crate) local_aliases: Vec<String>,
+    pub(crate) permissions: Rights,
+}
+
+/// Calls of the admin API, with its token.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    http: Http,
+    address: String,
+    token: String,
+    time_limit: Duration,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    pub(crate) fn new(http: Http, address: String, token: String, time_limit: Duration) -> Self {
+        Self { http, address, token, time_limit }
+    }
+
+    /// The bucket that everybody has under this name.
+    pub(crate) async fn bucket_named(&self, name: &str) -> Result<Option<BucketInfo>, Failure> {
+        let call = get("GetBucketInfo").query("globalAlias", name);
+        absent(self.ask(call, || format!("look up the bucket {name}")).await)
+    }
+
+    pub(crate) async fn bucket(&self, id: &str) -> Result<Option<BucketInfo>, Failure> {
+        absent(self.ask(get("GetBucketInfo").query("id", id), || format!("look up the bucket {id}")).await)
+    }
+
+    /// Makes a bucket that has this name for this key alone, which has no rights yet.
+    pub(crate) async fn create_bucket(&self, name: &str, key: &str) -> Result<BucketInfo, Failure> {
+        let body = json!({"localAlias": {"accessKeyId": key, "alias": name}});
+        self.ask(post("CreateBucket", body), || format!("make the bucket {name}")).await
+    }
+
+    /// Gives the bucket this name for everybody. Garage refuses a name that another bucket has.
+    pub(crate) async fn add_global_alias(&self, id: &str, name: &str) -> Result<BucketInfo, Failure> {
+        let body = json!({"bucketId": id, "globalAlias": name});
+        self.ask(post("AddBucketAlias", body), || format!("give the bucket its name {name}")).await
+    }
+
+    /// Gives the bucket this name for this key.
+    pub(crate) async fn add_local_alias(&self, id: &str, key: &str, name: &str) -> Result<BucketInfo, Failure> {
+        let body = json!({"bucketId": id, "accessKeyId": key, "localAlias": name});
+        self.ask(post("AddBucketAlias", body), || format!("mark the bucket {name} as the claim's")).await
+    }
+
+    /// Gives the key these rights, and takes those that it has besides.
+    pub(crate) async fn set_rights(&self, id: &str, key: &str, (has, wanted): (Rights, Rights)) -> Result<(), Failure> {
+        for (operation, permissions) in
+            [("AllowBucketKey", wanted.without(has)), ("DenyBucketKey", has.without(wanted))]
+        {
+            if permissions.any() {
+                let body = json!({"bucketId": id, "accessKeyId": key, "permissions": permissions});
+                let doing = || format!("change what the key {key} may do in the bucket {id}");
+                self.ask::<BucketInfo>(post(operation, body), doing).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn set_quotas(&self, id: &str, quotas: Quotas) -> Result<(), Failure> {
+        let call = post("UpdateBucket", json!({"quotas": quotas})).query("id", id);
+        self.ask::<BucketInfo>(call, || format!("set the quotas of the bucket {id}")).await.map(drop)
+    }
+
+    pub(crate) async fn set_lifecycle(&self, id: &str, rules: &[Rule]) -> Result<BucketInfo, Failure> {
+        let call = post("UpdateBucket", json!({"lifecycleRules": rules})).query("id", id);
+        self.ask(call, || format!("set the lifecycle of the bucket {id}")).await
+    }
+
+    /// Ends all uploads. Garage would keep what they have uploaded when it deletes the bucket.
+    pub(crate) async fn end_uploads(&self, id: &str) -> Result<(), Failure> {
+        let call = post("CleanupIncompleteUploads", json!({"bucketId": id, "olderThanSecs": 0}));
+        self.ask::<Value>(call, || format!("end the uploads of the bucket {id}")).await.map(drop)
+    }
+
+    /// Deletes a bucket that holds nothing. `false` where it is not empty.
+    pub(crate) async fn delete_bucket(&self, id: &str) -> Result<bool, Failure> {
+        let call = post("DeleteBucket", json!({})).query("id", id);
+        match absent(self.ask::<Value>(call, || format!("delete the bucket {id}")).await) {
+            Err(failure) if failure.code() == "BucketNotEmpty" => Ok(false),
+            other => other.map(|_| true),
+        }
+    }
+
+    /// The keys whose ids begin so.
+    pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Failure> {
+        // No claim has nearly as many.
+        let call = get("ListKeys").query("offset", prefix).query("limit", "100");
+        let mut keys: Vec<Key> = self.ask(call, || "list the keys of the claim".to_owned()).await?;
+        keys.retain(|key| key.id.starts_with(prefix));
+        Ok(keys)
+    }
+
+    pub(crate) async fn key(&self, id: &str) -> Result<Option<KeyInfo>, Failure> {
+        absent(self.ask(get("GetKeyInfo").query("id", id), || format!("look up the key {id}")).await)
+    }
+
+    /// A key with its secret.
+    pub(crate) async fn credentials(&self, id: &str) -> Result<Option<Credentials>, Failure> {
+        let call = get("GetKeyInfo").query("id", id).query("showSecretKey", "true");
+        let info: Option<KeyInfo> = absent(self.ask(call, || format!("read the key {id}")).await)?;
+        Ok(info.and_then(|info| info.secret_access_key).map(|secret| Credentials::new(id, secret)))
+    }
+
+    /// Makes a key of this name. Garage refuses an id that a key has, or has had.
+    pub(crate) async fn import_key(&self, key: &Credentials, name: &str) -> Result<(), Failure> {
+        let body = json!({"accessKeyId": key.access_key_id, "secretAccessKey": key.secret_access_key, "name": name});
+        let call = post("ImportKey", body);
+        self.ask::<Value>(call, || "make a key for the claim".to_owned()).await.map(drop)
+    }
+
+    pub(crate) async fn delete_key(&self, id: &str) -> Result<(), Failure> {
+        let call = post("DeleteKey", json!({})).query("id", id);
+        absent(self.ask::<Value>(call, || format!("delete the key {id}")).await).map(drop)
+    }
+
+    /// The answer, `null` where it has no body.
+    async fn ask<T: DeserializeOwned>(&self, call: Call, doing: impl FnOnce() -> String) -> Result<T, Failure> {
+        let failed = |cause: Error| {
+            let advice = match (cause.status(), &cause) {
+                (Some(403), _) => format!(
+                    "; Garage does not accept the admin token, or the token's scope lacks {}: check token in the Secret that \
+                     the class names in adminSecretName, or --admin-token-file",
+                    call.operation
+                ),
+                (Some(400), _) if cause.to_string().contains("Unknown API endpoint") => {
+                    "; this Garage has no admin API of version 2: it needs Garage 2.0 or later".to_owned()
+                }
+                (_, Error::NotS3 { .. }) => "; expected there is the admin API of Garage 2.0 or later".to_owned(),
+                _ => String::new(),
+            };
+            (cause, advice)
+        };
+        let answer = match self.answer(&call).await {
+            Ok(answer) => serde_json::from_slice(if answer.is_empty() { b"null" } else { &answer })
+                .map_err(|_| Error::NotS3 { endpoint: self.address.clone(), status: 200 }),
+            Err(error) => Err(error),
+        };
+        answer.map_err(failed).map_err(|(cause, advice)| Failure { doing: doing(), cause: Box::new(cause), advice })
+    }
+
+    async fn answer(&self, call: &Call) -> Result<Bytes, Error> {
+        let cannot = |_| Error::Request("the names in the request are too long".to_owned());
+        let mut request = Request::new(call.body.clone());
+        *request.method_mut() = call.method.clone();
+        *request.uri_mut() = format!("{}/v2/{}{}", self.address, call.operation, call.query).parse().map_err(cannot)?;
+        let token = HeaderValue::try_from(format!("Bearer {}", self.token));
+        let mut token =
+            token.map_err(|_| Error::Request("the admin token has characters that no token has".to_owned()))?;
+        token.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, token);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (status, body) = self.http.send(&self.address, request, self.time_limit).await?;
+        match (200..300).contains(&status) {
+            true => Ok(body),
+            false => Err(refusal(&self.address, status, &body)),
+        }
+    }
+}
+
+/// A call of the admin API.
+struct Call {
+    method: Method,
+    operation: &'static str,
+    query: String,
+    body: Bytes,
+}
+
+impl Call {
+    fn query(mut self, name: &str, value: &str) -> Self {
+        const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+        let before = if self.query.is_empty() { '?' } else { '&' };
+        self.query.push_str(&format!("{before}{name}={}", utf8_percent_encode(value, KEPT)));
+        self
+    }
+}
+
+fn get(operation: &'static str) -> Call {
+    Call { method: Method::GET, operation, query: String::new(), body: Bytes::new() }
+}
+
+fn post(operation: &'static str, body: Value) -> Call {
+    Call { method: Method::POST, operation, query: String::new(), body: body.to_string().into() }
+}
+
+fn absent<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(failure) if failure.is_absent() => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn refusal(address: &str, status: u16, body: &[u8]) -> Error {
+    #[derive(Deserialize)]
+    struct Refusal {
+        code: String,
+        message: String,
+    }
+    match serde_json::from_slice::<Refusal>(body) {
+        Ok(Refusal { code, message }) => Error::refusal(address, Answer::new(status, &code, &message, "")),
+        Err(_) => Error::NotS3 { endpoint: address.to_owned(), status },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_that_are_missing_and_those_that_are_too_many() {
+        let rights = |read, write, owner| Rights { read, write, owner };
+        let (has, wanted) = (rights(true, false, true), rights(true, true, false));
+        assert_eq!(wanted.without(has), rights(false, true, false));
+        assert_eq!(has.without(wanted), rights(false, false, true));
+        assert_eq!(has.without(has), Rights::NONE);
+    }
+
+    #[test]
+    fn refusals_of_garage_and_of_others() {
+        let body =
+            br#"{"code":"NoSuchBucket","message":"Bucket not found: x","region":"garage","path":"/v2/GetBucketInfo"}"#;
+        let refused = refusal("http://garage", 404, body);
+        assert_eq!((refused.status(), refused.code()), (Some(404), "NoSuchBucket"));
+        // A proxy's own 404 does not say that a bucket is absent.
+        assert_eq!(refusal("http://garage", 404, b"<html>").status(), None);
+        assert_eq!(get("GetKeyInfo").query("id", "a b").query("x", "&").query, "?id=a%20b&x=%26");
+    }
+}

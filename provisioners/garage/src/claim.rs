@@ -1,0 +1,200 @@
+//! What is a claim's own on Garage, which has no tags.
+//!
+//! A key has a name that only an administrator writes, and ours names the claim's uid and the cluster. Its id begins with a digest
+//! of both, so the keys of a claim are found without those of others. A key also has names of its own for buckets, and a tenant's
+//! cannot change these: it may neither make a bucket nor own one. So a bucket is the claim's if one of the claim's keys has the
+//! bucket's name for it. Garage writes that name together with the bucket, before anybody else can find it.
+//!
+//! Where an administrator has deleted these keys, the ObjectBucket knows the bucket by its id, unless the bucket has the mark of
+//! somebody else by now.
+
+use std::collections::BTreeMap;
+
+use kube_provisioner::bucket::ClaimName;
+use s3_client::Credentials;
+use sha2::{Digest, Sha256};
+
+use crate::admin::{BucketInfo, Failure, Key};
+use crate::store::Store;
+
+/// What an ObjectBucket records.
+pub(crate) const BUCKET_ID: &str = "bucketId";
+
+const MARK: &str = "kube-provisioner cluster=";
+/// The end of the name of a key that only empties a bucket.
+const FOR_DELETION: &str = " for-deletion";
+
+/// A claim, by what only the provisioner writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    /// How the names of all of its keys begin.
+    mark: String,
+    /// The name of the tenant's keys.
+    key_name: String,
+    /// How the ids of all of its keys begin.
+    id_prefix: String,
+}
+
+/// There is nothing to know a claim by.
+#[derive(Debug, thiserror::Error)]
+#[error("the ObjectBucket does not name its claim's uid, so nothing shows which keys are the claim's")]
+pub(crate) struct Nameless;
+
+impl Claim {
+    pub(crate) fn of(name: &ClaimName, cluster_id: &str) -> Result<Self, Nameless> {
+        if name.uid.is_empty() {
+            return Err(Nameless);
+        }
+        let mark = format!("{MARK}{cluster_id} uid={} ", name.uid);
+        let digest = hex(&Sha256::digest(mark.as_bytes())[..8]);
+        // Garage's own ids are of this kind: 12 bytes, of which the last four are chance.
+        Ok(Self { key_name: format!("{mark}claim={name}"), id_prefix: format!("GK{digest}"), mark })
+    }
+
+    /// The claim's keys, those for deletion apart.
+    pub(crate) async fn keys(&self, store: &Store) -> Result<(Vec<Key>, Vec<Key>), Failure> {
+        let mut keys = store.admin.keys(&self.id_prefix).await?;
+        keys.retain(|key| key.name.starts_with(&self.mark));
+        Ok(keys.into_iter().partition(|key| !key.name.ends_with(FOR_DELETION)))
+    }
+
+    /// Makes a key, which has no rights yet.
+    pub(crate) async fn make_key(&self, store: &Store) -> Result<Credentials, Failure> {
+        self.import(store, &self.key_name).await
+    }
+
+    /// The same for a key that nobody gets.
+    pub(crate) async fn make_key_for_deletion(&self, store: &Store) -> Result<Credentials, Failure> {
+        self.import(store, &format!("{}{FOR_DELETION}", self.key_name)).await
+    }
+
+    async fn import(&self, store: &Store, name: &str) -> Result<Credentials, Failure> {
+        let random = |bytes: &mut [u8]| {
+            let cannot = |error: getrandom::Error| {
+                Failure::of_s3("make a key".to_owned(), s3_client::Error::Request(error.to_string()))
+            };
+            getrandom::fill(bytes).map(|()| hex(bytes)).map_err(cannot)
+        };
+        let id = format!("{}{}", self.id_prefix, random(&mut [0; 4])?);
+        let key = Credentials::new(id, random(&mut [0; 32])?);
+        store.admin.import_key(&key, name).await?;
+        Ok(key)
+    }
+
+    /// Whether the bucket of this name was made for this claim.
+    pub(crate) fn owns(&self, bucket: &BucketInfo, name: &str, state: &BTreeMap<String, String>) -> bool {
+        let has_name = |aliases: &[String]| aliases.iter().any(|alias| alias == name);
+        let makers = bucket.keys.iter().filter(|key| has_name(&key.bucket_local_aliases) && key.name.starts_with(MARK));
+        let makers: Vec<bool> = makers.map(|key| key.name.starts_with(&self.mark)).collect();
+        match makers.is_empty() {
+            true => state.get(BUCKET_ID) == Some(&bucket.id),
+            false => makers.contains(&true),
+        }
+    }
+
+    /// The claim's bucket, whoever else has its name: `named` is the one that everybody has under it.
+    pub(crate) async fn bucket(
+        &self,
+        store: &Store,
+        name: &str,
+        named: Option<&BucketInfo>,
+        state: &BTreeMap<String, String>,
+    ) -> Result<Option<BucketInfo>, Failure> {
+        if let Some(named) = named.filter(|named| self.owns(named, name, state)) {
+            return Ok(Some(named.clone()));
+        }
+        let recorded = match state.get(BUCKET_ID) {
+            Some(id) => store.admin.bucket(id).await?.filter(|bucket| self.owns(bucket, name, state)),
+            None => None,
+        };
+        if recorded.is_some() {
+            return Ok(recorded);
+        }
+        let (keys, for_deletion) = self.keys(store).await?;
+        for key in keys.iter().chain(&for_deletion) {
+            let Some(info) = store.admin.key(&key.id).await? else { continue };
+            for bucket in info.buckets {
+                // Garage writes the name first where it finds it by the key, and then where it finds it by the bucket.
+                let is_half_made =
+                    bucket.local_aliases.is_empty() && bucket.global_aliases.is_empty() && !bucket.permissions.any();
+                let found = match is_half_made {
+                    true => Some(store.admin.add_local_alias(&bucket.id, &key.id, name).await?),
+                    false => store.admin.bucket(&bucket.id).await?,
+                };
+                if let Some(found) = found.filter(|found| self.owns(found, name, state)) {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const UID: &str = "00000000-0000-4000-8000-000000000001";
+
+    fn claim(uid: &str, cluster: &str) -> Claim {
+        let name = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: uid.into() };
+        Claim::of(&name, cluster).unwrap()
+    }
+
+    fn bucket(keys: &[(&str, &[&str])]) -> BucketInfo {
+        let rights = json!({"read": true, "write": true, "owner": false});
+        let keys = keys.iter().map(|(name, aliases)| {
+            json!({"accessKeyId": "GK", "name": name, "permissions": rights, "bucketLocalAliases": aliases})
+        });
+        let keys: Vec<_> = keys.collect();
+        let quotas = json!({"maxSize": null, "maxObjects": null});
+        serde_json::from_value(
+            json!({"id": "b-1", "globalAliases": ["photos"], "keys": keys, "objects": 0, "quotas": quotas}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_key_says_whose_it_is() {
+        let of = |uid: &str, cluster: &str| claim(uid, cluster).id_prefix;
+        assert_eq!(of(UID, "a").len(), 18);
+        assert_ne!(of(UID, "a"), of(UID, "b"));
+        assert_ne!(of(UID, "a"), of("00000000-0000-4000-8000-000000000002", "a"));
+        assert_eq!(claim(UID, "a").key_name, format!("kube-provisioner cluster=a uid={UID} claim=shop/photos"));
+        let nameless = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: String::new() };
+        assert!(Claim::of(&nameless, "a").is_err());
+    }
+
+    #[test]
+    fn a_bucket_is_the_claims_if_a_key_of_the_claim_has_its_name() {
+        let ours = claim(UID, "a");
+        let (own, retired) = (ours.key_name.as_str(), format!("{}{FOR_DELETION}", ours.key_name));
+        let (elsewhere, other) = (claim(UID, "b").key_name, claim("u-2", "a").key_name);
+        let state = |id: &str| BTreeMap::from([(BUCKET_ID.to_owned(), id.to_owned())]);
+        for (keys, state, expected) in [
+            (vec![(own, &["photos"][..])], BTreeMap::new(), true),
+            (vec![(&retired, &["photos"])], BTreeMap::new(), true),
+            (vec![(&other, &["photos"]), (own, &["photos"])], BTreeMap::new(), true),
+            // An administrator has let the key in.
+            (vec![(own, &[])], BTreeMap::new(), false),
+            (vec![(own, &["other-name"])], BTreeMap::new(), false),
+            (vec![("somebody", &["photos"])], BTreeMap::new(), false),
+            (vec![(&other, &["photos"])], BTreeMap::new(), false),
+            (vec![], BTreeMap::new(), false),
+            // The keys were deleted by hand.
+            (vec![], state("b-1"), true),
+            (vec![], state("b-2"), false),
+            (vec![("somebody", &["photos"])], state("b-1"), true),
+            // The ObjectBucket is a copy in another cluster.
+            (vec![(&elsewhere, &["photos"])], state("b-1"), false),
+        ] {
+            assert_eq!(ours.owns(&bucket(&keys), "photos", &state), expected, "{keys:?} {state:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What becomes of buckets and keys that are not needed any more.
+
+use std::time::Duration;
+
+use kube_provisioner::DeleteError;
+use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket, Source};
+use tokio::time::Instant;
+
+use super::{Garage, delete_keys};
+use crate::admin::{BucketInfo, Failure, Rights};
+use crate::claim::Claim;
+use crate::parameters::Parameters;
+use crate::store::Store;
+
+/// After this time a call that deletes objects reports its progress, and the next call continues.
+const SLICE: Duration = Duration::from_secs(20);
+
+impl Garage {
+    /// Deletes the bucket if it is the claim's, and then the claim's keys.
+    pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        let (store, claim) = self.recorded(&bucket)?;
+        let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
+        match self.live(&store, &claim, &bucket).await? {
+            None => {}
+            Some(live) if policy == DeletionPolicy::DeleteIfEmpty => {
+                // Uploads go only with a bucket that goes.
+                if live.objects > 0 || !delete_empty(&store, &live).await? {
+                    return Err(DeletionPolicy::not_empty(&bucket.name));
+                }
+            }
+            Some(live) => empty(&store, &claim, &bucket.name, &live).await?,
+        }
+        Ok(delete_keys(&store, &claim).await?)
+    }
+
+    /// Removes the claim's keys and leaves the bucket.
+    pub(super) async fn remove_keys(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        let (store, claim) = self.recorded(&bucket)?;
+        if bucket.source == Source::Provisioned
+            && let Some(live) = self.live(&store, &claim, &bucket).await?
+            && live.global_aliases.is_empty()
+        {
+            // Without its keys nobody would find it.
+            store.admin.add_global_alias(&live.id, &bucket.name).await?;
+        }
+        Ok(delete_keys(&store, &claim).await?)
+    }
+}
+
+async fn delete_empty(store: &Store, live: &BucketInfo) -> Result<bool, Failure> {
+    store.admin.end_uploads(&live.id).await?;
+    store.admin.delete_bucket(&live.id).await
+}
+
+/// Deletes the bucket with all that it holds, or a part of it and says so. First nobody can write to it any more. The keys stay
+/// until the bucket is gone: they prove whose it is.
+async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> Result<(), DeleteError> {
+    let (_, for_deletion) = claim.keys(store).await?;
+    for key in live.keys.iter().filter(|key| key.permissions.any()) {
+        if for_deletion.iter().all(|own| own.id != key.id) {
+            store.admin.set_rights(&live.id, &key.id, (key.permissions, Rights::NONE)).await?;
+        }
+    }
+    if delete_empty(store, live).await? {
+        return Ok(());
+    }
+    let known = match for_deletion.first() {
+        Some(known) => store.admin.credentials(&known.id).await?,
+        None => None,
+    };
+    let key = match known {
+        Some(known) => known,
+        None => claim.make_key_for_deletion(store).await?,
+    };
+    // By this name the key finds this bucket, whichever others have it.
+    store.admin.add_local_alias(&live.id, &key.access_key_id, name).await?;
+    let rights = Rights { read: true, write: true, owner: false };
+    store.admin.set_rights(&live.id, &key.access_key_id, (Rights::NONE, rights)).await?;
+    let (s3, start, mut deleted) = (store.s3(key), Instant::now(), 0);
+    let failed = |error| Failure::of_s3(format!("empty the bucket {name}"), error);
+    loop {
+        match s3.delete_some(name).await.map_err(failed)? {
+            0 if delete_empty(store, live).await? => return Ok(()),
+            0 => {
+                return Err(DeleteError::retry(format!(
+                    "the bucket {name} lists no objects, and Garage does not delete it: it may hold items of K2V, which an \
+                     administrator deletes"
+                )));
+            }
+            count => deleted += count,
+        }
+        if start.elapsed() >= SLICE {
+            let text = format!("{deleted} more objects of the bucket {name} are deleted, and others are left");
+            return Err(DeleteError::in_progress(text).after(Duration::from_secs(1)));
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! `garage-provisioner`: buckets on Garage.
+
+use std::process::ExitCode;
+
+use garage_provisioner::{Args, Garage};
+use kube_provisioner::Program;
+
+fn main() -> ExitCode {
+    Program::new(async |Args { defaults, options }| Ok((Garage::new(defaults), options))).run()
+}

@@ -15,7 +15,8 @@ use serde_json::json;
 
 use crate::cluster::{BucketSpace, Program, eventually, is_bucket_bound, named};
 
-const SOON: Duration = Duration::from_secs(60);
+/// The limit for everything that is waited for.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A provisioner with an object store of its own. It has a class, `class`.
 #[expect(async_fn_in_trait, reason = "tests are of one thread")]

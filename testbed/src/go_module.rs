@@ -1,12 +1,12 @@
 //! Go modules as they were published, and their programs, from the place and with the checks that the user's Go has for them.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use crate::control_plane::{cache_dir, last_lines, wait_for_lock};
+use crate::built::Built;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress};
 
@@ -47,14 +47,10 @@ pub async fn download(module: &str, guard: &Guard, progress: &SharedProgress) ->
 
 /// A program of a module.
 pub(crate) struct GoProgram {
-    pub(crate) name: &'static str,
+    pub(crate) program: Built,
     /// In [`Source::Module`] its folder.
     pub(crate) package: &'static str,
     pub(crate) source: Source,
-    /// Without the `v`.
-    pub(crate) version: &'static str,
-    /// How long it takes to build it, in words.
-    pub(crate) time: &'static str,
 }
 
 /// How a program is built.
@@ -68,48 +64,29 @@ pub(crate) enum Source {
 impl GoProgram {
     /// The program's path. It is built once, into the user's cache.
     pub(crate) async fn path(&self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
-        let Self { name, package, version, time, .. } = self;
-        let folder = self.folder()?;
-        let program = folder.join(name);
-        fs::create_dir_all(&folder)?;
-        let _lock = wait_for_lock(&folder.join("lock"), "waiting for another build", progress).await?;
-        if program.is_file() {
-            return Ok(program);
-        }
-        progress.line(&format!("building {name} {version} into {} (once, some {time} on two cores)", folder.display()));
-        let unfinished = folder.join("unfinished");
-        let log = folder.join("build.log");
-        let output = File::create(&log)?;
-        let mut command = guard.command(Lifetime::WithOwner, "go");
-        let how = ["-trimpath", "-ldflags", "-s -w"];
-        match self.source {
-            Source::Package => {
-                command.arg("install").args(how).arg(format!("{package}@v{version}")).env("GOBIN", &unfinished);
+        let Self { program, package, source } = self;
+        let build = async |folder: &Path| {
+            let mut command = guard.command(Lifetime::WithOwner, "go");
+            let how = ["-trimpath", "-ldflags", "-s -w"];
+            match source {
+                Source::Package => {
+                    command.arg("install").args(how).arg(format!("{package}@v{}", program.version));
+                    command.env("GOBIN", folder);
+                }
+                Source::Module(module) => {
+                    let module = download(&format!("{module}@v{}", program.version), guard, progress).await?;
+                    command.arg("build").args(how).arg("-o").arg(folder.join(program.name));
+                    command.arg(format!("./{package}")).current_dir(module.dir);
+                }
             }
-            Source::Module(module) => {
-                let module = download(&format!("{module}@v{version}"), guard, progress).await?;
-                fs::create_dir_all(&unfinished)?;
-                command.arg("build").args(how).arg("-o").arg(unfinished.join(name)).arg(format!("./{package}"));
-                command.current_dir(module.dir);
-            }
-        }
-        command.env("CGO_ENABLED", "0").env("GOWORK", "off");
-        command.stdout(output.try_clone()?).stderr(output);
-        let mut go = Running::start(command).context("cannot start go")?;
-        let status = progress::during(progress, &format!("building {name}"), go.ended()).await?;
-        ensure!(status.success(), "cannot build {name}: {status}\n{}", last_lines(&log, 15));
-        fs::rename(unfinished.join(name), &program)?;
-        Ok(program)
+            command.env("CGO_ENABLED", "0").env("GOWORK", "off");
+            Ok(command)
+        };
+        program.path(progress, build).await
     }
 
     /// Whether it is built, or can be.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let is_built = self.folder()?.join(self.name).is_file();
-        ensure!(is_built || crate::packages::program("go").is_ok(), "there is no Go to build {} with", self.name);
-        Ok(())
-    }
-
-    fn folder(&self) -> anyhow::Result<PathBuf> {
-        Ok(cache_dir()?.join(format!("{}-{}", self.name, self.version)))
+        self.program.check("go")
     }
 }

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::built::Built;
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
 
 const HELM: GoProgram = GoProgram {
-    name: "helm",
+    program: Built { name: "helm", version: "4.3.1", time: "3 to 6 minutes" },
     package: "helm.sh/helm/v4/cmd/helm",
-    version: "4.3.1",
     source: Source::Package,
-    time: "3 to 6 minutes",
 };
 
 /// helm; `HELM` names another one than that of the user's cache.

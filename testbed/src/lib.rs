@@ -26,19 +26,26 @@
 //!
 //! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
 //!
-//! [`versity`] is a second store with the API of S3 and IAM, which checks every right, and [`seaweedfs`] a third one.
+//! [`versity`] is a second store with the API of S3 and IAM, which checks every right, and [`seaweedfs`] a third one. [`garage`] is S3 with an
+//! API of its own for keys.
 //!
 //! A test never skips. Without a control plane it fails with one line that says how to get one.
 
 #![warn(missing_docs)]
 
 #[cfg(feature = "s3")]
+pub mod bucket_attempts;
+#[cfg(feature = "s3")]
 pub mod bucket_cases;
+#[cfg(feature = "s3")]
+pub mod bucket_rights;
+mod built;
 pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
 pub mod dependency;
 pub mod faults;
+pub mod garage;
 pub mod go_module;
 pub mod go_provisioner;
 pub mod guard;

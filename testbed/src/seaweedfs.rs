@@ -6,6 +6,7 @@ mod server;
 
 use std::path::PathBuf;
 
+use crate::built::Built;
 use crate::dependency::Dependency;
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
@@ -15,11 +16,9 @@ use crate::progress::SharedProgress;
 pub use self::server::{SeaweedFs, Server};
 
 const WEED: GoProgram = GoProgram {
-    name: "weed",
+    program: Built { name: "weed", version: "0.0.0-20261109003541-7506e5f91cd6", time: "10 to 15 minutes" },
     package: "weed",
-    version: "0.0.0-20261109003541-7506e5f91cd6",
     source: Source::Module("github.com/seaweedfs/seaweedfs"),
-    time: "10 to 15 minutes",
 };
 
 /// What it needs.

@@ -6,6 +6,7 @@ mod server;
 
 use std::path::PathBuf;
 
+use crate::built::Built;
 use crate::dependency::Dependency;
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
@@ -15,11 +16,9 @@ use crate::progress::SharedProgress;
 pub use self::server::{Server, Versity};
 
 const GATEWAY: GoProgram = GoProgram {
-    name: "versitygw",
+    program: Built { name: "versitygw", version: "1.8.0", time: "2 to 10 minutes" },
     package: "github.com/versity/versitygw/cmd/versitygw",
-    version: "1.8.0",
     source: Source::Package,
-    time: "2 to 10 minutes",
 };
 
 /// What it needs.

@@ -38,16 +38,17 @@ impl TestProgram {
         self.is_end_to_end() && !ONE_VERSION.contains(&self.suite.as_str())
     }
 
-    /// Whether it runs only if it is named. The store of these takes a quarter of an hour to build.
+    /// Whether it runs only if it is named. The stores of these take long to build.
     pub(crate) fn is_named_only(&self) -> bool {
-        self.suite == "e2e seaweedfs"
+        ["e2e garage", "e2e seaweedfs"].contains(&self.suite.as_str())
     }
 
     /// Whether it uses the control plane, a node or a standing server, which one program at a time uses.
     pub(crate) fn uses_shared_servers(&self) -> bool {
-        const OWN_SERVERS: [&str; 8] = [
+        const OWN_SERVERS: [&str; 9] = [
             "e2e buckets_gcs",
             "e2e buckets_s3",
+            "e2e garage",
             "e2e power",
             "e2e quota",
             "e2e s3",
@@ -212,11 +213,12 @@ impl Built {
 }
 
 /// The programs that tests start, and the variables that hold their paths.
-const PROVISIONERS: [(&str, &str); 5] = [
+const PROVISIONERS: [(&str, &str); 6] = [
     ("hostpath-provisioner", "HOSTPATH_PROVISIONER"),
     ("ceph-rgw-provisioner", "CEPH_RGW_PROVISIONER"),
     ("aws-s3-provisioner", "AWS_S3_PROVISIONER"),
     ("gcs-provisioner", "GCS_PROVISIONER"),
+    ("garage-provisioner", "GARAGE_PROVISIONER"),
     ("nfs-provisioner", "NFS_PROVISIONER"),
 ];
 

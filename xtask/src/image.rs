@@ -39,7 +39,7 @@ pub(crate) const HOSTPATH: Kind = Kind {
     beside: Beside::Nothing,
 };
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     HOSTPATH,
     Kind {
         name: "nfs-subdir-provisioner",
@@ -69,6 +69,12 @@ const KINDS: [Kind; 6] = [
         name: "gcs-provisioner",
         package: "gcs-provisioner",
         about: "Kubernetes provisioner: buckets on Google Cloud Storage",
+        beside: Beside::Certificates,
+    },
+    Kind {
+        name: "garage-provisioner",
+        package: "garage-provisioner",
+        about: "Kubernetes provisioner: buckets on Garage",
         beside: Beside::Certificates,
     },
 ];

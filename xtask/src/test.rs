@@ -13,7 +13,7 @@ use testbed::dependency;
 use testbed::go_provisioner::go_provisioner;
 use testbed::guard::Guard;
 use testbed::progress::{self, SharedProgress, seconds};
-use testbed::{seaweedfs, versity};
+use testbed::{garage, seaweedfs, versity};
 
 use crate::build::{self, Built, DOC_TESTS, TestProgram};
 use crate::install::Install;
@@ -57,6 +57,9 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
     }
     if plan.needs(&seaweedfs::SEAWEEDFS) {
         seaweedfs::program(guard, &progress).await?;
+    }
+    if plan.needs(&garage::GARAGE) {
+        garage::program(guard, &progress).await?;
     }
 
     let step = Instant::now();

@@ -1,6 +1,5 @@
 //! The contract of provisioners of buckets.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -10,6 +9,7 @@ use kube_provisioner::bucket::{BucketProvisioner as _, BucketRequest, Provisione
 use kube_provisioner::conformance::BucketConformance;
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
+use testbed::bucket_attempts::an_attempt_that_ends_after_any_request_leaves_nothing;
 use testbed::control_plane::State;
 use testbed::s3::proxy::{self, Asked, Fate, Faults};
 use testbed::seaweedfs::{SeaweedFs, Server};
@@ -195,29 +195,13 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
 #[tokio::test]
 async fn seaweedfs_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
     let one = One::new().await?;
-    let endpoint = one.server().endpoint.clone();
-    let mut last = 0;
-    for goes_on in [false, true] {
-        for ends_after in 1.. {
-            let decide = move |asked: &Asked| match asked.number.cmp(&ends_after) {
-                Ordering::Less => Fate::Answered,
-                Ordering::Equal => Fate::Unanswered,
-                Ordering::Greater => Fate::Lost,
-            };
-            let broken = proxy::start_with(one.server(), Duration::ZERO, decide).await?;
-            if one.provision(&broken).await.is_ok() {
-                last = ends_after;
-                one.delete().await?;
-                break;
-            }
-            if goes_on {
-                let again = one.provision(&endpoint).await;
-                again.map_err(|error| anyhow!("after request {ends_after}: {error}"))?;
-            }
-            one.delete().await.with_context(|| format!("after request {ends_after}"))?;
-            assert_eq!(assets(one.server()).await?, [""; 0], "after request {ends_after}");
-        }
-    }
+    let last = an_attempt_that_ends_after_any_request_leaves_nothing(
+        &one.server().endpoint,
+        async |endpoint| one.provision(endpoint).await.map_err(|error| anyhow!("{error}")),
+        async || one.delete().await,
+        async || assets(one.server()).await,
+    )
+    .await?;
     // The user, the bucket, its tags, the policy and the key, and what is looked at before.
     ensure!(last > 8, "an attempt has only {last} requests");
     Ok(())

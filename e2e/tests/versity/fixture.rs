@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use s3_client::Credentials;
+use s3_client::{Client, Credentials};
 use testbed::bucket_cases::BucketFixture;
+use testbed::bucket_rights::Administered;
 use testbed::cluster::{BucketSpace, Program};
 use testbed::control_plane::State;
 use testbed::s3::proxy::{self, Faults};
@@ -75,6 +76,26 @@ impl BucketFixture for Fixture {
         let buckets = self.server().admin()?.list_buckets().await?.into_iter();
         let users = self.server().iam()?.users("/kube-provisioner/").await?;
         Ok(buckets.chain(users).collect())
+    }
+}
+
+impl Administered for Fixture {
+    const REGION: &str = REGION;
+    const KEYS_SHOWN_ONCE: bool = true;
+
+    async fn make_bucket(&self, name: &str) -> anyhow::Result<Client> {
+        let admin = self.server().admin()?;
+        admin.create_bucket(name, Some(REGION)).await?;
+        Ok(admin)
+    }
+
+    async fn remove_bucket(&self, name: &str) -> anyhow::Result<()> {
+        self.server().admin()?.delete_bucket(name).await?;
+        Ok(())
+    }
+
+    fn administrators_secret(&self) -> &str {
+        &self.server().secret_key
     }
 }
 

@@ -164,6 +164,15 @@ pub const PROVISIONERS: [Provisioner; 6] = [
         rights: &[LEASE, LEASE_SHARDED],
         variants: OF_BUCKETS,
     },
+    Provisioner {
+        name: "garage-provisioner",
+        package: "garage-provisioner",
+        mode: &[],
+        folder: "garage",
+        values: &[ALL, REPLICAS, BUCKETS],
+        rights: &[LEASE, LEASE_SHARDED],
+        variants: OF_BUCKETS,
+    },
 ];
 
 /// Files by their path in the project.

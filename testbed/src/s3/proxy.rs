@@ -26,6 +26,12 @@ impl Behind {
     }
 }
 
+impl From<&str> for Behind {
+    fn from(endpoint: &str) -> Self {
+        Self::of(endpoint, endpoint)
+    }
+}
+
 impl From<&Server> for Behind {
     fn from(moto: &Server) -> Self {
         Self::of(&moto.endpoint, &moto.endpoint)

@@ -1,0 +1,226 @@
+//! The contract of provisioners of buckets, and whose a bucket is.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, ensure};
+use clap::Parser as _;
+use garage_provisioner::{Args, Config, Garage as Provisioner, Parameters};
+use kube_provisioner::bucket::{Bucket, BucketProvisioner as _, BucketRequest, ProvisionedBucket, Source};
+use kube_provisioner::conformance::BucketConformance;
+use kube_provisioner::{ProvisionError, Secrets};
+use serde_json::json;
+use testbed::bucket_attempts::an_attempt_that_ends_after_any_request_leaves_nothing;
+use testbed::control_plane::State;
+use testbed::garage::{Garage, Server};
+use testbed::s3::proxy::{self, Faults};
+
+pub(crate) const FAULTS: Faults =
+    Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
+
+#[tokio::test]
+async fn garage_the_contract_is_kept() -> anyhow::Result<()> {
+    contract(None).await
+}
+
+#[tokio::test]
+async fn garage_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
+    contract(Some(FAULTS)).await
+}
+
+async fn contract(faults: Option<Faults>) -> anyhow::Result<()> {
+    let garage = Garage::start(&State::for_tests()?.guard()).await?;
+    let server = garage.server().clone();
+    ensure!(server.make_bucket("existing").await?, "there is a bucket");
+    let (mut endpoint, mut admin_endpoint) = (server.endpoint.clone(), server.admin_endpoint.clone());
+    if let Some(faults) = faults {
+        endpoint = proxy::start(endpoint.as_str(), faults).await?;
+        admin_endpoint = proxy::start(admin_endpoint.as_str(), faults).await?;
+    }
+    let defaults = args(&endpoint, &admin_endpoint).defaults;
+    let admin = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
+        "stringData": {"token": server.token},
+    });
+    let [listed, makes, removes] = [server.clone(), server.clone(), server.clone()];
+    let kit = BucketConformance::new(
+        move || Provisioner::new(defaults.clone()),
+        move || {
+            let server = listed.clone();
+            async move { server.assets().await.expect("Garage answers") }
+        },
+    );
+    let kit = kit.by_hand(
+        move |name| {
+            let server = makes.clone();
+            async move { server.make_bucket(&name).await.expect("Garage answers") }
+        },
+        move |name| {
+            let server = removes.clone();
+            async move { server.remove_bucket(&name).await.expect("Garage answers") }
+        },
+    );
+    let kit = kit
+        .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
+        .existing_bucket("existing")
+        .objects([admin])
+        .seeds(0..4)
+        .real_time();
+    let report = kit.run().await;
+    ensure!(report.is_kept(), "{report}");
+    #[expect(clippy::print_stdout, reason = "the time of each rule")]
+    {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+fn args(endpoint: &str, admin_endpoint: &str) -> Args {
+    let given = ["garage-provisioner", "--provisioner-name", "garage"];
+    Args::parse_from(given.into_iter().chain(["--endpoint", endpoint, "--admin-endpoint", admin_endpoint]))
+}
+
+/// One claim's provisioner, on a cluster of its own.
+struct One {
+    garage: Garage,
+    cluster_id: &'static str,
+    /// What its ObjectBucket records.
+    state: Vec<(String, String)>,
+}
+
+impl One {
+    async fn new() -> anyhow::Result<Self> {
+        let garage = Garage::start(&State::for_tests()?.guard()).await?;
+        Ok(Self { garage, cluster_id: "cluster-a", state: Vec::new() })
+    }
+
+    fn server(&self) -> &Server {
+        self.garage.server()
+    }
+
+    fn provisioner(&self, admin_endpoint: &str) -> Provisioner {
+        Provisioner::new(args(&self.server().endpoint, admin_endpoint).defaults)
+    }
+
+    fn secrets(&self) -> Secrets {
+        Secrets::new([("admin", [("token", self.server().token.clone())])])
+    }
+
+    async fn provision_through(&self, admin_endpoint: &str) -> Result<Bucket, ProvisionError> {
+        let mut request = BucketRequest::new("photos", Parameters::default(), Config::default());
+        (request.cluster_id, request.secrets) = (self.cluster_id.to_owned(), self.secrets());
+        request.state = self.state.iter().cloned().collect();
+        self.provisioner(admin_endpoint).provision(request).await
+    }
+
+    async fn provision(&self) -> anyhow::Result<Bucket> {
+        self.provision_through(&self.server().admin_endpoint).await.map_err(|error| anyhow!("{error}"))
+    }
+
+    /// From now on the ObjectBucket knows the bucket.
+    fn record(&mut self, bucket: &Bucket) {
+        self.state = bucket.state.clone().into_iter().collect();
+    }
+
+    async fn refused(&self, part: &str) -> anyhow::Result<()> {
+        let refused = self.provision().await.err().context("the claim gets the bucket")?.to_string();
+        ensure!(refused.contains(part), "{refused}");
+        Ok(())
+    }
+
+    async fn delete(&self) -> anyhow::Result<()> {
+        let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
+        (bucket.cluster_id, bucket.secrets) = (self.cluster_id.to_owned(), self.secrets());
+        bucket.state = self.state.iter().cloned().collect();
+        let provisioner = self.provisioner(&self.server().admin_endpoint);
+        provisioner.delete(bucket).await.map_err(|error| anyhow!("{error}"))
+    }
+}
+
+/// The bucket, its two names, the key and the rights are written one after the other.
+#[tokio::test]
+async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let last = an_attempt_that_ends_after_any_request_leaves_nothing(
+        &one.server().admin_endpoint,
+        async |endpoint| one.provision_through(endpoint).await.map(drop).map_err(|error| anyhow!("{error}")),
+        async || one.delete().await,
+        async || one.server().assets().await,
+    )
+    .await?;
+    ensure!(last > 6, "an attempt has only {last} requests");
+    Ok(())
+}
+
+/// The same claim in a cluster that was restored from a backup is another one, also where the ObjectBucket came with it.
+#[tokio::test]
+async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    let bucket = one.provision().await?;
+    let before = one.server().assets().await?;
+    one.cluster_id = "cluster-b";
+    for recorded in [false, true] {
+        if recorded {
+            one.record(&bucket);
+        }
+        one.refused(if recorded { "another bucket has the name" } else { "was not made for this claim" }).await?;
+        one.delete().await?;
+        assert_eq!(one.server().assets().await?, before, "{recorded}");
+    }
+    one.cluster_id = "cluster-a";
+    one.delete().await?;
+    assert_eq!(one.server().assets().await?, [""; 0]);
+    Ok(())
+}
+
+/// A key whose id is of the claim's, and which has a name that we do not give.
+#[tokio::test]
+async fn garage_a_key_of_somebody_else_is_neither_used_nor_deleted() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let own = one.provision().await?.credentials.context("no key")?.access_key_id;
+    one.delete().await?;
+    for suffix in ["00000000", "ffffffff"] {
+        let id = format!("{}{suffix}", &own[..own.len() - suffix.len()]);
+        let key = json!({"accessKeyId": id, "secretAccessKey": "0".repeat(64), "name": "somebody"});
+        one.server().ask("ImportKey", Some(key)).await?;
+    }
+    let before = one.server().assets().await?;
+    assert_eq!(before.len(), 2, "{before:?}");
+    let used = one.provision().await?.credentials.context("no key")?.access_key_id;
+    ensure!(!before.iter().any(|key| key.contains(&used)), "{used} is somebody's");
+    one.delete().await?;
+    assert_eq!(one.server().assets().await?, before);
+    Ok(())
+}
+
+/// What an administrator does by hand with a claim's bucket.
+#[tokio::test]
+async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    let first = one.provision().await?;
+    one.record(&first);
+    let (id, key) = (first.state["bucketId"].clone(), first.credentials.clone().context("no key")?);
+    let ask = async |operation: &str, body| one.server().ask(operation, Some(body)).await;
+
+    // The key is gone: the ObjectBucket still knows the bucket.
+    ask(&format!("DeleteKey?id={}", key.access_key_id), json!({})).await?;
+    let again = one.provision().await?;
+    ensure!(again.state["bucketId"] == id && again.credentials != first.credentials, "{again:?}");
+
+    // Another bucket has the name: that one stays, and so does the claim's.
+    ask("AddBucketAlias", json!({"bucketId": id, "globalAlias": "put-aside"})).await?;
+    ask("RemoveBucketAlias", json!({"bucketId": id, "globalAlias": "photos"})).await?;
+    ensure!(one.server().make_bucket("photos").await?, "the name is taken");
+    one.refused(&format!("garage bucket alias {id} photos")).await?;
+    one.server().remove_bucket("photos").await?;
+    let back = one.provision().await?;
+    ensure!(back.state["bucketId"] == id && back.credentials == again.credentials, "{back:?}");
+
+    // The bucket is gone.
+    one.server().remove_bucket("photos").await?;
+    let new = one.provision().await?;
+    ensure!(new.state["bucketId"] != id, "{new:?}");
+    assert_eq!(one.server().assets().await?.len(), 2);
+    one.delete().await?;
+    assert_eq!(one.server().assets().await?, [""; 0]);
+    Ok(())
+}

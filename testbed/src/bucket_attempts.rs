@@ -1,0 +1,40 @@
+//! Attempts of a provisioner of buckets that end at a chosen request.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::s3::proxy::{self, Asked, Behind, Fate};
+
+/// Whichever request is the last one that arrives, the claim's deletion finds all that was made, and another attempt goes on from
+/// there. `provision` asks at an address; `server` is the true one. The answer is how many requests an attempt has.
+pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
+    server: &str,
+    provision: impl AsyncFn(&str) -> anyhow::Result<()>,
+    delete: impl AsyncFn() -> anyhow::Result<()>,
+    assets: impl AsyncFn() -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<u64> {
+    let mut last = 0;
+    for goes_on in [false, true] {
+        for ends_after in 1.. {
+            let decide = move |asked: &Asked| match asked.number.cmp(&ends_after) {
+                Ordering::Less => Fate::Answered,
+                Ordering::Equal => Fate::Unanswered,
+                Ordering::Greater => Fate::Lost,
+            };
+            let broken = proxy::start_with(Behind::from(server), Duration::ZERO, decide).await?;
+            if provision(&broken).await.is_ok() {
+                last = ends_after;
+                delete().await?;
+                break;
+            }
+            if goes_on {
+                provision(server).await.with_context(|| format!("after request {ends_after}"))?;
+            }
+            delete().await.with_context(|| format!("after request {ends_after}"))?;
+            assert_eq!(assets().await?, [""; 0], "after request {ends_after}");
+        }
+    }
+    Ok(last)
+}

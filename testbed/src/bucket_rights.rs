@@ -1,0 +1,145 @@
+//! What the key of a claim may do, on every store that an administrator can fill by hand.
+
+use anyhow::ensure;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::DeleteParams;
+use s3_client::policy::Policy;
+use s3_client::{Client, Error};
+use serde_json::json;
+
+use crate::bucket_cases::{BucketFixture, SOON};
+use crate::cluster::{BucketUser, eventually};
+
+/// A store with buckets that no claim has.
+#[expect(async_fn_in_trait, reason = "tests are of one thread")]
+pub trait Administered: BucketFixture {
+    /// The store's region.
+    const REGION: &str;
+    /// Whether a lost Secret gets another key.
+    const KEYS_SHOWN_ONCE: bool;
+
+    /// Makes a bucket by hand. The answer has all rights in it.
+    async fn make_bucket(&self, name: &str) -> anyhow::Result<Client>;
+
+    /// Removes it when it is empty.
+    async fn remove_bucket(&self, name: &str) -> anyhow::Result<()>;
+
+    /// What only the administrator knows.
+    fn administrators_secret(&self) -> &str;
+}
+
+/// Fails unless this is refused for want of a right.
+pub fn is_denied<T>(what: &str, answer: Result<T, Error>) -> anyhow::Result<()> {
+    match answer {
+        Err(error) if error.code() == "AccessDenied" => Ok(()),
+        Err(error) => anyhow::bail!("{what}: {error}"),
+        Ok(_) => anyhow::bail!("{what} is allowed"),
+    }
+}
+
+/// Nothing beyond objects, and nothing of another bucket.
+async fn has_no_other_rights<F: Administered>(user: &BucketUser, other: &str) -> anyhow::Result<()> {
+    let (client, bucket) = (&user.client, user.bucket.as_str());
+    let public = json!({"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": format!("arn:aws:s3:::{bucket}/*")});
+    let policy = Policy::parse(&json!({"Version": "2012-10-17", "Statement": [public]}).to_string())?;
+    is_denied("making a bucket", client.create_bucket("another-one", Some(F::REGION)).await)?;
+    is_denied("deleting its bucket", client.delete_bucket(bucket).await)?;
+    is_denied("setting tags", client.put_bucket_tagging(bucket, &[("a".into(), "b".into())].into()).await)?;
+    is_denied("setting a policy", client.put_bucket_policy(bucket, &policy).await)?;
+    is_denied("deleting a policy", client.delete_bucket_policy(bucket).await)?;
+    is_denied("reading another bucket", client.get_object(other, "x").await)?;
+    is_denied("writing another bucket", client.put_object(other, "x", "y").await)?;
+    is_denied("listing another bucket", client.list_object_versions(other).await)
+}
+
+/// W1 W2 Z8 Z9 Z16: a pod uses its bucket and nobody else's, and keys rotate.
+pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administered>(
+    fixture: &F,
+) -> anyhow::Result<()> {
+    let program = fixture.start().await?;
+    for claim in ["photos", "videos"] {
+        fixture.claim(claim, "class", json!({})).await?;
+        fixture.bound(claim).await?;
+    }
+    let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
+    photos.put("cat", "miaow").await?;
+    ensure!(photos.get("cat").await?.as_deref() == Some("miaow"), "the object is not there");
+    has_no_other_rights::<F>(&photos, &videos.bucket).await?;
+    has_no_other_rights::<F>(&videos, &photos.bucket).await?;
+
+    fixture.ask_for_keys("photos", "now").await?;
+    let after = fixture.next_user("photos", &photos).await?;
+    ensure!(after.works().await && photos.works().await, "both keys work for some time");
+    let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
+    ensure!(retired.is_some() && after.works().await, "the old key works for ever");
+    // A lost Secret comes back with a key that works.
+    fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
+    fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
+    let back = fixture.user("photos").await?;
+    ensure!(back.works().await, "the key of the new Secret does not work");
+    ensure!((back.id != after.id) == F::KEYS_SHOWN_ONCE, "the key is {} after {}", back.id, after.id);
+    ensure!(after.works().await != F::KEYS_SHOWN_ONCE, "the lost key still works, or not any more");
+
+    fixture.delete("photos").await?;
+    fixture.delete("videos").await?;
+    let all = [fixture.administrators_secret(), &photos.secret, &videos.secret, &after.secret, &back.secret];
+    fixture.is_discreet(&program, &all).await
+}
+
+/// Y4: claims are let into a bucket that exists, as their classes say.
+pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: &F) -> anyhow::Result<()> {
+    let _program = fixture.start().await?;
+    let buckets = ["shared-bucket", "other-bucket"];
+    let mut administrators = Vec::new();
+    for bucket in buckets {
+        let administrator = fixture.make_bucket(bucket).await?;
+        administrator.put_object(bucket, "x", "hello").await?;
+        administrators.push(administrator);
+    }
+    let before = fixture.assets().await?;
+    for access in ["read-write", "read-only", "write-only"] {
+        fixture.class_with(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
+        fixture.claim(access, access, json!({})).await?;
+        fixture.bound(access).await?;
+        let user = fixture.user(access).await?;
+        has_access(access, &user, "x").await?;
+        has_no_other_rights::<F>(&user, "other-bucket").await?;
+    }
+    // A bucket of somebody else is refused and stays.
+    fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
+    fixture.told("thief", "was not made for this claim").await?;
+    for claim in ["read-write", "read-only", "write-only", "thief"] {
+        fixture.delete(claim).await?;
+    }
+    assert_eq!(fixture.assets().await?, before);
+    for (bucket, administrator) in buckets.into_iter().zip(administrators) {
+        ensure!(administrator.get_object(bucket, "x").await?.is_some(), "somebody's object is gone");
+        administrator.empty_bucket(bucket).await?;
+        fixture.remove_bucket(bucket).await?;
+    }
+    Ok(())
+}
+
+/// Fails unless the key has this access, neither more nor less, to a bucket that holds this object.
+pub async fn has_access(access: &str, user: &BucketUser, object: &str) -> anyhow::Result<()> {
+    let (reads, writes) = (access != "write-only", access != "read-only");
+    let list = user.client.list_object_versions(&user.bucket).await;
+    match reads {
+        true => ensure!(user.get(object).await?.is_some() && list.is_ok(), "{access} cannot read"),
+        false => {
+            is_denied("reading", user.get(object).await)?;
+            is_denied("listing", list)?;
+        }
+    }
+    match writes {
+        true => {
+            user.put("y", "yes").await?;
+            user.client.delete_object(&user.bucket, "y").await?;
+        }
+        false => {
+            is_denied("writing", user.put("y", "no").await)?;
+            is_denied("deleting", user.client.delete_object(&user.bucket, object).await)?;
+        }
+    }
+    Ok(())
+}

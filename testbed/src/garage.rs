@@ -1,0 +1,43 @@
+//! [Garage](https://garagehq.deuxfleurs.fr) on loopback: a cluster of one node, with its admin API.
+
+#[cfg(feature = "s3")]
+mod server;
+
+use std::path::PathBuf;
+
+use crate::built::Built;
+use crate::dependency::Dependency;
+use crate::guard::{Guard, Lifetime};
+use crate::progress::SharedProgress;
+
+#[cfg(feature = "s3")]
+pub use self::server::{Garage, Server};
+
+const PROGRAM: Built = Built { name: "garage", version: "2.5.0", time: "5 to 10 minutes" };
+
+/// What it needs.
+pub static GARAGE: Dependency = Dependency {
+    name: "Garage",
+    packages: &[],
+    python: None,
+    suits: || PROGRAM.check("cargo"),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("garage_"),
+    server: None,
+};
+
+/// Its program. It is built once, into the user's cache.
+pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+    let build = async |folder: &std::path::Path| {
+        let mut command = guard.command(Lifetime::WithOwner, "cargo");
+        command.args(["install", PROGRAM.name, "--version", PROGRAM.version, "--locked"]);
+        command.args(["--no-default-features", "--features", "bundled-libs,lmdb"]);
+        command.arg("--root").arg(folder).arg("--target-dir").arg(folder.join("target"));
+        // A third of the time of a program that is as fast as can be.
+        for (setting, value) in [("OPT_LEVEL", "1"), ("CODEGEN_UNITS", "16"), ("STRIP", "debuginfo")] {
+            command.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
+        }
+        command.current_dir(std::env::temp_dir());
+        Ok(command)
+    };
+    PROGRAM.path(progress, build).await
+}

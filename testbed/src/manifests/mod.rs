@@ -67,7 +67,7 @@ const OF_BUCKETS: &[Variant] = &[Variant {
 }];
 
 /// All of them.
-pub const PROVISIONERS: [Provisioner; 6] = [
+pub const PROVISIONERS: [Provisioner; 7] = [
     Provisioner {
         name: "hostpath-provisioner",
         package: "hostpath-provisioner",

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::lifecycle::Rule;
 
+/// The pauses before a call is made again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
+
 /// A failed call, with what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}: {cause}{advice}")]
@@ -154,7 +157,7 @@ impl Admin {
     /// Makes a bucket that has this name for this key alone, which has no rights yet.
     pub(crate) async fn create_bucket(&self, name: &str, key: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"localAlias": {"accessKeyId": key, "alias": name}});
-        self.ask(post("CreateBucket", body), || format!("make the bucket {name}")).await
+        self.ask(post("CreateBucket", body).once(), || format!("make the bucket {name}")).await
     }
 
     /// Gives the bucket this name for everybody. Garage refuses a name that another bucket has.
@@ -231,7 +234,7 @@ impl Admin {
     /// Makes a key of this name. Garage refuses an id that a key has, or has had.
     pub(crate) async fn import_key(&self, key: &Credentials, name: &str) -> Result<(), Failure> {
         let body = json!({"accessKeyId": key.access_key_id, "secretAccessKey": key.secret_access_key, "name": name});
-        let call = post("ImportKey", body);
+        let call = post("ImportKey", body).once();
         self.ask::<Value>(call, || "make a key for the claim".to_owned()).await.map(drop)
     }
 
@@ -266,6 +269,29 @@ impl Admin {
     }
 
     async fn answer(&self, call: &Call) -> Result<Bytes, Error> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let answer = self.http.send(&self.address, self.request(call)?, self.time_limit).await;
+            let (transient, nothing_done) = match &answer {
+                Ok((status, _)) => ([429, 500, 502, 503, 504].contains(status), *status == 429),
+                Err(error) => (matches!(error, Error::Unreachable { .. }), false),
+            };
+            if transient
+                && (call.repeatable || nothing_done)
+                && let Some(pause) = pauses.next()
+            {
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            let (status, body) = answer?;
+            return match (200..300).contains(&status) {
+                true => Ok(body),
+                false => Err(refusal(&self.address, status, &body)),
+            };
+        }
+    }
+
+    fn request(&self, call: &Call) -> Result<Request<Bytes>, Error> {
         let cannot = |_| Error::Request("the names in the request are too long".to_owned());
         let mut request = Request::new(call.body.clone());
         *request.method_mut() = call.method.clone();
@@ -276,11 +302,7 @@ impl Admin {
         token.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, token);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let (status, body) = self.http.send(&self.address, request, self.time_limit).await?;
-        match (200..300).contains(&status) {
-            true => Ok(body),
-            false => Err(refusal(&self.address, status, &body)),
-        }
+        Ok(request)
     }
 }
 
@@ -290,9 +312,16 @@ struct Call {
     operation: &'static str,
     query: String,
     body: Bytes,
+    /// Whether doing it twice is as good as doing it once.
+    repeatable: bool,
 }
 
 impl Call {
+    /// A lost answer may hide that it was done.
+    fn once(self) -> Self {
+        Self { repeatable: false, ..self }
+    }
+
     fn query(mut self, name: &str, value: &str) -> Self {
         const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
         let before = if self.query.is_empty() { '?' } else { '&' };
@@ -302,11 +331,11 @@ impl Call {
 }
 
 fn get(operation: &'static str) -> Call {
-    Call { method: Method::GET, operation, query: String::new(), body: Bytes::new() }
+    Call { method: Method::GET, operation, query: String::new(), body: Bytes::new(), repeatable: true }
 }
 
 fn post(operation: &'static str, body: Value) -> Call {
-    Call { method: Method::POST, operation, query: String::new(), body: body.to_string().into() }
+    Call { method: Method::POST, operation, query: String::new(), body: body.to_string().into(), repeatable: true }
 }
 
 fn absent<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {

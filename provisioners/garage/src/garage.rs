@@ -65,16 +65,13 @@ impl BucketProvisioner for Garage {
                 made => made?,
             },
         };
-        // Garage writes the name first where everybody finds the bucket by it, and then where the bucket says it.
-        let own = match named.is_some() && made.global_aliases.contains(name) {
-            true => made,
-            false => match store.admin.add_global_alias(&made.id, name).await {
-                Err(failure) if failure.is_bad_request() => {
-                    let taken = store.admin.bucket_named(name).await?.is_some_and(|named| named.id != made.id);
-                    let text = if taken { in_the_way(&request) } else { failure.to_string() };
-                    return refuse(&store, &claim, &request, Some(made), text).await;
-                }
-                named => named?,
+        let own = match named {
+            // Garage writes the name first where everybody finds the bucket by it, and then where the bucket says it.
+            Some(named) if named.global_aliases.contains(name) => named,
+            _ => match name_it(&store, &made, name).await? {
+                Named::Own(own) => own,
+                Named::Others => return refuse(&store, &claim, &request, Some(made), in_the_way(&request)).await,
+                Named::Refused(text) => return refuse(&store, &claim, &request, Some(made), text).await,
             },
         };
         let key = admit(&store, &own, (name, true), &keys, key, rights(access)).await?;
@@ -209,6 +206,31 @@ async fn key(
         return Ok((key, false));
     }
     Ok((claim.make_key(store).await?, true))
+}
+
+/// Who has a name that a bucket was to get.
+enum Named {
+    Own(BucketInfo),
+    Others,
+    /// Garage takes no such name.
+    Refused(String),
+}
+
+/// Gives the bucket its name for everybody.
+async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named, ProvisionError> {
+    let refused = match store.admin.add_global_alias(&bucket.id, name).await {
+        Err(failure) if failure.is_bad_request() => Some(failure.to_string()),
+        given => given.map(|_| None)?,
+    };
+    // Two nodes can give one name to two buckets at a time. Afterwards one of these has it.
+    match (store.admin.bucket_named(name).await?, refused) {
+        (Some(named), _) if named.id == bucket.id => Ok(Named::Own(named)),
+        (Some(_), _) => Ok(Named::Others),
+        (None, Some(text)) => Ok(Named::Refused(text)),
+        (None, None) => {
+            Err(ProvisionError::retry(format!("the bucket {name} has got its name and is not there by it")))
+        }
+    }
 }
 
 /// Lets the key into the bucket, and gives those of the claim's `others` that are in it the same rights. In the claim's own

@@ -20,15 +20,17 @@ impl Garage {
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let (store, claim) = self.recorded(&bucket)?;
         let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
-        match self.live(&store, &claim, &bucket).await? {
-            None => {}
-            Some(live) if policy == DeletionPolicy::DeleteIfEmpty => {
-                // Uploads go only with a bucket that goes.
-                if live.objects > 0 || !delete_empty(&store, &live).await? {
-                    return Err(DeletionPolicy::not_empty(&bucket.name));
+        if let Some(live) = self.live(&store, &claim, &bucket).await? {
+            match policy {
+                DeletionPolicy::Delete => empty(&store, &claim, &bucket.name, &live).await?,
+                DeletionPolicy::DeleteIfEmpty => {
+                    // Uploads end only with a bucket that goes.
+                    let is_gone = live.objects == 0 && delete_empty(&store, &live).await?;
+                    if !is_gone {
+                        return Err(DeletionPolicy::not_empty(&bucket.name));
+                    }
                 }
             }
-            Some(live) => empty(&store, &claim, &bucket.name, &live).await?,
         }
         Ok(delete_keys(&store, &claim).await?)
     }

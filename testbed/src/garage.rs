@@ -1,4 +1,4 @@
-//! [Garage](https://garagehq.deuxfleurs.fr) on loopback: a cluster of one node, with its admin API.
+//! [Garage](https://garagehq.deuxfleurs.fr) on loopback, with its admin API.
 
 #[cfg(feature = "s3")]
 mod server;

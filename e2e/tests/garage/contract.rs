@@ -10,28 +10,38 @@ use kube_provisioner::conformance::BucketConformance;
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
 use testbed::bucket_attempts::an_attempt_that_ends_after_any_request_leaves_nothing;
+use testbed::cluster::eventually;
 use testbed::control_plane::State;
 use testbed::garage::{Garage, Server};
 use testbed::s3::proxy::{self, Faults};
+
+use crate::fixture::SOON;
 
 pub(crate) const FAULTS: Faults =
     Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
 
 #[tokio::test]
 async fn garage_the_contract_is_kept() -> anyhow::Result<()> {
-    contract(None).await
+    contract(1, None).await
+}
+
+/// The provisioner asks one node, pods and their keys are served by another one, and others administer a third one.
+#[tokio::test]
+async fn garage_the_contract_is_kept_on_several_nodes() -> anyhow::Result<()> {
+    contract(3, None).await
 }
 
 #[tokio::test]
 async fn garage_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
-    contract(Some(FAULTS)).await
+    contract(1, Some(FAULTS)).await
 }
 
-async fn contract(faults: Option<Faults>) -> anyhow::Result<()> {
-    let garage = Garage::start(&State::for_tests()?.guard()).await?;
-    let server = garage.server().clone();
+async fn contract(nodes: usize, faults: Option<Faults>) -> anyhow::Result<()> {
+    let garage = Garage::of_nodes(nodes, &State::for_tests()?.guard()).await?;
+    let server = garage.node(nodes - 1).clone();
     ensure!(server.make_bucket("existing").await?, "there is a bucket");
-    let (mut endpoint, mut admin_endpoint) = (server.endpoint.clone(), server.admin_endpoint.clone());
+    let mut endpoint = garage.node(nodes / 2).endpoint.clone();
+    let mut admin_endpoint = garage.server().admin_endpoint.clone();
     if let Some(faults) = faults {
         endpoint = proxy::start(endpoint.as_str(), faults).await?;
         admin_endpoint = proxy::start(admin_endpoint.as_str(), faults).await?;
@@ -105,11 +115,15 @@ impl One {
         Secrets::new([("admin", [("token", self.server().token.clone())])])
     }
 
-    async fn provision_through(&self, admin_endpoint: &str) -> Result<Bucket, ProvisionError> {
+    fn request(&self) -> BucketRequest<Parameters, Config> {
         let mut request = BucketRequest::new("photos", Parameters::default(), Config::default());
         (request.cluster_id, request.secrets) = (self.cluster_id.to_owned(), self.secrets());
         request.state = self.state.iter().cloned().collect();
-        self.provisioner(admin_endpoint).provision(request).await
+        request
+    }
+
+    async fn provision_through(&self, admin_endpoint: &str) -> Result<Bucket, ProvisionError> {
+        self.provisioner(admin_endpoint).provision(self.request()).await
     }
 
     async fn provision(&self) -> anyhow::Result<Bucket> {
@@ -148,6 +162,47 @@ async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyho
     )
     .await?;
     ensure!(last > 6, "an attempt has only {last} requests");
+    Ok(())
+}
+
+/// Claims of several clusters ask several nodes for one name at the same time. Whatever Garage answers, the name is of one of them
+/// afterwards, and a key opens no bucket but its own.
+#[tokio::test]
+async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucket() -> anyhow::Result<()> {
+    let mut one = One { garage: Garage::of_nodes(3, &State::for_tests()?.guard()).await?, ..One::new().await? };
+    const CLUSTERS: [&str; 3] = ["cluster-a", "cluster-b", "cluster-c"];
+    let (mut alone, mut shared) = (0, 0);
+    for _ in 0..20 {
+        let attempt = async |node: usize| {
+            let mut claim = one.request();
+            claim.cluster_id = CLUSTERS[node].to_owned();
+            one.provisioner(&one.garage.node(node).admin_endpoint).provision(claim).await
+        };
+        let all = tokio::join!(attempt(0), attempt(1), attempt(2));
+        let made: Vec<Bucket> = [all.0, all.1, all.2].into_iter().flatten().collect();
+        for (at, bucket) in made.iter().enumerate() {
+            let key = bucket.credentials.as_ref().context("no key")?;
+            let s3 = one.server().s3(s3_client::Credentials::new(&key.access_key_id, &key.secret_access_key))?;
+            let written = eventually(SOON, async || Ok(s3.put_object("photos", &format!("{at}"), "x").await.ok()));
+            ensure!(written.await?.is_some(), "the key does not open its bucket");
+            let listed = s3.list_object_versions("photos").await?;
+            ensure!(listed.len() == 1, "the bucket is of several claims: {listed:?}");
+        }
+        if made.len() == 1 {
+            alone += 1
+        } else {
+            shared += 1
+        }
+        for cluster in CLUSTERS {
+            one.cluster_id = cluster;
+            one.delete().await?;
+        }
+        assert_eq!(one.server().assets().await?, [""; 0]);
+    }
+    #[expect(clippy::print_stdout, reason = "how often Garage gives a name to several")]
+    {
+        println!("one claim had the name {alone} times, none or several {shared} times");
+    }
     Ok(())
 }
 

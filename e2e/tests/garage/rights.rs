@@ -4,6 +4,7 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 use testbed::bucket_cases::BucketFixture as _;
 use testbed::bucket_rights as rights;
+use testbed::s3::clients::{AWS, RCLONE, boto3, works};
 
 use crate::fixture::Fixture;
 
@@ -40,6 +41,20 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
     for access in ["read-only", "write-only", "read-write"] {
         fixture.delete(access).await?;
     }
+    fixture.done().await
+}
+
+/// boto3, the AWS CLI and rclone, with nothing but the entries of Secret and ConfigMap.
+#[tokio::test]
+async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
+    let fixture = Fixture::new("garage-clients").await?;
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    let (boto3, script) = boto3();
+    let pod = fixture.pod("photos", &[]).await?;
+    works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    fixture.delete("photos").await?;
     fixture.done().await
 }
 

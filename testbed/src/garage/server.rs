@@ -1,11 +1,11 @@
-//! A cluster of one node, its admin API, and its S3 as Amazon's clients see it.
+//! A cluster, its admin API, and its S3 as Amazon's clients see it.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, bail, ensure};
 use s3_client::{Client, Credentials};
 use serde_json::{Value, json};
 
@@ -37,48 +37,64 @@ pub struct Server {
 
 /// A cluster that ends with this process.
 pub struct Garage {
-    server: Server,
-    // It ends before its folder does.
-    _process: Running,
+    nodes: Vec<Server>,
+    // They end before their folder does.
+    _processes: Vec<Running>,
     _dir: tempfile::TempDir,
 }
 
 impl Garage {
-    /// Starts one.
+    /// Starts one of one node.
     pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
+        Self::of_nodes(1, guard).await
+    }
+
+    /// Starts one of so many nodes, of which each has everything.
+    pub async fn of_nodes(count: usize, guard: &Guard) -> anyhow::Result<Self> {
         GARAGE.check_use()?;
         GARAGE.check(dependency::INSTALL)?;
         let program = program(guard, &progress::silent()).await?;
         let dir = tempfile::tempdir()?;
-        let (config, log) = (dir.path().join("garage.toml"), dir.path().join("log"));
         // All at a time, so that no two are the same.
-        let taken = [(); 3].map(|()| TcpListener::bind(("127.0.0.1", 0)));
-        let mut ports = [0; 3];
-        for (port, taken) in ports.iter_mut().zip(&taken) {
-            *port = taken.as_ref().map_err(|error| anyhow!("no port is free: {error}"))?.local_addr()?.port();
-        }
-        let [s3, admin, rpc] = ports;
-        let server = Server {
-            endpoint: format!("http://127.0.0.1:{s3}"),
-            admin_endpoint: format!("http://127.0.0.1:{admin}"),
-            region: "garage".to_owned(),
-            token: "the-token-of-the-administrator".to_owned(),
-            admin_port: admin,
-        };
-        fs::write(&config, server.config(dir.path(), [s3, admin, rpc]))?;
-        let output = File::create(&log)?;
-        let mut command = guard.command(Lifetime::WithOwner, &program);
-        command.arg("-c").arg(&config).arg("server").env("RUST_LOG", "warn");
-        command.stdout(output.try_clone()?).stderr(output).current_dir(dir.path());
+        let taken: Vec<TcpListener> =
+            (0..3 * count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<Result<_, _>>()?;
+        let ports: Vec<u16> =
+            taken.iter().map(|taken| Ok(taken.local_addr()?.port())).collect::<std::io::Result<_>>()?;
         drop(taken);
-        let process = Running::start(command).context("cannot start Garage")?;
-        server.lay_out().await.with_context(|| format!("Garage does not start: {}", last_lines(&log, 15)))?;
-        Ok(Self { server, _process: process, _dir: dir })
+        let (mut nodes, mut processes) = (Vec::new(), Vec::new());
+        for ports in ports.chunks(3) {
+            let server = Server {
+                endpoint: format!("http://127.0.0.1:{}", ports[0]),
+                admin_endpoint: format!("http://127.0.0.1:{}", ports[1]),
+                region: "garage".to_owned(),
+                token: "the-token-of-the-administrator".to_owned(),
+                admin_port: ports[1],
+            };
+            let folder = dir.path().join(ports[0].to_string());
+            fs::create_dir(&folder)?;
+            let (config, log) = (folder.join("garage.toml"), folder.join("log"));
+            fs::write(&config, server.config(&folder, ports, count))?;
+            let output = File::create(&log)?;
+            let mut command = guard.command(Lifetime::WithOwner, &program);
+            command.arg("-c").arg(&config).arg("server").env("RUST_LOG", "warn");
+            command.stdout(output.try_clone()?).stderr(output).current_dir(dir.path());
+            processes.push(Running::start(command).context("cannot start Garage")?);
+            let answers = eventually(LIMIT, async || Ok(server.ask("GetClusterStatus", None).await.ok())).await?;
+            answers.with_context(|| format!("Garage does not start: {}", last_lines(&log, 15)))?;
+            nodes.push(server);
+        }
+        lay_out(&nodes, &ports).await?;
+        Ok(Self { nodes, _processes: processes, _dir: dir })
     }
 
-    /// Where it is.
+    /// One of its nodes.
+    pub fn node(&self, which: usize) -> &Server {
+        &self.nodes[which]
+    }
+
+    /// The first node.
     pub fn server(&self) -> &Server {
-        &self.server
+        self.node(0)
     }
 }
 
@@ -155,15 +171,16 @@ impl Server {
         Ok(all)
     }
 
-    fn config(&self, dir: &Path, [s3, admin, rpc]: [u16; 3]) -> String {
+    fn config(&self, dir: &Path, ports: &[u16], nodes: usize) -> String {
         let (dir, Self { region, token, .. }) = (dir.display(), self);
+        let (s3, admin, rpc) = (ports[0], ports[1], ports[2]);
         let secret = "0123456789abcdef".repeat(4);
         format!(
             r#"
 metadata_dir = "{dir}/meta"
 data_dir = "{dir}/data"
 db_engine = "lmdb"
-replication_factor = 1
+replication_factor = {nodes}
 rpc_bind_addr = "127.0.0.1:{rpc}"
 rpc_public_addr = "127.0.0.1:{rpc}"
 rpc_secret = "{secret}"
@@ -176,21 +193,28 @@ admin_token = "{token}"
 "#
         )
     }
+}
 
-    /// A new node stores nothing before it has a place in the cluster.
-    async fn lay_out(&self) -> anyhow::Result<()> {
-        let status = eventually(LIMIT, async || Ok(self.ask("GetClusterStatus", None).await.ok())).await?;
-        let node = status.as_ref().map(|status| status["nodes"][0]["id"].clone()).context("there is no answer")?;
-        let role = json!({"id": node, "zone": "here", "capacity": 1_000_000_000, "tags": []});
-        self.ask("UpdateClusterLayout", Some(json!({"roles": [role]}))).await?;
-        self.ask("ApplyClusterLayout", Some(json!({"version": 1}))).await?;
+/// New nodes store nothing before they have a place in the cluster.
+async fn lay_out(nodes: &[Server], ports: &[u16]) -> anyhow::Result<()> {
+    let (first, mut roles, mut others) = (&nodes[0], Vec::new(), Vec::new());
+    for (node, ports) in nodes.iter().zip(ports.chunks(3)) {
+        let status = node.ask("GetClusterStatus", None).await?;
+        let id = text(&status["nodes"][0], "id")?;
+        roles.push(json!({"id": id, "zone": "here", "capacity": 1_000_000_000, "tags": []}));
+        others.push(format!("{id}@127.0.0.1:{}", ports[2]));
+    }
+    first.ask("ConnectClusterNodes", Some(json!(others[1..]))).await?;
+    first.ask("UpdateClusterLayout", Some(json!({"roles": roles}))).await?;
+    first.ask("ApplyClusterLayout", Some(json!({"version": 1}))).await?;
+    for node in nodes {
         let healthy = async || {
-            let health = self.ask("GetClusterHealth", None).await?;
-            Ok((health["status"] == "healthy").then_some(()))
+            let health = node.ask("GetClusterHealth", None).await?;
+            Ok((health["status"] == "healthy" && health["storageNodesUp"] == nodes.len()).then_some(()))
         };
         ensure!(eventually(LIMIT, healthy).await?.is_some(), "the cluster is not healthy");
-        Ok(())
     }
+    Ok(())
 }
 
 fn list(answer: &Value) -> Vec<Value> {

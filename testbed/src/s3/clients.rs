@@ -1,5 +1,7 @@
 //! Clients of S3 as pods use them: boto3 and the AWS CLI from PyPI, and Debian's rclone.
 
+mod work;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Stdio;
@@ -8,6 +10,8 @@ use anyhow::{Context, ensure};
 
 use crate::dependency::{self, Dependency, Python};
 use crate::packages::package;
+
+pub use self::work::{AWS, RCLONE, boto3, works};
 
 /// Of one release of botocore. Since 1.36 it adds checksums where it is not told otherwise.
 const PYTHON: Python = Python { dir: "s3-clients", packages: &["boto3==1.44.3", "awscli==1.46.3"] };

@@ -29,6 +29,11 @@ async fn garage_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Re
 }
 
 #[tokio::test]
+async fn garage_z30_claims_share_a_bucket() -> anyhow::Result<()> {
+    Fixture::case("garage-share", cases::claims_share_a_bucket).await
+}
+
+#[tokio::test]
 async fn garage_z12_a_replica_takes_over() -> anyhow::Result<()> {
     Fixture::case("garage-two", cases::a_replica_takes_over).await
 }

@@ -3,7 +3,7 @@
 mod removing;
 
 use kube_provisioner::bucket::{
-    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, ProvisionedBucket, RequestOf, Source,
+    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, MadeFor, ProvisionedBucket, RequestOf, Source,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde_json::Value;
@@ -85,10 +85,18 @@ impl BucketProvisioner for Garage {
         let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let name = &request.name;
         if let Some(key) = request.config.of_the_bucket() {
-            let text = format!("{key} is not possible for a bucket that the class names: it is not this claim's");
+            let text = format!(
+                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+            );
             return refuse(&store, &claim, &request, None, text).await;
         }
-        let bucket = store.admin.bucket_named(name).await?.ok_or_else(|| {
+        let named = store.admin.bucket_named(name).await?;
+        if let Some(made_for) = &request.made_for
+            && !is_made_for(made_for, named.as_ref(), name, &request.cluster_id)
+        {
+            return refuse(&store, &claim, &request, None, made_for.is_not_its(name)).await;
+        }
+        let bucket = named.ok_or_else(|| {
             let text = format!("the bucket {name} does not exist: make it, or change bucketName in the StorageClass");
             ProvisionError::retry(text)
         })?;
@@ -151,7 +159,7 @@ impl Garage {
         Ok((store, claim))
     }
 
-    /// The claim's bucket, or the one that the class names.
+    /// The claim's bucket, or the one that it was let into.
     async fn live(
         &self,
         store: &Store,
@@ -161,7 +169,10 @@ impl Garage {
         let named = store.admin.bucket_named(&bucket.name).await?;
         match bucket.source {
             Source::Provisioned => claim.bucket(store, &bucket.name, named.as_ref(), &bucket.state).await,
-            Source::Granted => Ok(named),
+            Source::Granted => Ok(named.filter(|named| {
+                let made_for = bucket.made_for.as_ref();
+                made_for.is_none_or(|made_for| is_made_for(made_for, Some(named), &bucket.name, &bucket.cluster_id))
+            })),
         }
     }
 
@@ -180,6 +191,12 @@ impl Garage {
         }
         Ok(kept.into_iter().collect())
     }
+}
+
+/// Whether a bucket is still the one that was made for a claim.
+fn is_made_for(made_for: &MadeFor, bucket: Option<&BucketInfo>, name: &str, cluster_id: &str) -> bool {
+    let owner = Claim::of(&made_for.claim, cluster_id);
+    bucket.zip(owner.ok()).is_some_and(|(bucket, owner)| owner.owns(bucket, name, &made_for.state))
 }
 
 /// What an ObjectBucket does not record.

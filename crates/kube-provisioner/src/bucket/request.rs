@@ -357,6 +357,8 @@ pub struct ProvisionedBucket<P> {
     pub claim: ClaimName,
     /// Whether it was made for the claim.
     pub source: Source,
+    /// The claim that it was made for, as [`BucketRequest::made_for`].
+    pub made_for: Option<MadeFor>,
     /// The class's parameters as they were when the bucket was made. `None` for a bucket of another provisioner whose class
     /// is gone.
     pub parameters: Option<Arc<P>>,
@@ -383,6 +385,7 @@ impl<P> ProvisionedBucket<P> {
             name: request.name,
             claim: request.claim,
             source,
+            made_for: None,
             parameters: Some(request.parameters),
             state: request.state,
             config_texts: request.config_texts,

@@ -9,7 +9,7 @@ use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::stable_hash;
 
 use super::record::Record;
-use crate::bucket::ClaimName;
+use crate::bucket::{ClaimName, MadeFor};
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::protocol::BUCKET_CLAIM_NAME;
 
@@ -199,6 +199,12 @@ impl Facts {
             BucketState::Absent => None,
             BucketState::Known(bucket) => Some(bucket),
         }
+    }
+
+    /// The claim whose bucket the claim uses, as authors get it.
+    pub(crate) fn made_for(&self, record: &Record) -> Option<MadeFor> {
+        let state = self.owner.bucket.as_ref().map(|bucket| bucket.kept_state()).unwrap_or_default();
+        record.owner.clone().map(|claim| MadeFor::new(claim, state))
     }
 
     /// Whether the claim is being deleted, or is gone.

@@ -11,7 +11,7 @@ use provisioner_runtime::controller::{CallAborted, FencingToken};
 use provisioner_runtime::limiter::Purpose;
 
 use super::{Actions, Step};
-use crate::bucket::{Bucket, BucketRequest, ClaimName, Credentials, MadeFor, Source};
+use crate::bucket::{Bucket, BucketRequest, Credentials, Source};
 use crate::controller::bucket::backend::UntypedRequest;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{Reason, bucket_name, object_name};
@@ -267,14 +267,11 @@ fn request(
     let access_key_id = inputs.record.newest_key().map(str::to_owned);
     let credentials = credentials
         .filter(|credentials| access_key_id.as_ref().is_none_or(|known| *known == credentials.access_key_id));
-    let owner = facts.owner.bucket.as_ref();
-    let made_for =
-        |claim: ClaimName| MadeFor { claim, state: owner.map(|owner| owner.kept_state()).unwrap_or_default() };
     let applied: Texts = attempted(inputs).into_iter().chain(inputs.record.config.clone()).collect();
     let request = BucketRequest {
         name: inputs.name.clone(),
         claim: bucket.made_for(inputs.claim.name()),
-        made_for: inputs.record.owner.clone().map(made_for),
+        made_for: facts.made_for(&inputs.record),
         parameters: Arc::new(()),
         config: Arc::new(()),
         config_texts: of_author(&inputs.claim.config),

@@ -83,6 +83,7 @@ impl Actions {
             name: bucket.endpoint.bucket.to_string(),
             claim: bucket.made_for(claim),
             source,
+            made_for: record.and_then(|record| facts.made_for(record)),
             parameters: None,
             state: bucket.kept_state(),
             config_texts: of_author(&config.unwrap_or_default()),

@@ -166,6 +166,13 @@ impl Admin {
         self.ask(post("AddBucketAlias", body), || format!("give the bucket its name {name}")).await
     }
 
+    /// Takes that name. Garage refuses to take a bucket's last one.
+    pub(crate) async fn remove_global_alias(&self, id: &str, name: &str) -> Result<(), Failure> {
+        let body = json!({"bucketId": id, "globalAlias": name});
+        let call = post("RemoveBucketAlias", body);
+        self.ask::<Value>(call, || format!("take the name of the bucket {name}")).await.map(drop)
+    }
+
     /// Gives the bucket this name for this key.
     pub(crate) async fn add_local_alias(&self, id: &str, key: &str, name: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"bucketId": id, "accessKeyId": key, "localAlias": name});

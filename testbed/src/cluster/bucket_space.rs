@@ -226,8 +226,14 @@ impl BucketSpace {
 
     /// Deletes the claims that [`survive_kills`](Self::survive_kills) has left, which are bound, and not that of `owner`.
     pub async fn end_all_but(&self, owner: &str) -> anyhow::Result<()> {
-        let all = self.space.api::<ObjectBucketClaim>().list(&ListParams::default()).await?;
-        ensure!(all.iter().all(is_bucket_bound), "some claims are not bound");
+        let claims = self.space.api::<ObjectBucketClaim>();
+        // The last of them may wait for another attempt.
+        let all = eventually(SOON, async || {
+            let all = claims.list(&ListParams::default()).await?;
+            let are_bound = all.iter().all(is_bucket_bound);
+            Ok(are_bound.then_some(all))
+        });
+        let all = all.await?.context("some claims are not bound")?;
         let names = all.iter().filter_map(|claim| claim.metadata.name.clone());
         for claim in names.filter(|name| name != owner) {
             self.delete(&claim).await?;

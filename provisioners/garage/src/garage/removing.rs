@@ -21,6 +21,9 @@ impl Garage {
         let (store, claim) = self.recorded(&bucket)?;
         let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
         if let Some(live) = self.live(&store, &claim, &bucket).await? {
+            if bucket.state.is_empty() {
+                take_name(&store, &bucket.name, &live).await?;
+            }
             match policy {
                 DeletionPolicy::Delete => empty(&store, &claim, &bucket.name, &live).await?,
                 DeletionPolicy::DeleteIfEmpty => {
@@ -46,6 +49,15 @@ impl Garage {
             store.admin.add_global_alias(&live.id, &bucket.name).await?;
         }
         Ok(delete_keys(&store, &claim).await?)
+    }
+}
+
+/// Takes the name that everybody has for the bucket. Garage deletes the claim's mark before this name, and where it were stopped in
+/// between, the bucket of an attempt that nothing records would be nobody's and keep its name.
+async fn take_name(store: &Store, name: &str, live: &BucketInfo) -> Result<(), Failure> {
+    match store.admin.bucket_named(name).await? {
+        Some(named) if named.id == live.id => store.admin.remove_global_alias(&live.id, name).await,
+        _ => Ok(()),
     }
 }
 

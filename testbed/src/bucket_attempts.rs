@@ -18,12 +18,7 @@ pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
     let mut last = 0;
     for goes_on in [false, true] {
         for ends_after in 1.. {
-            let decide = move |asked: &Asked| match asked.number.cmp(&ends_after) {
-                Ordering::Less => Fate::Answered,
-                Ordering::Equal => Fate::Unanswered,
-                Ordering::Greater => Fate::Lost,
-            };
-            let broken = proxy::start_with(Behind::from(server), Duration::ZERO, decide).await?;
+            let broken = that_ends_after(server, ends_after).await?;
             if provision(&broken).await.is_ok() {
                 last = ends_after;
                 delete().await?;
@@ -37,4 +32,14 @@ pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
         }
     }
     Ok(last)
+}
+
+/// A server that breaks off after so many requests; returns its address.
+pub async fn that_ends_after(server: &str, requests: u64) -> anyhow::Result<String> {
+    let decide = move |asked: &Asked| match asked.number.cmp(&requests) {
+        Ordering::Less => Fate::Answered,
+        Ordering::Equal => Fate::Unanswered,
+        Ordering::Greater => Fate::Lost,
+    };
+    proxy::start_with(Behind::from(server), Duration::ZERO, decide).await
 }

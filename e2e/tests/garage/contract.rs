@@ -9,7 +9,7 @@ use kube_provisioner::bucket::{Bucket, BucketProvisioner as _, BucketRequest, Pr
 use kube_provisioner::conformance::BucketConformance;
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
-use testbed::bucket_attempts::an_attempt_that_ends_after_any_request_leaves_nothing;
+use testbed::bucket_attempts::{an_attempt_that_ends_after_any_request_leaves_nothing, that_ends_after};
 use testbed::cluster::eventually;
 use testbed::control_plane::State;
 use testbed::garage::{Garage, Server};
@@ -142,11 +142,14 @@ impl One {
     }
 
     async fn delete(&self) -> anyhow::Result<()> {
+        self.delete_through(&self.server().admin_endpoint).await
+    }
+
+    async fn delete_through(&self, admin_endpoint: &str) -> anyhow::Result<()> {
         let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
         (bucket.cluster_id, bucket.secrets) = (self.cluster_id.to_owned(), self.secrets());
         bucket.state = self.state.iter().cloned().collect();
-        let provisioner = self.provisioner(&self.server().admin_endpoint);
-        provisioner.delete(bucket).await.map_err(|error| anyhow!("{error}"))
+        self.provisioner(admin_endpoint).delete(bucket).await.map_err(|error| anyhow!("{error}"))
     }
 }
 
@@ -162,6 +165,35 @@ async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyho
     )
     .await?;
     ensure!(last > 6, "an attempt has only {last} requests");
+    Ok(())
+}
+
+/// Whichever request is the last one that arrives, the next call goes on from there.
+#[tokio::test]
+async fn garage_a_deletion_that_ends_after_any_request_goes_on() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    for recorded in [false, true] {
+        let mut last = 0;
+        for ends_after in 1.. {
+            one.state.clear();
+            let made = one.provision().await?;
+            if recorded {
+                one.record(&made);
+            }
+            let key = made.credentials.context("no key")?;
+            let s3 = one.server().s3(s3_client::Credentials::new(key.access_key_id, key.secret_access_key))?;
+            s3.put_object("photos", "cat", "miaow").await?;
+            let broken = that_ends_after(&one.server().admin_endpoint, ends_after).await?;
+            let ended = one.delete_through(&broken).await.is_ok();
+            one.delete().await.with_context(|| format!("after request {ends_after}"))?;
+            assert_eq!(one.server().assets().await?, [""; 0], "after request {ends_after}");
+            if ended {
+                last = ends_after;
+                break;
+            }
+        }
+        ensure!(last > 8, "a deletion has only {last} requests");
+    }
     Ok(())
 }
 

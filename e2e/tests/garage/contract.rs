@@ -221,9 +221,9 @@ async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucke
             ensure!(listed.len() == 1, "the bucket is of several claims: {listed:?}");
         }
         if made.len() == 1 {
-            alone += 1
+            alone += 1;
         } else {
-            shared += 1
+            shared += 1;
         }
         for cluster in CLUSTERS {
             one.cluster_id = cluster;

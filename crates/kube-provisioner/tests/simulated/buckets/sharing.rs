@@ -147,7 +147,9 @@ async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody() {
 async fn z30_another_name_in_a_bound_claim_has_no_effect() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
-    ["first", "other"].map(|name| fixture.claim(name, json!({})));
+    for name in ["first", "other"] {
+        fixture.claim(name, json!({}));
+    }
     fixture.claim("second", of("first"));
     fixture.bound("second").await;
     let before = fixture.grants();

@@ -15,7 +15,7 @@ fn help_says_every_option_with_its_default_and_unit() {
 
 #[test]
 fn rbac_grants_no_more_than_is_needed() {
-    let name = ["--provisioner-name", "garage.io/bucket", "--namespace", "garage"];
+    let name = ["--provisioner-name", "example.com/garage", "--namespace", "garage"];
     insta::assert_snapshot!(said(&[&["rbac"], &name[..]].concat()).1);
 }
 

@@ -41,7 +41,7 @@ impl BucketProvisioner for Garage {
         if let Some(named) = &named
             && own.as_ref().is_none_or(|own| own.id != named.id)
         {
-            return refuse(&store, &claim, &request, own, in_the_way(&request)).await;
+            return refuse(&store, &claim, &request, own, in_the_way(&request, named)).await;
         }
         let (keys, _) = claim.keys(&store).await?;
         let (key, is_new) = match own.is_none() && !request.state.is_empty() {
@@ -70,7 +70,10 @@ impl BucketProvisioner for Garage {
             Some(named) if named.global_aliases.contains(name) => named,
             _ => match name_it(&store, &made, name).await? {
                 Named::Own(own) => own,
-                Named::Others => return refuse(&store, &claim, &request, Some(made), in_the_way(&request)).await,
+                Named::Others(others) => {
+                    let text = in_the_way(&request, &others);
+                    return refuse(&store, &claim, &request, Some(made), text).await;
+                }
                 Named::Refused(text) => return refuse(&store, &claim, &request, Some(made), text).await,
             },
         };
@@ -228,7 +231,7 @@ async fn key(
 /// Who has a name that a bucket was to get.
 enum Named {
     Own(BucketInfo),
-    Others,
+    Others(BucketInfo),
     /// Garage takes no such name.
     Refused(String),
 }
@@ -242,7 +245,7 @@ async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named
     // Two nodes can give one name to two buckets at a time. Afterwards one of these has it.
     match (store.admin.bucket_named(name).await?, refused) {
         (Some(named), _) if named.id == bucket.id => Ok(Named::Own(named)),
-        (Some(_), _) => Ok(Named::Others),
+        (Some(others), _) => Ok(Named::Others(others)),
         (None, Some(text)) => Ok(Named::Refused(text)),
         (None, None) => {
             Err(ProvisionError::retry(format!("the bucket {name} has got its name and is not there by it")))
@@ -310,14 +313,17 @@ fn answer(store: &Store, bucket: &BucketInfo, key: s3_client::Credentials) -> Bu
     answer
 }
 
-fn in_the_way(request: &RequestOf<Garage>) -> String {
+/// Why a bucket that has the name is not for this claim.
+fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
     let name = &request.name;
-    match request.state.is_empty() {
-        true => format!("the bucket {name} exists and was not made for this claim: choose another bucketName"),
-        false => format!(
+    match request.state.get(BUCKET_ID) {
+        None => format!("the bucket {name} exists and was not made for this claim: choose another bucketName"),
+        Some(id) if *id == named.id => format!(
+            "the bucket {name} was made for a claim of another cluster, and is left alone; if that cluster is gone for good, an              administrator gives the bucket to this one: garage key delete --yes for each key that garage bucket info {name} shows"
+        ),
+        Some(id) => format!(
             "another bucket has the name {name} now, which this claim's bucket had: an administrator gives the name back by \
-             garage bucket unalias {name} and garage bucket alias {} {name}",
-            request.state.get(BUCKET_ID).map_or("<bucket>", String::as_str)
+             garage bucket alias {name} <another name>, garage bucket unalias {name} and garage bucket alias {id} {name}"
         ),
     }
 }

@@ -57,7 +57,7 @@ fn ids_of_test(source: &str) -> Vec<String> {
     }
     let name = rest.split('(').next().unwrap_or_default();
     // Tests of provisioners of buckets name their object store first.
-    let name = ["ceph_", "gcs_", "aws_", "versity_", "seaweedfs_"]
+    let name = ["ceph_", "gcs_", "aws_", "versity_", "garage_", "seaweedfs_"]
         .iter()
         .find_map(|store| name.strip_prefix(store))
         .unwrap_or(name);

@@ -44,6 +44,10 @@ use crate::controller::bucket::BucketBackend;
 /// #         Ok(Bucket::new(Endpoint::https("store"), Credentials::new(user, "secret")))
 /// #     }
 /// #     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+/// #         let owner = request.made_for.map(|made_for| (request.cluster_id, made_for.claim.user()));
+/// #         if owner.is_some() && self.0.lock().unwrap().get(&request.name) != owner.as_ref() {
+/// #             return Err(ProvisionError::invalid("the bucket is somebody else's"));
+/// #         }
 /// #         Ok(Bucket::new(Endpoint::default(), Credentials::new(request.claim.user(), "secret")))
 /// #     }
 /// #     async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {

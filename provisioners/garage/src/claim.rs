@@ -92,7 +92,7 @@ impl Claim {
         }
     }
 
-    /// The claim's bucket, whoever else has its name: `named` is the one that everybody has under it.
+    /// The claim's bucket, even if another bucket has its global alias: `named` is the bucket of that alias.
     pub(crate) async fn bucket(
         &self,
         store: &Store,

@@ -140,7 +140,7 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// What becomes of the objects of a bucket whose claim is deleted, for an author's parameters. `Delete` or `DeleteIfEmpty`.
+/// How the deletion of a claim treats the objects of its bucket, for an author's parameters. `Delete` or `DeleteIfEmpty`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub enum DeletionPolicy {
     /// They go with the bucket.

@@ -1,4 +1,4 @@
-//! What becomes of buckets and keys that are not needed any more.
+//! Deletes buckets and keys that no claim needs any more.
 
 use std::time::Duration;
 

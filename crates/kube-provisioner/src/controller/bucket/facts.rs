@@ -203,8 +203,9 @@ impl Facts {
 
     /// The claim whose bucket the claim uses, as authors get it.
     pub(crate) fn made_for(&self, record: &Record) -> Option<MadeFor> {
+        let claim = record.owner.clone()?;
         let state = self.owner.bucket.as_ref().map(|bucket| bucket.kept_state()).unwrap_or_default();
-        record.owner.clone().map(|claim| MadeFor::new(claim, state))
+        Some(MadeFor::new(claim, state))
     }
 
     /// Whether the claim is being deleted, or is gone.

@@ -11,6 +11,7 @@ use super::decide::{Refusal, Rules};
 use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
 use super::record::Record;
 use crate::bucket::{ClaimName, Source};
+use crate::protocol::BUCKET_CLAIM_NAME;
 
 /// A bucket of another claim that a new claim gets.
 pub(crate) struct SharedBucket {
@@ -90,6 +91,12 @@ fn usable(claim: &ClaimFacts, bucket: &Arc<BucketFacts>, rules: &Rules) -> Resul
     }
     let (owner, parameters) = (bucket.made_for(owner), record.parameters.clone());
     Ok(SharedBucket { owner, bucket: name.to_owned(), parameters })
+}
+
+/// The texts of `additionalConfig` that are the author's.
+pub(crate) fn of_author(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let texts = config.iter().filter(|(key, _)| *key != BUCKET_CLAIM_NAME);
+    texts.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Whether an unfinished attempt cannot come to its end: the bucket is going, or the claim does not ask for it any more.

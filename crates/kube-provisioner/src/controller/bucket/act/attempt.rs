@@ -20,12 +20,11 @@ use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Deli
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
 use crate::controller::bucket::safeguards::BucketSafeguard;
-use crate::controller::bucket::share::shared_bucket;
+use crate::controller::bucket::share::{of_author, shared_bucket};
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
 use crate::error::{ProvisionError, ProvisionVerdict};
 use crate::parameters::Problem;
-use crate::protocol::BUCKET_CLAIM_NAME;
 use crate::secrets::Secrets;
 
 /// What a call for a claim is made with.
@@ -249,12 +248,6 @@ fn attempted(inputs: &Inputs) -> Texts {
     let Record { config, attempted, .. } = &inputs.record;
     let asked = inputs.claim.config.iter().filter(|(key, _)| !config.contains_key(*key));
     attempted.iter().chain(asked).map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-/// The texts of `additionalConfig` that are the author's.
-pub(super) fn of_author(config: &Texts) -> Texts {
-    let texts = config.iter().filter(|(key, _)| *key != BUCKET_CLAIM_NAME);
-    texts.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn request(

@@ -7,13 +7,13 @@ use futures::future::BoxFuture;
 use provisioner_runtime::controller::{Call, CallAborted, CallPermit, FencingToken, JournalRecord, Refused};
 use provisioner_runtime::limiter::Flow;
 
-use super::attempt::of_author;
 use super::{Actions, Step};
 use crate::bucket::{ClaimName, ProvisionedBucket, Source};
 use crate::controller::bucket::backend::UntypedBucket;
 use crate::controller::bucket::class::read_parameters;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
+use crate::controller::bucket::share::of_author;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};

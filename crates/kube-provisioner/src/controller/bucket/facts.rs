@@ -281,8 +281,10 @@ impl OwnerFacts {
     fn inputs(&self) -> u64 {
         let claim = self.claim.as_ref().map(|claim| (&claim.uid, &claim.class, claim.deleting));
         let bucket = self.bucket.as_ref().map(|bucket| {
-            let is_made = bucket.record().is_some_and(|record| record.made);
-            (&bucket.uid, bucket.deleting, is_made, &bucket.endpoint.bucket, &bucket.identity, &bucket.cluster_id)
+            // Each call that succeeds makes a bucket again that somebody has removed from the store.
+            let record = bucket.record().map(|record| (record.made, &record.config, &record.attempted));
+            let object = (&bucket.uid, bucket.deleting, bucket.unreadable.is_some(), &bucket.endpoint.bucket);
+            (record, object, &bucket.identity, &bucket.cluster_id)
         });
         stable_hash(&format!("{:?}", (claim, bucket)))
     }

@@ -131,7 +131,7 @@ async fn z30_a_failing_attempt_gives_way_to_the_deletion_of_the_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody() {
+async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody_until_it_is_back() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
@@ -141,6 +141,10 @@ async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody() {
     fixture.says("second", "the bucket photos of the claim default/first is gone, or was replaced").await;
     assert!(fixture.grants().is_empty());
     assert!(fixture.get(BUCKETS, "obc-default-second").is_none());
+    fixture.store.state().buckets.remove("photos");
+    // The next call for the first claim makes the bucket again.
+    fixture.patch(CLAIMS, "first", json!({"spec": {"additionalConfig": {"maxObjects": "7"}}}));
+    fixture.bound("second").await;
 }
 
 #[tokio::test(start_paused = true)]

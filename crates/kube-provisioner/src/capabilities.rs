@@ -21,6 +21,7 @@ pub struct Capabilities {
     pub(crate) mount_options: bool,
     pub(crate) node_labels: bool,
     pub(crate) expansion: bool,
+    pub(crate) attempt_end: bool,
     pub(crate) claim_annotations: Vec<String>,
     pub(crate) class_annotations: Vec<String>,
     pub(crate) secrets: Vec<SecretRole>,
@@ -97,6 +98,12 @@ impl Capabilities {
     /// change the status of claims. Not beside an external-resizer for the same CSI driver.
     pub fn expansion(mut self) -> Self {
         self.expansion = true;
+        self
+    }
+
+    /// The author implements [`end_attempt`](crate::Provisioner::end_attempt).
+    pub fn attempt_end(mut self) -> Self {
+        self.attempt_end = true;
         self
     }
 

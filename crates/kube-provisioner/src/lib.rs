@@ -107,6 +107,7 @@ pub mod fuzzing;
 pub mod gid;
 mod options;
 pub mod parameters;
+mod prepared;
 pub mod protocol;
 mod provisioner;
 pub mod quantity;
@@ -127,6 +128,7 @@ pub use self::error::{
     DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,
 };
 pub use self::options::{BucketOptions, Coordination, LogStyle, Options};
+pub use self::prepared::Prepared;
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};
 pub use self::secrets::Secrets;

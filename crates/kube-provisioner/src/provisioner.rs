@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::capabilities::Capabilities;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
+use crate::prepared::Prepared;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::start::Start;
 use crate::volume::Volume;
@@ -68,6 +69,41 @@ pub trait Provisioner: Send + Sync + 'static {
     /// and malformed keys, see [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;
 
+    /// Collects what the calls of an attempt need and what must be the same in each of them, such as the zone or the source of a
+    /// copy. It reads and creates nothing.
+    ///
+    /// The controller calls it once before an attempt, records the result with the attempt, and passes it to all calls, also to those
+    /// that another process makes later. After an error it calls again with back-off, and no attempt begins.
+    ///
+    /// ```
+    /// # use kube_provisioner::*;
+    /// # struct Disks;
+    /// # impl Disks { async fn emptiest_pool(&self) -> Result<String, std::io::Error> { Ok("a".into()) } }
+    /// # impl Provisioner for Disks {
+    /// #     type Parameters = ();
+    /// async fn prepare(&self, _request: ProvisionRequest<()>) -> Result<Prepared, ProvisionError> {
+    ///     Ok(Prepared::new(&self.emptiest_pool().await?)?)
+    /// }
+    ///
+    /// async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+    ///     // The pool of the first call, however full it is by now.
+    ///     let pool: String = request.prepared.read()?;
+    ///     Ok(Volume::host_path(format!("/pools/{pool}/{}", request.name)))
+    /// }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`provision`](Self::provision). Nothing is left behind, whatever the error says.
+    fn prepare(
+        &self,
+        request: ProvisionRequest<Self::Parameters>,
+    ) -> impl Future<Output = Result<Prepared, ProvisionError>> + Send {
+        drop(request);
+        async { Ok(Prepared::default()) }
+    }
+
     /// Creates the storage, or finds what an earlier call created, and describes it.
     ///
     /// # Errors
@@ -117,6 +153,22 @@ pub trait Provisioner: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), DeleteError>> + Send {
         drop(attempt);
         async { Err(DeleteError::unsupported()) }
+    }
+
+    /// Called at the end of each attempt, for authors who [declare it](crate::Capabilities::attempt_end): the volume is saved, or
+    /// nothing is left. Releases what the attempt has held, such as the source of a copy.
+    ///
+    /// It is called again until it succeeds, by another process if need be, so it may be called more than once. The request
+    /// has no Secrets and no labels of the node.
+    ///
+    /// # Errors
+    /// As for [`delete`](Self::delete).
+    fn end_attempt(
+        &self,
+        attempt: ProvisionRequest<Self::Parameters>,
+    ) -> impl Future<Output = Result<(), DeleteError>> + Send {
+        drop(attempt);
+        async { Ok(()) }
     }
 
     /// Called before a released volume and its object are deleted: the counterpart of the Go library's `DeletionGuard`.

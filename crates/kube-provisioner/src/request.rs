@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::prepared::Prepared;
 use crate::protocol;
 use crate::quantity;
 use crate::secrets::Secrets;
@@ -56,6 +57,8 @@ pub struct ProvisionRequest<P> {
     /// Random, and the same in all calls of one attempt, whichever process makes them: for backends whose requests are
     /// idempotent by a token. An attempt ends when its volume is saved, or when it has left nothing behind.
     pub idempotency_token: String,
+    /// What [`Provisioner::prepare`](crate::Provisioner::prepare) returned when the attempt began.
+    pub prepared: Prepared,
     /// Whether an earlier call of this attempt may have left something in the backend. Without one, an error of this call that
     /// comes before anything is made leaves nothing behind.
     pub resumed: bool,
@@ -95,6 +98,7 @@ impl<P> ProvisionRequest<P> {
             secrets: Secrets::default(),
             cluster_id: TEST_CLUSTER.to_owned(),
             idempotency_token: "0000000000000001".to_owned(),
+            prepared: Prepared::default(),
             resumed: false,
             fencing_token: FencingToken::unlimited(),
         }

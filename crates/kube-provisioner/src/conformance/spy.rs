@@ -22,6 +22,7 @@ use crate::controller::shared::class_parameters::Parsed;
 use crate::controller::volume::{Backend, UntypedRequest};
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
+use crate::prepared::Prepared;
 use crate::request::ProvisionedVolume;
 use crate::start::Start;
 use crate::volume::Volume;
@@ -140,6 +141,15 @@ impl Drop for Line<'_> {
 impl Backend for Spy {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
         self.backend.parse(parameters)
+    }
+
+    fn prepare(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Prepared, ProvisionError>> {
+        self.backend.prepare(request)
+    }
+
+    fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
+        let name = attempt.name.clone();
+        self.observed("end_attempt", name, self.backend.end_attempt(attempt)).boxed()
     }
 
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {

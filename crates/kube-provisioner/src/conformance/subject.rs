@@ -22,6 +22,7 @@ use crate::capabilities::AccessMode;
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
 use crate::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict};
+use crate::prepared::Prepared;
 use crate::protocol;
 use crate::provisioner::Provisioner;
 use crate::request::ProvisionedVolume;
@@ -318,7 +319,7 @@ impl Subject {
 
 /// Whether no later call can succeed.
 fn is_final(error: &ProvisionError) -> bool {
-    !matches!(error.verdict(), ProvisionVerdict::Retry | ProvisionVerdict::NothingLeft | ProvisionVerdict::InProgress)
+    matches!(error.verdict(), ProvisionVerdict::Invalid | ProvisionVerdict::Ignored | ProvisionVerdict::Reschedule)
 }
 
 /// One request, which can be made again and again.
@@ -331,6 +332,8 @@ pub(super) struct Request {
     class: Arc<StorageClass>,
     node: Option<String>,
     node_labels: BTreeMap<String, String>,
+    /// As the controller, it prepares once.
+    prepared: tokio::sync::OnceCell<Prepared>,
 }
 
 impl Request {
@@ -380,6 +383,7 @@ impl Request {
             class,
             node_labels: labels.map(|node| subject.objects.node_labels(node)).unwrap_or_default(),
             node,
+            prepared: Default::default(),
         }
     }
 
@@ -398,7 +402,8 @@ impl Request {
         }
         // It ends when the call is dropped, as under the controller.
         let (fencing_token, _call) = FencingToken::of_call(valid);
-        let request = self.untyped(backend, fencing_token).map_err(ProvisionError::invalid)?;
+        let mut request = self.untyped(backend, fencing_token).map_err(ProvisionError::invalid)?;
+        request.prepared = self.prepared.get_or_try_init(|| backend.prepare(request.clone())).await?.clone();
         backend.provision(request).await
     }
 
@@ -426,6 +431,7 @@ impl Request {
             secrets: self.secrets.clone()?,
             cluster_id: TEST_CLUSTER.to_owned(),
             idempotency_token: self.name.clone(),
+            prepared: self.prepared.get().cloned().unwrap_or_default(),
             resumed: true,
             fencing_token,
         })

@@ -34,13 +34,14 @@ error_with_verdict!(ProvisionError, ProvisionVerdict);
 /// |---|---|---|
 /// | `Retry` | retries with back-off; when the claim is deleted, [cleans up] or calls `provision` until it ends | `ProvisioningFailed` |
 /// | `NothingLeft` | retries with back-off while the claim exists | `ProvisioningFailed` |
+/// | `NoChange` | retries with back-off; an attempt that has begun before goes on as for `Retry` | `ProvisioningFailed` |
 /// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
 /// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
 /// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
 /// | `Ignored` | leaves the claim to another provisioner | nothing |
 ///
 /// `NothingLeft`, `Reschedule`, `Invalid` and `Ignored` end the attempt: the author guarantees that no call of it has left anything
-/// in the backend. Only `Retry` means that something may be there.
+/// in the backend. `Retry` and `InProgress` mean that something may be there.
 ///
 /// [cleans up]: crate::Provisioner::clean_up
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +51,8 @@ pub enum ProvisionVerdict {
     Retry,
     /// Nothing was left behind; another attempt may succeed.
     NothingLeft,
+    /// The call has asked the backend for nothing: what earlier calls may have left is as it was.
+    NoChange,
     /// The backend may still be working, or may have made something that only another call finds.
     InProgress,
     /// Cannot be done on the selected node, and nothing was left behind there.
@@ -71,6 +74,12 @@ impl ProvisionError {
     /// backend.
     pub fn nothing_left(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::NothingLeft, source)
+    }
+
+    /// The controller retries with back-off. This call has asked the backend for nothing, such as when a Secret is missing:
+    /// whether an earlier call has left something is as it was.
+    pub fn no_change(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::NoChange, source)
     }
 
     /// The backend is still working. The controller asks again until it is done, whatever happens to the claim.

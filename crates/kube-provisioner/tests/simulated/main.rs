@@ -1,5 +1,6 @@
 //! Tests on simulated clusters, as authors write them.
 
+mod attempts;
 mod buckets;
 mod conformance;
 mod contract;

@@ -56,6 +56,7 @@ every!(pub(crate) all_aborted -> CallAborted {
 every!(pub(crate) verdicts -> ProvisionVerdict {
     ProvisionVerdict::Retry => [ProvisionVerdict::Retry],
     ProvisionVerdict::NothingLeft => [ProvisionVerdict::NothingLeft],
+    ProvisionVerdict::NoChange => [ProvisionVerdict::NoChange],
     ProvisionVerdict::InProgress => [ProvisionVerdict::InProgress],
     ProvisionVerdict::Reschedule => [ProvisionVerdict::Reschedule],
     ProvisionVerdict::Invalid => [ProvisionVerdict::Invalid],

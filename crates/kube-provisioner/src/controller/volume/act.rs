@@ -4,6 +4,7 @@ mod attempt;
 mod clean_up;
 mod context;
 mod delete;
+mod end_attempt;
 mod expand;
 mod inputs;
 mod nodes;
@@ -26,8 +27,7 @@ use self::expand::Expanding;
 use self::provision::Provisioning;
 use super::cache::VolumeCache;
 use super::decide::{Decision, NoAction, Refusal};
-use super::facts::{ClaimState, ClassState, Facts, Progress, WaitingClaim};
-use super::key::Key;
+use super::facts::{ClaimState, ClassState, Facts, WaitingClaim};
 use super::outcome::Outcome;
 use crate::controller::shared::calls::start_backend;
 use crate::controller::shared::class_parameters::BadParameters;
@@ -84,8 +84,8 @@ impl Actions {
             Decision::Expand { bytes } => Box::pin(self.expanding.expand(bytes, facts, step)).await,
             Decision::LookForNode { name } => Box::pin(self.provisioning.look_for_node(name, facts, step)).await,
             Decision::Confirm => self.provisioning.confirm(facts, key).await,
-            Decision::ConfirmVolume => self.confirm_volume(key).await,
-            Decision::Save => Box::pin(self.provisioning.save_again(facts, key)).await,
+            Decision::ConfirmVolume => self.confirm_volume(facts, step).await,
+            Decision::Save => Box::pin(self.provisioning.save_again(facts, step)).await,
             Decision::FinishDelete => self.deleting.finish_delete(facts, key).await,
             Decision::Protect => self.deleting.set_protection(facts, key, true).await,
             Decision::Unprotect => self.deleting.set_protection(facts, key, false).await,
@@ -142,12 +142,15 @@ impl Actions {
     }
 
     /// Reads the volume that the watch has shown. If it exists, the attempt has ended.
-    async fn confirm_volume(&self, key: &Key) -> Outcome {
+    async fn confirm_volume(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let key = step.key();
         match self.context.read_volume(&key.to_string()).await {
             Ok(live) => {
-                let mut cache = self.context.cache();
-                cache.set_progress(key, Progress::None);
-                cache.observe_volume(live.seen);
+                let Some(pending) = facts.attempt() else { return Outcome::Changed };
+                if let Err(outcome) = Box::pin(self.context.finish(pending, step)).await {
+                    return outcome;
+                }
+                self.context.cache().observe_volume(live.seen);
             }
             Err(CallError::NotFound) => self.context.cache().volume_is_gone(key),
             Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },

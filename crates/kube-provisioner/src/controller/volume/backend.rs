@@ -14,6 +14,7 @@ use crate::capabilities::Capabilities;
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
+use crate::prepared::Prepared;
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::secrets::Secrets;
@@ -33,6 +34,7 @@ pub(crate) struct UntypedRequest {
     pub(crate) secrets: Secrets,
     pub(crate) cluster_id: String,
     pub(crate) idempotency_token: String,
+    pub(crate) prepared: Prepared,
     pub(crate) resumed: bool,
     pub(crate) fencing_token: FencingToken,
 }
@@ -50,6 +52,7 @@ impl UntypedRequest {
             secrets,
             cluster_id,
             idempotency_token,
+            prepared,
             resumed,
             fencing_token,
             ..
@@ -65,6 +68,7 @@ impl UntypedRequest {
             secrets,
             cluster_id,
             idempotency_token,
+            prepared,
             resumed,
             fencing_token,
         }
@@ -74,8 +78,10 @@ impl UntypedRequest {
 /// The calls of a provisioner. Each may panic.
 pub(crate) trait Backend: Send + Sync + 'static {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
+    fn prepare(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Prepared, ProvisionError>>;
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>>;
     fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>>;
@@ -92,12 +98,20 @@ impl<P: Provisioner> Backend for P {
         Parsed::read::<P::Parameters>(parameters)
     }
 
+    fn prepare(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Prepared, ProvisionError>> {
+        Box::pin(Provisioner::prepare(self, request.typed()))
+    }
+
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
         Box::pin(Provisioner::provision(self, request.typed()))
     }
 
     fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
         Box::pin(Provisioner::clean_up(self, attempt.typed()))
+    }
+
+    fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
+        Box::pin(Provisioner::end_attempt(self, attempt.typed()))
     }
 
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {

@@ -338,8 +338,12 @@ impl VolumeCache {
             }
             return (was_ours || self.claims.get(&key).is_some()).then_some(key);
         };
-        let ends =
-            matches!(self.progress.get(&key), Some(Progress::Unsaved(_) | Progress::Background(_) | Progress::Confirm));
+        let ends = match self.progress.get(&key) {
+            Some(Progress::Confirm) => true,
+            // The author has a part in the end.
+            Some(Progress::Unsaved(_) | Progress::Background(_)) => !self.rules.capabilities.attempt_end,
+            _ => false,
+        };
         // A volume of another installation does not end our attempt. Neither does a volume that may be older than our
         // term.
         if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {

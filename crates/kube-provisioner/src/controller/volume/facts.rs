@@ -11,6 +11,8 @@ use std::sync::Arc;
 use provisioner_runtime::limiter::{Flow, Purpose};
 use tokio::time::Instant;
 
+use crate::prepared::Prepared;
+
 pub(crate) use self::claim::{ClaimFacts, DataSource, UnreadableClaim, WaitingClaim};
 pub(crate) use self::class::OurClass;
 pub(crate) use self::fingerprint::fingerprint;
@@ -132,6 +134,8 @@ pub(crate) struct Pending {
     pub(crate) class: Arc<OurClass>,
     /// See [`ProvisionRequest::token`](crate::ProvisionRequest::token).
     pub(crate) token: Arc<str>,
+    /// What the author has prepared.
+    pub(crate) prepared: Prepared,
     /// When this process began it, or took it over.
     pub(crate) begun: Instant,
 }

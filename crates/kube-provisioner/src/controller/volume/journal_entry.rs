@@ -15,6 +15,7 @@ use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim, fingerprint};
 use super::key::Key;
 use super::partial;
 use crate::capabilities::Capabilities;
+use crate::prepared::Prepared;
 
 /// An entry's text.
 #[derive(Deserialize, Serialize)]
@@ -23,6 +24,8 @@ struct EntryText<'a> {
     metadata: &'a RawValue,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     token: &'a str,
+    #[serde(default, skip_serializing_if = "Prepared::is_empty")]
+    prepared: Prepared,
 }
 
 /// The entry of an attempt. `None` when its claim is not known whole. Many claims share the same class, spec and
@@ -30,7 +33,9 @@ struct EntryText<'a> {
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     let Parts { metadata, annotations, spec } = author_view::split(pending.claim.object.as_deref()?).ok()??;
     let metadata: &RawValue = serde_json::from_str(&metadata).ok()?;
-    let text = serde_json::to_string(&EntryText { metadata, token: &pending.token }).ok()?;
+    let text =
+        serde_json::to_string(&EntryText { metadata, token: &pending.token, prepared: pending.prepared.clone() })
+            .ok()?;
     let share = |kind: &str, text: &str| (format!("{kind}-{:016x}", stable_hash(text)), text.into());
     let shared = vec![pending.class.snapshot.clone(), share("spec", spec.get()), share("ann", &annotations)];
     Some(Entry { key: key.to_string(), text, shared })
@@ -54,10 +59,11 @@ pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Res
         _ => return Err("it names no class and no spec".to_owned()),
     };
     let object: StorageClass = serde_json::from_str(text).map_err(say)?;
-    let EntryText { metadata, token } = serde_json::from_str(&entry.text).map_err(say)?;
+    let EntryText { metadata, token, prepared } = serde_json::from_str(&entry.text).map_err(say)?;
     let claim = WaitingClaim::of_author_view(author_view::join(metadata, annotations, spec).map_err(say)?)?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
-    Ok(Pending { claim: Arc::new(claim), class: Arc::new(class), token: token.into(), begun: Instant::now() })
+    let (claim, class) = (Arc::new(claim), Arc::new(class));
+    Ok(Pending { claim, class, token: token.into(), prepared, begun: Instant::now() })
 }
 
 impl WaitingClaim {

@@ -223,9 +223,10 @@ fn not_provisioned(
             OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::provision(Some(event), "in_progress") }
         }
         ProvisionVerdict::Reschedule if was_rescheduled => rescheduled(&message),
-        ProvisionVerdict::Reschedule | ProvisionVerdict::Retry | ProvisionVerdict::NothingLeft => {
-            case.provision_failed(message, "failed", retry_after)
-        }
+        ProvisionVerdict::Reschedule
+        | ProvisionVerdict::Retry
+        | ProvisionVerdict::NothingLeft
+        | ProvisionVerdict::NoChange => case.provision_failed(message, "failed", retry_after),
     }
 }
 

@@ -25,6 +25,7 @@ use super::partial;
 use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::controller::shared::watched::WatchedClass;
+use crate::prepared::Prepared;
 use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 
 const OURS: &str = "foo.bar/baz";
@@ -177,6 +178,7 @@ pub(super) fn pending() -> Pending {
         }),
         class: Arc::new(OurClass::read(class, 7, (&Plain, &Capabilities::default()), snapshot)),
         token: "0123456789abcdef".into(),
+        prepared: Prepared::default(),
         begun: tokio::time::Instant::now(),
     }
 }

@@ -233,8 +233,10 @@ impl Actions {
     async fn not_provisioned(&self, error: &ProvisionError, bucket: &BucketFacts, record: &Record) -> Outcome {
         let verdict = error.verdict();
         let kept = self.rules.safeguards.include(BucketSafeguard::FailedAttempts);
-        let may_be_left =
-            record.made || kept && matches!(verdict, ProvisionVerdict::Retry | ProvisionVerdict::InProgress);
+        let may_be_left = match verdict {
+            ProvisionVerdict::Retry | ProvisionVerdict::InProgress | ProvisionVerdict::NoChange => record.made || kept,
+            _ => record.made,
+        };
         if !may_be_left && let Err(outcome) = self.remove_bucket(bucket).await {
             return outcome;
         }

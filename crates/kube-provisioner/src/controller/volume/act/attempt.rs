@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::Cache;
-use provisioner_runtime::controller::{Call, CallAborted, CallPermit, JournalRecord};
+use provisioner_runtime::controller::{Call, CallAborted, CallPermit, JournalRecord, guarded};
 use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::queue::Permit;
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, P
 use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::prepared::Prepared;
 
 /// What a call of the author's code is for.
 pub(super) struct Attempt<'a> {
@@ -42,6 +43,8 @@ pub(super) struct Attempt<'a> {
 /// What the author's code has answered.
 pub(super) struct Answer<T> {
     pub(super) value: Result<T, CallAborted>,
+    /// The attempt, as it is recorded.
+    pub(super) pending: Arc<Pending>,
     /// Saving what was made is a part of the attempt.
     pub(super) permit: Permit<Key>,
 }
@@ -93,14 +96,15 @@ impl Provisioning {
     ) -> Result<Answer<T>, Outcome> {
         let Attempt { decision, pending, resumed, claim, parameters, step, flow, permit } = attempt;
         let (fencing_token, _guard) = step.token();
-        let (facts, key) = (&pending.claim.facts, step.key());
+        let (waiting, key) = (pending.claim.clone(), step.key());
+        let facts = &waiting.facts;
         let node_labels = match self.node_labels(facts.selected_node.as_deref(), &decision).await {
             Err(Outcome::NotReady(MissingInput::Node(node))) if !resumed => {
                 return Err(self.leave_missing_node(facts, &node, step).await);
             }
             labels => labels?,
         };
-        let request = UntypedRequest {
+        let mut request = UntypedRequest {
             name: key.to_string(),
             bytes: facts.request.clone().unwrap_or_default(),
             claim,
@@ -110,10 +114,16 @@ impl Provisioning {
             secrets: self.secrets_for(&parameters.secrets, facts, key).await?,
             cluster_id: self.context.rules.cluster_id.to_string(),
             idempotency_token: pending.token.to_string(),
+            prepared: pending.prepared.clone(),
             resumed,
             parameters: parameters.parsed,
             fencing_token: fencing_token.clone(),
         };
+        let pending = match resumed {
+            true => pending,
+            false => self.prepare(&pending, request.clone(), step).await?,
+        };
+        request.prepared = pending.prepared.clone();
         let record = JournalRecord::New(journal_entry::write(&pending, key).ok_or(Outcome::Changed)?);
         let step_call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record };
         let wanted = |cache: &mut VolumeCache| {
@@ -128,7 +138,27 @@ impl Provisioning {
         let value = answered(
             step.call(step_call, wanted, || watched(self.context.runtime.events(), slow, call(request))).await,
         )?;
-        Ok(Answer { value, permit })
+        Ok(Answer { value, pending, permit })
+    }
+
+    /// Calls the author's `prepare` for an attempt that is about to begin.
+    async fn prepare(
+        &self,
+        pending: &Pending,
+        request: UntypedRequest,
+        step: &Step<'_>,
+    ) -> Result<Arc<Pending>, Outcome> {
+        let token = request.fencing_token.clone();
+        let call = async { self.context.backend.prepare(request).await };
+        match guarded(self.context.limits.provision, &token, call).await {
+            Ok(Ok(prepared)) => {
+                let Pending { claim, class, token, begun, .. } = pending;
+                let (claim, class, token) = (claim.clone(), class.clone(), token.clone());
+                Ok(Arc::new(Pending { claim, class, token, prepared, begun: *begun }))
+            }
+            Ok(Err(error)) => Err(self.refused(&error, pending, step).await),
+            Err(aborted) => Err(Outcome::ProvisionAborted { method: "prepare", aborted }),
+        }
     }
 
     /// Whether the rules would still decide the same call.
@@ -151,7 +181,13 @@ fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pendin
         (Progress::Background(pending), ..) => Some(pending.clone()),
         (_, ClaimState::Waiting(claim), ClassState::Ours(class)) => {
             let (claim, class) = (claim.clone(), class.clone());
-            Some(Arc::new(Pending { claim, class, token: token(), begun: Instant::now() }))
+            Some(Arc::new(Pending {
+                claim,
+                class,
+                token: token(),
+                prepared: Prepared::default(),
+                begun: Instant::now(),
+            }))
         }
         _ => None,
     }

@@ -37,9 +37,12 @@ impl Provisioning {
             .call_backend(attempt, self.context.limits.delete, |attempt| self.context.backend.clean_up(attempt))
             .await;
         let error = match answer {
-            Ok(Answer { value: Ok(Ok(())), .. }) => {
-                self.context.cache().set_progress(step.key(), Progress::None);
-                return Outcome::CleanedUp;
+            Ok(Answer { value: Ok(Ok(())), pending, .. }) => {
+                return self
+                    .context
+                    .finish(&pending, step)
+                    .await
+                    .map_or_else(|outcome| outcome, |()| Outcome::CleanedUp);
             }
             Ok(Answer { value: Ok(Err(error)), .. }) => error,
             Ok(Answer { value: Err(aborted), .. }) => {
@@ -77,7 +80,7 @@ impl Provisioning {
         let goes = live.metadata().deletion_timestamp.is_some();
         // The volume was saved, and somebody has removed it by force. The claim's data stay.
         if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
-            self.context.cache().set_progress(attempt.step.key(), Progress::None);
+            self.context.finish(&attempt.pending, attempt.step).await?;
             return Err(Outcome::Changed);
         }
         let has_other = match &live.fields {
@@ -111,10 +114,10 @@ impl Provisioning {
         let limit = self.context.limits.delete;
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
         match answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await) {
-            Ok(Ok(Ok(()))) => {
-                self.context.cache().set_progress(step.key(), Progress::None);
-                Outcome::CleanedUp
-            }
+            Ok(Ok(Ok(()))) => match self.context.finish(&unsaved.pending, step).await {
+                Ok(()) => Outcome::CleanedUp,
+                Err(outcome) => outcome,
+            },
             Ok(Ok(Err(error))) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());
                 Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }

@@ -11,7 +11,7 @@ use super::attempt::{Answer, Attempt};
 use super::context::ActContext;
 use crate::controller::shared::secret_names::SecretName;
 use crate::controller::volume::decide::{Decision, NoAction};
-use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress, UnsavedVolume};
+use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, UnsavedVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::object::{self, VolumeInputs};
 use crate::controller::volume::outcome::Outcome;
@@ -46,19 +46,21 @@ impl Provisioning {
 
     /// Calls `provision` for an attempt and processes its answer.
     pub(super) async fn resume(&self, attempt: Attempt<'_>) -> Outcome {
-        let (pending, step, key) = (attempt.pending.clone(), attempt.step, attempt.step.key());
+        let (step, resumed) = (attempt.step, attempt.resumed);
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
         match self
             .call_backend(attempt, self.context.limits.provision, |request| self.context.backend.provision(request))
             .await
         {
-            Ok(Answer { value: Ok(Ok(volume)), permit: _permit }) => {
-                match self.unsaved(key, pending.clone(), &claim, &secrets, volume) {
-                    Ok(unsaved) => self.save(key, unsaved).await,
+            Ok(Answer { value: Ok(Ok(volume)), pending, permit: _permit }) => {
+                match self.unsaved(step.key(), pending, &claim, &secrets, volume) {
+                    Ok(unsaved) => self.save(unsaved, step).await,
                     Err(outcome) => outcome,
                 }
             }
-            Ok(Answer { value: Ok(Err(error)), .. }) => self.not_provisioned(&error, &pending, step).await,
+            Ok(Answer { value: Ok(Err(error)), pending, .. }) => {
+                self.not_provisioned(&error, &pending, resumed, step).await
+            }
             Ok(Answer { value: Err(aborted), .. }) => Outcome::ProvisionAborted { method: "provision", aborted },
             Err(outcome) => outcome,
         }
@@ -87,16 +89,28 @@ impl Provisioning {
     }
 
     /// A final answer ends the attempt. After any other answer the attempt stays recorded.
-    async fn not_provisioned(&self, error: &ProvisionError, pending: &Pending, step: &Step<'_>) -> Outcome {
-        let verdict = error.verdict();
-        let may_be_left = match verdict {
+    async fn not_provisioned(
+        &self,
+        error: &ProvisionError,
+        pending: &Pending,
+        resumed: bool,
+        step: &Step<'_>,
+    ) -> Outcome {
+        let may_be_left = match error.verdict() {
             ProvisionVerdict::InProgress => true,
             ProvisionVerdict::Retry => self.context.rules.safeguards.include(Safeguard::FailedAttempts),
+            ProvisionVerdict::NoChange => resumed,
             _ => false,
         };
-        if !may_be_left {
-            self.context.cache().set_progress(step.key(), Progress::None);
+        if !may_be_left && let Err(outcome) = self.context.finish(pending, step).await {
+            return outcome;
         }
+        self.refused(error, pending, step).await
+    }
+
+    /// What an error of the author's means, once it is known whether the attempt continues.
+    pub(super) async fn refused(&self, error: &ProvisionError, pending: &Pending, step: &Step<'_>) -> Outcome {
+        let verdict = error.verdict();
         let mut rescheduled = false;
         if let (ProvisionVerdict::Reschedule, Some(node)) = (verdict, &pending.claim.facts.selected_node) {
             rescheduled = true;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::call::CallError;
 
+use super::Step;
 use super::objects::LiveVolume;
 use super::provision::Provisioning;
 use crate::controller::volume::decide::NoAction;
 use crate::controller::volume::events;
 use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
-use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
@@ -31,29 +31,30 @@ enum Found {
 }
 
 impl Provisioning {
-    pub(super) async fn save_again(&self, facts: &Facts, key: &Key) -> Outcome {
+    pub(super) async fn save_again(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
-        self.try_save(key, unsaved).await
+        self.try_save(unsaved, step).await
     }
 
-    pub(super) async fn save(&self, key: &Key, unsaved: UnsavedVolume) -> Outcome {
+    pub(super) async fn save(&self, unsaved: UnsavedVolume, step: &Step<'_>) -> Outcome {
         let unsaved = Arc::new(unsaved);
         // The asset exists, so only a saved volume ends the work.
-        self.context.cache().set_progress(key, Progress::Unsaved(unsaved.clone()));
-        self.try_save(key, &unsaved).await
+        self.context.cache().set_progress(step.key(), Progress::Unsaved(unsaved.clone()));
+        self.try_save(&unsaved, step).await
     }
 
-    async fn try_save(&self, key: &Key, unsaved: &Arc<UnsavedVolume>) -> Outcome {
+    async fn try_save(&self, unsaved: &Arc<UnsavedVolume>, step: &Step<'_>) -> Outcome {
+        let key = step.key();
         let saved = match self.context.create_volume(unsaved.body.clone()).await {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.context.read_volume(&unsaved.name).await {
                 Ok(LiveVolume { seen, .. }) if !self.context.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
                     Found::Same => seen,
-                    Found::SameAsset => {
-                        self.context.cache().set_progress(key, Progress::None);
-                        return Outcome::NoAction(NoAction::OtherInstallation);
-                    }
+                    Found::SameAsset => match self.context.finish(&unsaved.pending, step).await {
+                        Ok(()) => return Outcome::NoAction(NoAction::OtherInstallation),
+                        Err(outcome) => return outcome,
+                    },
                     Found::OtherAsset => {
                         tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
                         self.context.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
@@ -62,6 +63,9 @@ impl Provisioning {
                     Found::OtherServer => {
                         let text = other_server_text(&unsaved.body, &object);
                         self.context.runtime.events().record(events::warned(&text, &unsaved.pending.claim.facts));
+                        if let Err(outcome) = self.context.end_attempt(&unsaved.pending, step).await {
+                            return outcome;
+                        }
                         self.context.cache().saved(key, seen);
                         return Outcome::Changed;
                     }
@@ -71,6 +75,9 @@ impl Provisioning {
             },
             Err(error) => return Outcome::NotSaved(error),
         };
+        if let Err(outcome) = self.context.end_attempt(&unsaved.pending, step).await {
+            return outcome;
+        }
         // The watch may be slower than the next look at this key.
         self.context.cache().saved(key, saved);
         if let Some(text) = &unsaved.warning {

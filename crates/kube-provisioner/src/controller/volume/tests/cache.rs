@@ -26,10 +26,9 @@ fn begin(fixture: &mut Fixture) {
     let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (facts.claim, facts.class) else {
         panic!("waiting for us");
     };
-    fixture.cache.set_progress(
-        &key(),
-        Progress::Background(Arc::new(Pending { claim, class, token: "t".into(), begun: tokio::time::Instant::now() })),
-    );
+    fixture
+        .cache
+        .set_progress(&key(), Progress::Background(Arc::new(Pending { claim, class, token: "t".into(), ..pending() })));
 }
 
 fn saved() -> Value {

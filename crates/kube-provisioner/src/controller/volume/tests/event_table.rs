@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use provisioner_runtime::journal::JournalError;
 
-use tokio::time::Instant;
-
 use self::Example::{Claim, Growth, Volume};
 use super::*;
 use crate::controller::shared::event_table::{
@@ -241,8 +239,7 @@ fn rows_of_additions() -> BTreeSet<Row> {
         .class;
     let ClassState::Ours(class_then) = class_then else { panic!("{class_then:?}") };
     let token = "token".into();
-    begun.progress =
-        Progress::Background(Arc::new(Pending { claim: waits, class: class_then, token, begun: Instant::now() }));
+    begun.progress = Progress::Background(Arc::new(Pending { claim: waits, class: class_then, token, ..pending() }));
     let changes = [
         (ClaimState::Absent, ClassState::Missing),
         (begun.claim.clone(), ClassState::Missing),

@@ -1,0 +1,58 @@
+//! The author's part in the end of an attempt. Until it has succeeded, the attempt stays recorded.
+
+use std::sync::Arc;
+
+use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
+use provisioner_runtime::limiter::Purpose;
+
+use super::context::ActContext;
+use super::{Step, answered, typed};
+use crate::controller::volume::backend::UntypedRequest;
+use crate::controller::volume::facts::{Pending, Progress};
+use crate::controller::volume::outcome::Outcome;
+use crate::secrets::Secrets;
+
+impl ActContext {
+    /// Ends an attempt that has left nothing, or whose volume is known.
+    pub(super) async fn finish(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Outcome> {
+        self.end_attempt(pending, step).await?;
+        self.cache().set_progress(step.key(), Progress::None);
+        Ok(())
+    }
+
+    /// Calls the author's `end_attempt`.
+    pub(super) async fn end_attempt(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Outcome> {
+        if !self.rules.capabilities.attempt_end {
+            return Ok(());
+        }
+        let claim = Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?);
+        let Ok(parameters) = &pending.class.parameters else { return Ok(()) };
+        let facts = &pending.claim.facts;
+        let (fencing_token, _guard) = step.token();
+        let request = UntypedRequest {
+            name: step.key().to_string(),
+            bytes: facts.request.clone().unwrap_or_default(),
+            parameters: parameters.parsed.clone(),
+            claim,
+            class: pending.class.object.clone(),
+            selected_node: facts.selected_node.as_deref().map(str::to_owned),
+            node_labels: Default::default(),
+            secrets: Secrets::default(),
+            cluster_id: self.rules.cluster_id.to_string(),
+            idempotency_token: pending.token.to_string(),
+            prepared: pending.prepared.clone(),
+            resumed: true,
+            fencing_token: fencing_token.clone(),
+        };
+        let (flow, limit) = (pending.flow(Purpose::Remove), self.limits.delete);
+        let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
+        match answered(step.call(call, |_| true, || self.backend.end_attempt(request)).await)? {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                let (verdict, retry_after) = (error.verdict(), error.retry_after());
+                Err(Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after })
+            }
+            Err(aborted) => Err(Outcome::ProvisionAborted { method: "end_attempt", aborted }),
+        }
+    }
+}

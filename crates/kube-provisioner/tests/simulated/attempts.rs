@@ -1,0 +1,180 @@
+//! What an author finds out before an attempt, and releases after it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube_provisioner::{
+    CancellationToken, Capabilities, Controller, DeleteError, Environment, Prepared, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, RunError, Volume,
+};
+use kube_sim::SimClock;
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
+
+type Failure = fn() -> ProvisionError;
+
+/// Prepares a number, and fails as its test wants.
+#[derive(Clone, Default)]
+struct Author(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    prepared: u32,
+    /// The calls with the number that they got.
+    calls: Vec<String>,
+    /// The next answers of each method, as long as there are some.
+    failures: Vec<(&'static str, Failure)>,
+}
+
+impl Author {
+    fn fails(self, method: &'static str, error: Failure) -> Self {
+        self.0.lock().unwrap().failures.push((method, error));
+        self
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.0.lock().unwrap().calls.clone()
+    }
+
+    fn call(&self, method: &str, number: Option<u32>) -> Result<(), ProvisionError> {
+        let mut state = self.0.lock().unwrap();
+        state.calls.push(number.map_or_else(|| method.to_owned(), |number| format!("{method} {number}")));
+        match state.failures.iter().position(|(of, _)| *of == method) {
+            Some(at) => Err(state.failures.remove(at).1()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Provisioner for Author {
+    type Parameters = ();
+
+    async fn prepare(&self, _: ProvisionRequest<()>) -> Result<Prepared, ProvisionError> {
+        self.call("prepare", None)?;
+        let mut state = self.0.lock().unwrap();
+        state.prepared += 1;
+        Ok(Prepared::new(&state.prepared)?)
+    }
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        self.call("provision", Some(request.prepared.read()?))?;
+        Ok(volume(&request.name))
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
+        self.call("clean_up", Some(attempt.prepared.read()?)).map_err(|error| DeleteError::retry(error.to_string()))
+    }
+
+    async fn end_attempt(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
+        self.call("end", Some(attempt.prepared.read()?)).map_err(|error| DeleteError::retry(error.to_string()))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Ok(())
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().attempt_end()
+    }
+}
+
+fn start(fixture: &Fixture, author: &Author, number: u64) -> JoinHandle<Result<(), RunError>> {
+    let controller = Controller::new(author.clone(), fixture.options.clone());
+    let controller = controller.environment(Environment::simulated(number, SimClock::EPOCH));
+    let client = fixture.cluster.client(&format!("ours-{number}"));
+    tokio::spawn(controller.run_with(client, CancellationToken::new()))
+}
+
+fn fixture() -> Fixture {
+    Fixture::new(Script::default())
+}
+
+async fn until_calls(fixture: &Fixture, author: &Author, calls: &[&str]) {
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(author.calls(), calls);
+    assert_eq!(fixture.entries(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g66_what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
+    let fixture = fixture();
+    let author = Author::default()
+        .fails("provision", || ProvisionError::retry("the answer is lost"))
+        .fails("provision", || ProvisionError::retry("the answer is lost again"));
+    let first = start(&fixture, &author, 1);
+    let name = fixture.claim("a", "class");
+    fixture.until("a call", || author.calls().len() == 2).await;
+    first.abort();
+    let _second = start(&fixture, &author, 2);
+    until_calls(&fixture, &author, &["prepare", "provision 1", "provision 1", "provision 1", "end 1"]).await;
+    assert!(fixture.is_bound("a") && fixture.get(VOLUMES, &name).is_some());
+    // A claim that goes meanwhile is cleaned up with it.
+    let author = author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"));
+    fixture.claim("b", "class");
+    fixture.until("the first call", || author.calls().len() == 7).await;
+    fixture.delete(CLAIMS, "b");
+    fixture.until("the end", || author.calls().len() == 9).await;
+    assert_eq!(author.calls()[5..], ["prepare", "provision 2", "clean_up 2", "end 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g67_nothing_begins_before_everything_is_prepared() {
+    let fixture = fixture();
+    let author = Author::default()
+        .fails("prepare", || ProvisionError::retry("the snapshot is not ready"))
+        .fails("prepare", || ProvisionError::invalid("there is no such snapshot"));
+    let _running = start(&fixture, &author, 1);
+    fixture.claim("a", "class");
+    fixture.until("an event", || fixture.events("a").iter().any(|text| text.contains("is not ready"))).await;
+    assert_eq!(fixture.entries(), [""; 0]);
+    fixture.until("an event", || fixture.events("a").iter().any(|text| text.contains("no such snapshot"))).await;
+    fixture.delete(CLAIMS, "a");
+    until_calls(&fixture, &author, &["prepare", "prepare"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g68_a_call_that_asked_nothing_leaves_an_attempt_as_it_was() {
+    let no_change = || ProvisionError::no_change("the Secret is missing");
+    let fixture = fixture();
+    let author = Author::default().fails("provision", no_change);
+    let _running = start(&fixture, &author, 1);
+    fixture.claim("a", "class");
+    fixture.until("the first call", || author.calls().len() == 3).await;
+    fixture.delete(CLAIMS, "a");
+    // Nothing was begun, so there is nothing to clean up.
+    until_calls(&fixture, &author, &["prepare", "provision 1", "end 1"]).await;
+
+    let author = author.fails("provision", || ProvisionError::retry("the answer is lost"));
+    (0..100).for_each(|_| drop(author.clone().fails("provision", no_change)));
+    fixture.claim("b", "class");
+    fixture.until("more calls", || author.calls().len() > 5).await;
+    fixture.delete(CLAIMS, "b");
+    fixture.until("the end", || author.calls().last().is_some_and(|call| call == "end 2")).await;
+    assert_eq!(author.calls().iter().filter(|call| *call == "clean_up 2").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g69_an_attempt_ends_when_the_author_has_let_go() {
+    let fixture = fixture();
+    let lost = || ProvisionError::retry("the source cannot be released");
+    let author = (0..3).fold(Author::default(), |author, _| author.fails("end", lost));
+    let first = start(&fixture, &author, 1);
+    let name = fixture.claim("a", "class");
+    fixture.until("bound", || fixture.is_bound("a")).await;
+
+    fixture.until("failures", || author.calls().len() == 4).await;
+    first.abort();
+    assert_eq!(fixture.entries(), [name]);
+    assert!(fixture.events("a").iter().any(|text| text.contains("the source cannot be released")));
+    let _second = start(&fixture, &author, 2);
+    until_calls(&fixture, &author, &["prepare", "provision 1", "end 1", "end 1", "end 1", "end 1"]).await;
+    // An attempt that leaves nothing ends too, and the next one is prepared anew.
+    let author = author.fails("provision", || ProvisionError::nothing_left("the pool is full"));
+    fixture.claim_with("b", "class", json!({}));
+    fixture.until("bound", || fixture.is_bound("b")).await;
+    fixture.until("the end", || author.calls().len() == 12).await;
+    assert_eq!(author.calls()[6..], ["prepare", "provision 2", "end 2", "prepare", "provision 3", "end 3"]);
+}

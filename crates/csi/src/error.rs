@@ -1,0 +1,77 @@
+//! What can go wrong with a call, by meaning.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+
+/// Why a call failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The driver refused the call. Only this is an answer of the driver; after all others but [`Error::Unreachable`] the work may be done or go on.
+    #[error("{}: {}", code_name(.0.code()), .0.message())]
+    Status(#[from] Status),
+    /// There was no answer in time.
+    #[error("the driver has not answered within {0:?}")]
+    TimedOut(Duration),
+    /// There is no connection: the driver was not asked.
+    #[error("the driver at {address} cannot be reached: {reason}")]
+    Unreachable {
+        /// The driver's address.
+        address: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The connection broke during the call, or what came is no answer.
+    #[error("the driver's answer was lost: {0}")]
+    Interrupted(String),
+    /// The answer is longer than the client reads.
+    #[error("the driver answered with more than {limit} bytes")]
+    TooLarge {
+        /// What the client reads at most.
+        limit: usize,
+    },
+}
+
+impl Error {
+    /// The code that a client of grpc-go would see.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Status(status) => status.code(),
+            Self::TimedOut(_) => Code::DeadlineExceeded,
+            Self::Unreachable { .. } | Self::Interrupted(_) => Code::Unavailable,
+            Self::TooLarge { .. } => Code::ResourceExhausted,
+        }
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Status(status) => status,
+            other => Self::new(other.code(), other.to_string()),
+        }
+    }
+}
+
+/// The name that a code has in Go, in metrics and in events.
+pub fn code_name(code: Code) -> String {
+    match code {
+        Code::Ok => "OK".to_owned(),
+        Code::Cancelled => "Canceled".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_named_as_in_go() {
+        let names: Vec<_> = (0..=17).map(|number| code_name(Code::from_i32(number))).collect();
+        let go = "OK Canceled Unknown InvalidArgument DeadlineExceeded NotFound AlreadyExists PermissionDenied ResourceExhausted \
+                  FailedPrecondition Aborted OutOfRange Unimplemented Internal Unavailable DataLoss Unauthenticated Unknown";
+        assert_eq!(names.join(" "), go);
+    }
+}

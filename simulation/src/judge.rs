@@ -30,6 +30,7 @@ pub(crate) enum Kind {
     Provision,
     Delete,
     CleanUp,
+    EndAttempt,
     Expand,
 }
 
@@ -39,6 +40,7 @@ impl Kind {
             Self::Provision => "provision",
             Self::Delete => "delete",
             Self::CleanUp => "clean_up",
+            Self::EndAttempt => "end_attempt",
             Self::Expand => "expand",
         }
     }
@@ -74,6 +76,8 @@ pub(crate) struct Judge {
     calls: BTreeMap<u64, Call>,
     /// When a process last read a volume: the newest change that it can have seen.
     reads: BTreeMap<(String, String), u64>,
+    /// By name, what was prepared for the attempt that has begun and not ended.
+    attempts: BTreeMap<String, u64>,
     /// Whether the author has all methods: is asked before a deletion, and expands.
     whole_author: bool,
     /// Who may delete what, as the author has said last.
@@ -121,6 +125,7 @@ impl Judge {
             copied_claims: BTreeSet::new(),
             calls: BTreeMap::new(),
             reads: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             whole_author: plan.whole_author,
             permitted: BTreeSet::new(),
             lasting: (0..plan.classes.len()).filter(lasts).map(|class| format!("class-{class}")).collect(),
@@ -312,7 +317,7 @@ impl Judge {
             self.accuse(at, Invariant::Exclusive, seen);
         }
         match kind {
-            Kind::Provision | Kind::Expand => {}
+            Kind::Provision | Kind::Expand | Kind::EndAttempt => {}
             Kind::Delete => self.check_deletion(at, who, name),
             Kind::CleanUp => self.check_clean_up(at, who, name),
         }
@@ -320,6 +325,26 @@ impl Judge {
         let call = Call { process: process.clone(), freezes: process.freezes(), kind, name: name.to_owned() };
         self.calls.insert(self.numbers, call);
         self.numbers
+    }
+
+    /// The author prepares an attempt.
+    pub(crate) fn prepare(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A call of an attempt begins, with what was prepared for it.
+    pub(crate) fn attempt(&mut self, at: Duration, who: &str, name: &str, prepared: u64) {
+        let begun = *self.attempts.entry(name.to_owned()).or_insert(prepared);
+        if begun != prepared && !self.forgiven.contains(name) {
+            let seen = format!("{who} goes on with {prepared} for {name}, although {begun} was prepared at the begin");
+            self.accuse(at, Invariant::Again, seen);
+        }
+    }
+
+    /// The author has released what an attempt has held.
+    pub(crate) fn end_attempt(&mut self, name: &str) {
+        self.attempts.remove(name);
     }
 
     pub(crate) fn end(&mut self, call: u64) {

@@ -109,7 +109,8 @@ impl Capabilities {
 
     /// Annotations of claims that the author reads. All others are left out of
     /// [what the author gets](crate::ProvisionRequest::claim), since each attempt keeps what it gets. A key that
-    /// ends with `/`, such as `example.com/`, stands for all keys that begin with it.
+    /// ends with `/`, such as `example.com/`, stands for all keys that begin with it, and `*` for all keys but that of kubectl's
+    /// copy of the object.
     pub fn claim_annotations<S: Into<String>>(mut self, keys: impl IntoIterator<Item = S>) -> Self {
         self.claim_annotations = keys.into_iter().map(Into::into).collect();
         self

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use provisioner_runtime::lease::lease_name;
 use provisioner_runtime::logs::{self, LogFormat};
 
 use crate::duration::{expected, parse_duration};
@@ -116,6 +117,10 @@ pub struct Options {
     #[arg(long, env, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub lease_retry_period: Duration,
 
+    /// The name of the Lease, where it is not the provisioner's.
+    #[arg(skip)]
+    pub lease_name: Option<String>,
+
     /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if per-node]
     #[arg(long, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
@@ -161,11 +166,17 @@ impl Options {
             lease_duration: Duration::from_secs(15),
             lease_renew_deadline: Duration::from_secs(10),
             lease_retry_period: Duration::from_secs(2),
+            lease_name: None,
             identity: None,
             cluster_id: None,
             shutdown_timeout: Duration::from_secs(20),
             add_finalizer: true,
         }
+    }
+
+    /// The name of the Lease, or with several shards the beginning of their names.
+    pub(crate) fn lease_name(&self) -> String {
+        self.lease_name.clone().unwrap_or_else(|| lease_name(&self.provisioner_name))
     }
 
     /// Starts the process's log, for programs that work before their controller runs. The controller does it otherwise.

@@ -5,7 +5,7 @@ mod tests;
 
 use provisioner_runtime::access::AccessRule as Rule;
 use provisioner_runtime::journal::journal_name;
-use provisioner_runtime::lease::{self, lease_name};
+use provisioner_runtime::lease;
 use serde_json::{Value, json};
 
 use crate::bucket::BucketCapabilities;
@@ -168,7 +168,7 @@ fn leases(options: &Options) -> Vec<AccessRule> {
         // Each replica has another Lease of its own, of unknown name.
         return vec![all];
     }
-    let names = vec![lease_name(&options.provisioner_name)];
+    let names = vec![options.lease_name()];
     let (named, others): (&[&str], &[&str]) = (&["get", "update"], &["list", "watch", "create"]);
     vec![Rule { names, verbs: named, ..all.clone() }, Rule { verbs: others, ..all }]
 }

@@ -8,12 +8,12 @@ use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
-    StartError, Volume,
+    Capabilities, DeleteError, ExpandError, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Start, StartError, Volume,
 };
 use serde::{Deserialize, Deserializer};
 
-use super::{Author, Script, panics};
+use super::{Author, Script, Turn, panics, refused};
 use crate::judge::{Invariant, Kind};
 use crate::plan::Nature;
 use crate::stage::{Call, Stage};
@@ -52,6 +52,35 @@ impl<'de> Deserialize<'de> for Parameters {
 }
 
 impl Author {
+    async fn prepare(&self, request: ProvisionRequest<Parameters>) -> Result<Prepared, ProvisionError> {
+        let mut script = Script::draw(&self.stage, class_of(&request));
+        match self.wait(&mut script).await {
+            None => Ok(Prepared::new(&self.stage.judge().prepare())?),
+            Some(Turn::Reschedule) => Err(ProvisionError::reschedule("this node is not known")),
+            Some(Turn::Background) => Err(ProvisionError::in_progress("the source is not ready")),
+            Some(Turn::Fail) => Err(ProvisionError::no_change("the source does not exist")),
+            Some(_) => Err(ProvisionError::retry("the backend does not answer")),
+        }
+    }
+
+    /// Releases what the attempt has held.
+    async fn end_attempt(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        let name = &attempt.name;
+        let call = self.stage.begin(&self.process, Kind::EndAttempt, name);
+        self.goes_on(&attempt);
+        let mut script = Script::draw(&self.stage, class_of(&attempt));
+        let answer = refused(self.wait(&mut script).await);
+        if answer.is_ok() {
+            self.stage.judge().end_attempt(name);
+        }
+        ended(call, answer)
+    }
+
+    fn goes_on(&self, attempt: &ProvisionRequest<Parameters>) {
+        let prepared = attempt.prepared.read().unwrap_or_default();
+        self.stage.judge().attempt(self.stage.now(), &self.process.name, &attempt.name, prepared);
+    }
+
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let name = &request.name;
         let metadata = &request.claim.metadata;
@@ -157,7 +186,18 @@ impl Provisioner for Whole {
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         self.0.expect_started();
+        self.0.goes_on(&request);
         self.0.provision(request).await
+    }
+
+    async fn prepare(&self, request: ProvisionRequest<Parameters>) -> Result<Prepared, ProvisionError> {
+        self.0.expect_started();
+        self.0.prepare(request).await
+    }
+
+    async fn end_attempt(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        self.0.expect_started();
+        self.0.end_attempt(attempt).await
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -167,6 +207,7 @@ impl Provisioner for Whole {
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         self.0.expect_started();
+        self.0.goes_on(&attempt);
         self.0.clean_up(attempt).await
     }
 
@@ -181,7 +222,7 @@ impl Provisioner for Whole {
     }
 
     fn capabilities() -> Capabilities {
-        Capabilities::default().expansion()
+        Capabilities::default().expansion().attempt_end()
     }
 
     async fn start(&self, start: Start) -> Result<(), StartError> {

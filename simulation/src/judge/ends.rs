@@ -129,10 +129,11 @@ impl Judge {
         let waits = |key: &String| blocked(key) || self.stripped.contains(key);
         let noted = self.picture.journals.iter();
         let noted = noted.flat_map(|(journal, keys)| keys.iter().map(move |key| (journal, key)));
+        let noted = noted.into_iter().find(|(_, key)| !waits(key));
+        let held = self.attempts.keys().find(|name| !waits(name) && !self.forgiven.contains(*name));
         noted
-            .into_iter()
-            .find(|(_, key)| !waits(key))
             .map(|(journal, key)| format!("the journal {journal} has an entry for {key}"))
+            .or_else(|| held.map(|name| format!("the attempt for {name} has not ended")))
     }
 
     /// Which claim waits although its class does not hang and nothing else is wrong.

@@ -12,6 +12,8 @@ pub enum Invariant {
     Once,
     /// What was deleted is never made again, unless its claim lives and has nothing else.
     NotAgain,
+    /// Every call of an attempt gets what was prepared for its first one.
+    Again,
     /// No two processes call the backend for one name at the same time, unless one of them is dead or stood still.
     Exclusive,
     /// Nothing is removed of a claim that lives, of a volume that is to be kept, of somebody else.
@@ -39,10 +41,11 @@ pub enum Invariant {
 
 impl Invariant {
     /// All there are.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Covered,
         Self::Once,
         Self::NotAgain,
+        Self::Again,
         Self::Exclusive,
         Self::Untouched,
         Self::Whole,
@@ -62,6 +65,7 @@ impl Invariant {
             Self::Covered => "covered",
             Self::Once => "once",
             Self::NotAgain => "not-again",
+            Self::Again => "again",
             Self::Exclusive => "exclusive",
             Self::Untouched => "untouched",
             Self::Whole => "whole",

@@ -2,7 +2,7 @@
 
 use kube::Client;
 use provisioner_runtime::controller::{LoopOptions, Safeguards, Sharing};
-use provisioner_runtime::lease::{LeaseOptions, lease_name};
+use provisioner_runtime::lease::LeaseOptions;
 use provisioner_runtime::limiter::Limits;
 use provisioner_runtime::{Backoff, Environment};
 use tokio_util::sync::CancellationToken;
@@ -91,7 +91,7 @@ fn sharing(options: &Options, namespace: &str, instance: &str, environment: Envi
             renew_deadline: options.lease_renew_deadline,
             retry_period: options.lease_retry_period,
             environment,
-            ..LeaseOptions::new(namespace, lease_name(&options.provisioner_name), instance)
+            ..LeaseOptions::new(namespace, options.lease_name(), instance)
         })),
         Coordination::PerNode => match &options.node_name {
             Some(node) => Ok(Sharing::Own { part: node.clone() }),

@@ -19,6 +19,9 @@ const ALWAYS: [&str; 4] = [
     protocol::STORAGE_PROVISIONER,
 ];
 
+/// A copy of the whole object, by kubectl.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// A claim as authors get it.
 #[derive(Deserialize, Serialize)]
 struct ProjectedClaim<'a> {
@@ -52,7 +55,11 @@ struct Metadata<'a> {
 /// The text of a claim as its author gets it. Deterministic: the same claim has the same text.
 pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
     let mut claim: ProjectedClaim<'_> = serde_json::from_str(object.get())?;
-    let is_key = |known: &String, key: &str| known == key || known.ends_with('/') && key.starts_with(known);
+    let is_key = |known: &String, key: &str| match known.as_str() {
+        "*" => key != LAST_APPLIED,
+        prefix if prefix.ends_with('/') => key.starts_with(prefix),
+        known => known == key,
+    };
     let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| is_key(known, key));
     claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
     let text = serde_json::to_string(&claim)?;

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::provision::Provisioning;
 use super::{Step, answered, typed};
 use crate::controller::shared::calls::watched;
-use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::class_parameters::ClassParameters;
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
-use crate::controller::volume::decide::{Decision, NoAction, Refusal, decide};
+use crate::controller::volume::decide::{Decision, NoAction, decide};
 use crate::controller::volume::events::slow;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress};
 use crate::controller::volume::journal_entry;
@@ -61,11 +61,7 @@ impl Provisioning {
         let Some(pending) = pending(facts, || self.token(step.key())) else {
             return Err(Outcome::NoAction(NoAction::NothingHere));
         };
-        let parameters = match &pending.class.parameters {
-            Ok(parameters) => parameters.clone(),
-            // A crash of the author's code does not end an attempt.
-            Err(_) => self.parameters_again(&pending)?,
-        };
+        let parameters = self.context.parameters_of(&pending)?;
         let claim = match claim {
             Some(claim) => claim,
             None => Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?),
@@ -75,16 +71,6 @@ impl Provisioning {
         let permit = step.enter(&flow).ok_or_else(|| Outcome::AwaitsPermit(flow.clone()))?;
         let resumed = facts.attempt().is_some();
         Ok(Attempt { decision, pending, resumed, claim, parameters, step, flow, permit })
-    }
-
-    fn parameters_again(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
-        let again = pending.class.read_again((&*self.context.backend, &self.context.rules.capabilities));
-        again.parameters.map_err(|bad| match bad {
-            BadParameters::Wrong(problems) => Outcome::Refused(Refusal::Parameters(problems)),
-            BadParameters::Crashed(panic) => {
-                Outcome::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
-            }
-        })
     }
 
     /// Records the attempt, waits for the flow's permit and calls the author's code.

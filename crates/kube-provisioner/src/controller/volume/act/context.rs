@@ -6,17 +6,18 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Client;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::Context;
+use provisioner_runtime::controller::{CallAborted, Context};
 use provisioner_runtime::watch::WatchHealth;
 
 use super::inputs::not_read;
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::shared::limits::CallLimits;
 use crate::controller::shared::secret_names;
 use crate::controller::shared::secret_reading::read_secret;
 use crate::controller::volume::backend::Backend;
 use crate::controller::volume::cache::VolumeCache;
-use crate::controller::volume::decide::{Decision, NoAction, Rules, decide};
-use crate::controller::volume::facts::OurVolume;
+use crate::controller::volume::decide::{Decision, NoAction, Refusal, Rules, decide};
+use crate::controller::volume::facts::{OurVolume, Pending};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;
 use crate::secrets::Secrets;
@@ -60,6 +61,20 @@ impl ActContext {
         self.cache().observe_volume(live.seen);
         let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
         if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
+    }
+
+    /// The parameters of an attempt's class. A crash of the author's code while it reads them does not end the attempt.
+    pub(super) fn parameters_of(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
+        let parameters = match &pending.class.parameters {
+            Ok(parameters) => Ok(parameters.clone()),
+            Err(_) => pending.class.read_again((&*self.backend, &self.rules.capabilities)).parameters,
+        };
+        parameters.map_err(|bad| match bad {
+            BadParameters::Wrong(problems) => Outcome::Refused(Refusal::Parameters(problems)),
+            BadParameters::Crashed(panic) => {
+                Outcome::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
+            }
+        })
     }
 
     /// The Secrets that the class named when the volume was made.

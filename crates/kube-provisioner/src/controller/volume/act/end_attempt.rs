@@ -26,13 +26,13 @@ impl ActContext {
             return Ok(());
         }
         let claim = Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?);
-        let Ok(parameters) = &pending.class.parameters else { return Ok(()) };
+        let parameters = self.parameters_of(pending)?.parsed;
         let facts = &pending.claim.facts;
         let (fencing_token, _guard) = step.token();
         let request = UntypedRequest {
             name: step.key().to_string(),
             bytes: facts.request.clone().unwrap_or_default(),
-            parameters: parameters.parsed.clone(),
+            parameters,
             claim,
             class: pending.class.object.clone(),
             selected_node: facts.selected_node.as_deref().map(str::to_owned),

@@ -1,0 +1,249 @@
+//! The driver: log, scripts, faults, delays and restarts around the work of a call.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use csi::messages::{Snapshot, Volume};
+use csi::{Code, Error, Status};
+use fastrand::Rng;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::model::Model;
+use crate::script::Reply;
+use crate::{Capability, Faults, Method, Settings, Step};
+
+/// A driver. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    state: Arc<Mutex<State>>,
+    /// How often the driver has ended.
+    ends: Arc<watch::Sender<u64>>,
+}
+
+/// One call that has come in.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Which one.
+    pub method: Method,
+    /// When it came in.
+    pub at: Instant,
+    /// What the caller got; nothing if it has given up, or still waits.
+    pub outcome: Option<Code>,
+    request: Arc<dyn Any + Send + Sync>,
+}
+
+impl Call {
+    /// The request, if it is of this type.
+    pub fn request<Q: Any>(&self) -> Option<&Q> {
+        self.request.downcast_ref()
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    model: Model,
+    is_up: bool,
+    calls: Vec<Call>,
+    scripts: BTreeMap<Method, VecDeque<Step>>,
+    faults: Faults,
+    rng: Rng,
+    /// What calls that take time are about.
+    busy: BTreeSet<String>,
+}
+
+/// The work of a call.
+pub(crate) struct Work<Q, A> {
+    pub(crate) method: Method,
+    pub(crate) needs: Option<Capability>,
+    /// The name or id of what it changes: there is one call at a time about it.
+    pub(crate) about: Option<String>,
+    pub(crate) run: fn(&mut Model, &Q) -> Result<A, Status>,
+}
+
+impl Driver {
+    /// A driver that holds nothing.
+    pub fn new(settings: Settings) -> Self {
+        let state = State {
+            model: Model::new(settings),
+            is_up: true,
+            calls: Vec::new(),
+            scripts: BTreeMap::new(),
+            faults: Faults::default(),
+            rng: Rng::with_seed(0),
+            busy: BTreeSet::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), ends: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// From now on, calls have these faults, by chance from this seed.
+    pub fn set_faults(&self, faults: Faults, seed: u64) {
+        let mut state = self.state();
+        (state.faults, state.rng) = (faults, Rng::with_seed(seed));
+    }
+
+    /// The next calls of a method take these steps, one each, after those that were scripted before.
+    pub fn script(&self, method: Method, steps: impl IntoIterator<Item = Step>) {
+        self.state().scripts.entry(method).or_default().extend(steps);
+    }
+
+    /// Changes the settings while the driver runs.
+    pub fn configure(&self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.state().model.settings);
+    }
+
+    /// Ends the driver: calls on it are lost, with the work that they have not done, and others do not reach it. What it holds stays.
+    pub fn stop(&self) {
+        let mut state = self.state();
+        state.is_up = false;
+        state.busy.clear();
+        self.ends.send_modify(|ends| *ends += 1);
+    }
+
+    /// Starts it again.
+    pub fn start(&self) {
+        self.state().is_up = true;
+    }
+
+    /// Ends it and starts it with other settings.
+    pub fn restart(&self, change: impl FnOnce(&mut Settings)) {
+        self.stop();
+        self.configure(change);
+        self.start();
+    }
+
+    /// All calls so far.
+    pub fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    /// The requests of one type so far.
+    pub fn requests<Q: Any + Clone>(&self) -> Vec<Q> {
+        self.state().calls.iter().filter_map(|call| call.request().cloned()).collect()
+    }
+
+    /// The volumes, the oldest first.
+    pub fn volumes(&self) -> Vec<Volume> {
+        self.state().model.volumes().cloned().collect()
+    }
+
+    /// The snapshots, the oldest first.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.state().model.snapshots().cloned().collect()
+    }
+
+    pub(crate) async fn call<Q, A>(&self, work: Work<Q, A>, request: Q) -> Result<A, Error>
+    where
+        Q: Any + Clone + Send + Sync,
+        A: Any + Clone + Send,
+    {
+        let mut ends = self.ends.subscribe();
+        let (number, step) = self.state().begin(work.method, &request)?;
+        let result = tokio::select! {
+            biased;
+            _ = ends.changed() => Err(lost()),
+            result = self.perform(step, work, request) => result,
+        };
+        let outcome = result.as_ref().err().map_or(Code::Ok, Error::code);
+        self.state().calls[number].outcome = Some(outcome);
+        result
+    }
+
+    async fn perform<Q, A>(&self, step: Step, work: Work<Q, A>, request: Q) -> Result<A, Error>
+    where
+        Q: Any + Send,
+        A: Any + Clone + Send,
+    {
+        let result = match step.works {
+            true => self.work(step.delay, work, request).await,
+            false => {
+                pause(step.delay).await;
+                Err(Status::internal("nothing was done").into())
+            }
+        };
+        match step.reply {
+            Reply::Own => result,
+            Reply::Answer(answer) => Ok(answer.downcast_ref::<A>().expect("an answer of the method's type").clone()),
+            Reply::Refusal(status) => Err(status.into()),
+            Reply::Never => pending().await,
+            Reply::Lost => Err(lost()),
+            Reply::Restart => {
+                let change = self.state().faults.changed_by_restart.clone();
+                self.restart(|settings| settings.capabilities = &settings.capabilities ^ &change);
+                Err(lost())
+            }
+        }
+    }
+
+    /// Work that takes time is done even if the caller has given up.
+    async fn work<Q, A>(&self, delay: Duration, work: Work<Q, A>, request: Q) -> Result<A, Error>
+    where
+        Q: Any + Send,
+        A: Any + Send,
+    {
+        let ends = {
+            let mut state = self.state();
+            if let Some(about) = work.about.as_ref().filter(|about| state.busy.contains(*about)) {
+                return Err(Status::aborted(format!("there is another operation on {about}")).into());
+            }
+            if delay.is_zero() {
+                return state.finish(&work, &request);
+            }
+            state.busy.extend(work.about.clone());
+            *self.ends.borrow()
+        };
+        let driver = self.clone();
+        let going_on = tokio::spawn(async move {
+            sleep(delay).await;
+            let mut state = driver.state();
+            if *driver.ends.borrow() != ends {
+                return Err(lost());
+            }
+            work.about.iter().for_each(|about| {
+                state.busy.remove(about);
+            });
+            state.finish(&work, &request)
+        });
+        going_on.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+impl State {
+    /// The number of the call in the log, and its course.
+    fn begin<Q: Any + Clone + Send + Sync>(&mut self, method: Method, request: &Q) -> Result<(usize, Step), Error> {
+        if !self.is_up {
+            let address = self.model.settings.name.clone();
+            return Err(Error::Unreachable { address, reason: "the driver does not run".to_owned() });
+        }
+        tracing::debug!(?method, "call");
+        self.calls.push(Call { method, at: Instant::now(), outcome: None, request: Arc::new(request.clone()) });
+        let scripted = self.scripts.get_mut(&method).and_then(VecDeque::pop_front);
+        let mut step = scripted.or_else(|| self.faults.draw(&mut self.rng)).unwrap_or_else(Step::work);
+        step.delay += self.model.settings.latency;
+        Ok((self.calls.len() - 1, step))
+    }
+
+    fn finish<Q, A>(&mut self, work: &Work<Q, A>, request: &Q) -> Result<A, Error> {
+        if let Some(missing) = work.needs.filter(|needed| !self.model.has(*needed)) {
+            return Err(Status::unimplemented(format!("this driver has no {missing}")).into());
+        }
+        Ok((work.run)(&mut self.model, request)?)
+    }
+}
+
+async fn pause(delay: Duration) {
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
+}
+
+fn lost() -> Error {
+    Error::Interrupted("the driver has ended, or its connection has".to_owned())
+}

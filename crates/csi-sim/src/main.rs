@@ -1,0 +1,111 @@
+//! The driver on a socket.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use csi::{Address, Server};
+use csi_sim::{Capability, Driver, Faults, NodeSettings, Pool, Settings};
+use tracing_subscriber::EnvFilter;
+
+/// A CSI driver in memory
+#[derive(Parser)]
+#[command(name = "csi-sim", version)]
+struct Options {
+    /// The socket: an absolute path or unix:///path
+    #[arg(long, env = "CSI_ENDPOINT", default_value = "/run/csi/socket")]
+    endpoint: Address,
+
+    /// The driver's name
+    #[arg(long, default_value = "csi-sim.example.com")]
+    driver_name: String,
+
+    /// The node's id
+    #[arg(long, env = "NODE_NAME", default_value = "node-1")]
+    node_id: String,
+
+    /// Where the node and the pool are; with this, the driver has topology
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair::<String>)]
+    topology: Vec<(String, String)>,
+
+    /// How much the pool holds
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 50)]
+    pool_size: i64,
+
+    /// How many volumes the node takes; 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_volumes_per_node: i64,
+
+    /// Capabilities that the driver does not have, such as Controller.CloneVolume
+    #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
+    without: Vec<Capability>,
+
+    /// How long each call takes
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0)]
+    latency: u64,
+
+    /// A name may get a second volume, and the deletion of a missing one fails
+    #[arg(long)]
+    not_idempotent: bool,
+
+    /// How many of 1000 calls hang, or are lost, refused or slow, such as hang=5,refused=10
+    #[arg(long, value_name = "FAULT=N", value_delimiter = ',', value_parser = pair::<u32>)]
+    faults: Vec<(String, u32)>,
+
+    /// Where the chance of faults comes from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
+    let options = Options::parse();
+    let faults = options.faults()?;
+    let (path, seed) = (options.endpoint.path().to_owned(), options.seed);
+    let driver = Driver::new(options.settings());
+    driver.set_faults(faults, seed);
+    let server = Server::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    match server.serve(driver).await? {}
+}
+
+impl Options {
+    fn settings(self) -> Settings {
+        let segments: BTreeMap<String, String> = self.topology.into_iter().collect();
+        let mut settings = Settings {
+            name: self.driver_name,
+            latency: Duration::from_millis(self.latency),
+            is_idempotent: !self.not_idempotent,
+            makes_paths: true,
+            pools: vec![Pool { name: "pool-1".to_owned(), segments: segments.clone(), size: self.pool_size }],
+            ..Settings::default()
+        };
+        if !segments.is_empty() {
+            settings.capabilities.extend(Capability::TOPOLOGY);
+        }
+        settings.nodes = vec![NodeSettings { id: self.node_id, segments, max_volumes: self.max_volumes_per_node }];
+        settings.capabilities.retain(|capability| !self.without.contains(capability));
+        settings
+    }
+
+    fn faults(&self) -> anyhow::Result<Faults> {
+        let mut faults = Faults { slow_by: Duration::from_secs(5), ..Faults::default() };
+        for (name, number) in &self.faults {
+            let fault = match name.as_str() {
+                "hang" => &mut faults.hang,
+                "lost" => &mut faults.lost,
+                "refused" => &mut faults.refused,
+                "slow" => &mut faults.slow,
+                _ => anyhow::bail!("there is no fault {name}, only hang, lost, refused and slow"),
+            };
+            *fault = *number;
+        }
+        Ok(faults)
+    }
+}
+
+fn pair<T: std::str::FromStr>(text: &str) -> Result<(String, T), String> {
+    let parsed = text.split_once('=').and_then(|(key, value)| Some((key.to_owned(), value.parse().ok()?)));
+    parsed.ok_or_else(|| format!("{text:?} is no KEY=VALUE"))
+}

@@ -1,0 +1,146 @@
+//! Volumes on the node. Nothing is mounted: a target is an empty directory, or an empty file for a block device.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+
+use csi::Status;
+use csi::messages::node_service_capability::rpc::Type as Node;
+use csi::messages::volume_capability::AccessType;
+use csi::messages::volume_capability::access_mode::Mode;
+use csi::messages::*;
+
+use super::publish::Publication;
+use super::volumes::StoredVolume;
+use super::{Model, required};
+use crate::Capability;
+
+impl Model {
+    pub(crate) fn node_stage_volume(
+        &mut self,
+        request: &NodeStageVolumeRequest,
+    ) -> Result<NodeStageVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        required("staging_target_path", &request.staging_target_path)?;
+        Publication::new(request.volume_capability.as_ref(), false)?;
+        self.volume_mut(&request.volume_id)?.staged.insert(request.staging_target_path.clone());
+        Ok(NodeStageVolumeResponse {})
+    }
+
+    pub(crate) fn node_unstage_volume(
+        &mut self,
+        request: &NodeUnstageVolumeRequest,
+    ) -> Result<NodeUnstageVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        required("staging_target_path", &request.staging_target_path)?;
+        self.volume_mut(&request.volume_id)?.staged.remove(&request.staging_target_path);
+        Ok(NodeUnstageVolumeResponse {})
+    }
+
+    pub(crate) fn node_publish_volume(
+        &mut self,
+        request: &NodePublishVolumeRequest,
+    ) -> Result<NodePublishVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        required("target_path", &request.target_path)?;
+        let publication = Publication::new(request.volume_capability.as_ref(), request.readonly)?;
+        let stages = self.has(Capability::Node(Node::StageUnstageVolume));
+        let makes_paths = self.settings.makes_paths;
+        let stored = self.volume_mut(&request.volume_id)?;
+        if stages && !stored.staged.contains(&request.staging_target_path) {
+            return Err(Status::failed_precondition("the volume is not staged there"));
+        }
+        let mut others = stored.targets.keys().filter(|path| **path != request.target_path);
+        if publication.mode() == Mode::SingleNodeSingleWriter && others.next().is_some() {
+            return Err(Status::failed_precondition("the volume has its only writer"));
+        }
+        if stored.targets.get(&request.target_path).is_some_and(|before| *before != publication) {
+            return Err(Status::already_exists("the volume is published there in another way"));
+        }
+        if makes_paths {
+            make(&request.target_path, &publication.capability)
+                .map_err(|error| failed(&request.target_path, &error))?;
+        }
+        stored.targets.insert(request.target_path.clone(), publication);
+        Ok(NodePublishVolumeResponse {})
+    }
+
+    pub(crate) fn node_unpublish_volume(
+        &mut self,
+        request: &NodeUnpublishVolumeRequest,
+    ) -> Result<NodeUnpublishVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        required("target_path", &request.target_path)?;
+        let makes_paths = self.settings.makes_paths;
+        let stored = self.volume_mut(&request.volume_id)?;
+        // Only what this driver has made.
+        if makes_paths && let Some(publication) = stored.targets.get(&request.target_path) {
+            let removed = remove(&request.target_path, &publication.capability);
+            removed.map_err(|error| failed(&request.target_path, &error))?;
+        }
+        stored.targets.remove(&request.target_path);
+        Ok(NodeUnpublishVolumeResponse {})
+    }
+
+    pub(crate) fn node_get_volume_stats(
+        &mut self,
+        request: &NodeGetVolumeStatsRequest,
+    ) -> Result<NodeGetVolumeStatsResponse, Status> {
+        let total = self.on_node(&request.volume_id, &request.volume_path)?.volume.capacity_bytes;
+        let unit = volume_usage::Unit::Bytes.into();
+        Ok(NodeGetVolumeStatsResponse { usage: vec![VolumeUsage { available: total, total, used: 0, unit }] })
+    }
+
+    pub(crate) fn node_expand_volume(
+        &mut self,
+        request: &NodeExpandVolumeRequest,
+    ) -> Result<NodeExpandVolumeResponse, Status> {
+        let capacity_bytes = self.on_node(&request.volume_id, &request.volume_path)?.volume.capacity_bytes;
+        Ok(NodeExpandVolumeResponse { capacity_bytes })
+    }
+
+    pub(crate) fn node_get_info(&mut self, _: &NodeGetInfoRequest) -> Result<NodeGetInfoResponse, Status> {
+        let node = self.settings.nodes.first().ok_or_else(|| Status::failed_precondition("there is no node"))?;
+        let segments = Some(node.segments.clone()).filter(|segments| !segments.is_empty());
+        Ok(NodeGetInfoResponse {
+            node_id: node.id.clone(),
+            max_volumes_per_node: node.max_volumes,
+            accessible_topology: segments.map(|segments| Topology { segments }),
+        })
+    }
+
+    /// The volume, if it is at this path.
+    fn on_node(&self, id: &str, path: &str) -> Result<&StoredVolume, Status> {
+        required("volume_id", id)?;
+        required("volume_path", path)?;
+        let stored = self.volume(id)?;
+        match stored.targets.contains_key(path) || stored.staged.contains(path) {
+            true => Ok(stored),
+            false => Err(Status::not_found(format!("{id} is not at {path}"))),
+        }
+    }
+}
+
+fn is_block(capability: &VolumeCapability) -> bool {
+    matches!(capability.access_type, Some(AccessType::Block(_)))
+}
+
+fn make(path: &str, capability: &VolumeCapability) -> io::Result<()> {
+    let made = if is_block(capability) { File::create_new(path).map(drop) } else { fs::create_dir(path) };
+    unless(made, ErrorKind::AlreadyExists)
+}
+
+fn remove(path: &str, capability: &VolumeCapability) -> io::Result<()> {
+    let removed = if is_block(capability) { fs::remove_file(path) } else { fs::remove_dir(path) };
+    unless(removed, ErrorKind::NotFound)
+}
+
+fn unless(result: io::Result<()>, fine: ErrorKind) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == fine => Ok(()),
+        result => result,
+    }
+}
+
+fn failed(path: &str, error: &io::Error) -> Status {
+    Status::internal(format!("{path}: {error}"))
+}

@@ -11,10 +11,10 @@ use crate::control_plane::cache_dir;
 use crate::guard::Guard;
 use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
-use crate::{ceph, control_plane, garage, nfs, s3, seaweedfs, uml, versity};
+use crate::{ceph, control_plane, csi_sanity, garage, nfs, s3, seaweedfs, uml, versity};
 
 /// Every dependency, in the order in which they are listed and installed.
-pub static ALL: [&Dependency; 9] = [
+pub static ALL: [&Dependency; 10] = [
     &control_plane::NODE,
     &ceph::CEPH,
     &nfs::GANESHA,
@@ -24,6 +24,7 @@ pub static ALL: [&Dependency; 9] = [
     &versity::VERSITY,
     &seaweedfs::SEAWEEDFS,
     &garage::GARAGE,
+    &csi_sanity::CSI_SANITY,
 ];
 
 /// The command that runs the tests with everything that they need.
@@ -213,6 +214,7 @@ mod tests {
         assert_eq!(needs("e2e s3", "rights::aws_no_administrators"), ["S3 and IAM"]);
         assert_eq!(needs("e2e versity", "cases::versity_z12"), ["the Versity S3 Gateway"]);
         assert_eq!(needs("e2e seaweedfs", "cases::seaweedfs_z12"), ["SeaweedFS"]);
+        assert_eq!(needs("e2e csi_sanity", "csi_sanity_passes"), ["csi-sanity"]);
         assert_eq!(needs("e2e garage", "cases::garage_z12"), ["Garage"]);
         let both = ["clients of S3", "the Versity S3 Gateway"];
         assert_eq!(needs("e2e bucket_clients", "versity_clients_use_a_bucket"), both);

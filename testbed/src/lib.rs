@@ -10,6 +10,8 @@
 //!
 //! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
 //!
+//! [`csi_sanity`] is upstream's test of CSI drivers.
+//!
 //! [`dependency`] lists what tests need that a machine may lack, and installs it.
 //!
 //! [`go_module`] downloads modules of Go.
@@ -43,6 +45,7 @@ mod built;
 pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
+pub mod csi_sanity;
 pub mod dependency;
 pub mod faults;
 pub mod garage;

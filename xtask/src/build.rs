@@ -45,9 +45,10 @@ impl TestProgram {
 
     /// Whether it uses the control plane, a node or a standing server, which one program at a time uses.
     pub(crate) fn uses_shared_servers(&self) -> bool {
-        const OWN_SERVERS: [&str; 9] = [
+        const OWN_SERVERS: [&str; 10] = [
             "e2e buckets_gcs",
             "e2e buckets_s3",
+            "e2e csi_sanity",
             "e2e garage",
             "e2e power",
             "e2e quota",
@@ -213,13 +214,14 @@ impl Built {
 }
 
 /// The programs that tests start, and the variables that hold their paths.
-const PROVISIONERS: [(&str, &str); 6] = [
+const PROVISIONERS: [(&str, &str); 7] = [
     ("hostpath-provisioner", "HOSTPATH_PROVISIONER"),
     ("ceph-rgw-provisioner", "CEPH_RGW_PROVISIONER"),
     ("aws-s3-provisioner", "AWS_S3_PROVISIONER"),
     ("gcs-provisioner", "GCS_PROVISIONER"),
     ("garage-provisioner", "GARAGE_PROVISIONER"),
     ("nfs-provisioner", "NFS_PROVISIONER"),
+    ("csi-sim", "CSI_SIM"),
 ];
 
 struct Package {

@@ -13,7 +13,7 @@ use testbed::dependency;
 use testbed::go_provisioner::go_provisioner;
 use testbed::guard::Guard;
 use testbed::progress::{self, SharedProgress, seconds};
-use testbed::{garage, seaweedfs, versity};
+use testbed::{csi_sanity, garage, seaweedfs, versity};
 
 use crate::build::{self, Built, DOC_TESTS, TestProgram};
 use crate::install::Install;
@@ -54,6 +54,9 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
     go_provisioner(guard, &progress).await?;
     if plan.needs(&versity::VERSITY) {
         versity::program(guard, &progress).await?;
+    }
+    if plan.needs(&csi_sanity::CSI_SANITY) {
+        csi_sanity::program(guard, &progress).await?;
     }
     if plan.needs(&seaweedfs::SEAWEEDFS) {
         seaweedfs::program(guard, &progress).await?;

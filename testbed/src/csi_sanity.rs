@@ -1,0 +1,32 @@
+//! [csi-sanity](https://github.com/kubernetes-csi/csi-test), upstream's tests of the contract that every CSI driver keeps.
+
+use std::path::PathBuf;
+
+use crate::built::Built;
+use crate::dependency::{self, Dependency};
+use crate::go_module::{GoProgram, Source};
+use crate::guard::Guard;
+use crate::progress::SharedProgress;
+
+const SANITY: GoProgram = GoProgram {
+    program: Built { name: "csi-sanity", version: "5.6.0", time: "half a minute" },
+    package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity",
+    source: Source::Package,
+};
+
+/// What it needs.
+pub static CSI_SANITY: Dependency = Dependency {
+    name: "csi-sanity",
+    packages: &[],
+    python: None,
+    suits: || SANITY.check(),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("csi_sanity_"),
+    server: None,
+};
+
+/// Its program. It is built once, into the user's cache.
+pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+    CSI_SANITY.check_use()?;
+    CSI_SANITY.check(dependency::INSTALL)?;
+    SANITY.path(guard, progress).await
+}

@@ -141,7 +141,7 @@ impl Driver {
         A: Any + Clone + Send,
     {
         let mut ends = self.ends.subscribe();
-        let (number, step) = self.state().begin(work.method, &request)?;
+        let (number, step) = self.state().begin(&work, &request)?;
         let result = tokio::select! {
             biased;
             _ = ends.changed() => Err(lost()),
@@ -217,7 +217,11 @@ impl Driver {
 
 impl State {
     /// The number of the call in the log, and its course.
-    fn begin<Q: Any + Clone + Send + Sync>(&mut self, method: Method, request: &Q) -> Result<(usize, Step), Error> {
+    fn begin<Q, A>(&mut self, work: &Work<Q, A>, request: &Q) -> Result<(usize, Step), Error>
+    where
+        Q: Any + Clone + Send + Sync,
+    {
+        let method = work.method;
         if !self.is_up {
             let address = self.model.settings.name.clone();
             return Err(Error::Unreachable { address, reason: "the driver does not run".to_owned() });
@@ -225,7 +229,10 @@ impl State {
         tracing::debug!(?method, "call");
         self.calls.push(Call { method, at: Instant::now(), outcome: None, request: Arc::new(request.clone()) });
         let scripted = self.scripts.get_mut(&method).and_then(VecDeque::pop_front);
-        let mut step = scripted.or_else(|| self.faults.draw(&mut self.rng)).unwrap_or_else(Step::work);
+        // There is room for what exists.
+        let exists = work.about.as_ref().is_some_and(|name| self.model.has_volume_of(name));
+        let drawn = self.faults.draw(&mut self.rng).filter(|step| !(exists && step.says_no_room()));
+        let mut step = scripted.or(drawn).unwrap_or_else(Step::work);
         step.delay += self.model.settings.latency;
         Ok((self.calls.len() - 1, step))
     }

@@ -41,6 +41,11 @@ impl Model {
         self.volumes.values().map(|stored| &stored.volume)
     }
 
+    /// Whether there is a volume of this name.
+    pub(crate) fn has_volume_of(&self, name: &str) -> bool {
+        self.volumes.values().any(|stored| stored.name() == name)
+    }
+
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
         self.snapshots.values().map(|stored| &stored.snapshot)
     }

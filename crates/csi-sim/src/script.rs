@@ -25,6 +25,11 @@ pub(crate) enum Reply {
 }
 
 impl Step {
+    /// Whether it says that there is no room for another volume.
+    pub(crate) fn says_no_room(&self) -> bool {
+        matches!(&self.reply, Reply::Refusal(status) if matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted))
+    }
+
     /// As usual.
     pub fn work() -> Self {
         Self::new(Reply::Own).working()

@@ -27,13 +27,18 @@ struct Labels {
     grpc_status_code: String,
 }
 
-impl Operations {
-    /// Registers the metric.
-    pub fn register(registry: &mut Registry) -> Self {
+impl Default for Operations {
+    fn default() -> Self {
         let seconds = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
-        let help = "Container Storage Interface operation duration with gRPC error code status total";
-        registry.register("csi_sidecar_operations_seconds", help, seconds.clone());
         Self { seconds, driver: Arc::default() }
+    }
+}
+
+impl Operations {
+    /// Adds the metric to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        let help = "Container Storage Interface operation duration with gRPC error code status total";
+        registry.register("csi_sidecar_operations_seconds", help, self.seconds.clone());
     }
 
     /// Names the driver. Calls before that are those of `unknown-driver`; a second name is ignored.

@@ -254,7 +254,8 @@ async fn secrets_are_not_in_the_log() {
 async fn calls_are_measured_as_by_the_sidecars() {
     let bed = Bed::new();
     let mut registry = prometheus_client::registry::Registry::default();
-    let operations = Operations::register(&mut registry);
+    let operations = Operations::default();
+    operations.register(&mut registry);
     let client = bed.client().with_metrics(operations.clone());
     client.get_plugin_info(GetPluginInfoRequest {}).await.unwrap();
     operations.set_driver_name("example.com");

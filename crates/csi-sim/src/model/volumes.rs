@@ -208,6 +208,10 @@ impl Model {
 }
 
 impl StoredVolume {
+    pub(super) fn name(&self) -> &str {
+        &self.request.name
+    }
+
     /// The answer to a request whose name the volume has.
     fn again(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
         let range = request.capacity_range.clone().unwrap_or_default();

@@ -1,0 +1,82 @@
+//! The volume of a CreateVolume that succeeded.
+
+use csi::messages::Volume as CsiVolume;
+use kube_provisioner::k8s_openapi::api::core::v1::CSIPersistentVolumeSource;
+use kube_provisioner::{ProvisionRequest, Volume};
+
+use crate::driver::DriverInfo;
+use crate::parameters::{Texts, of_class};
+use crate::request::{Settings, fs_type, tokens};
+use crate::secret_refs::{Role, SecretRefError, secret_ref};
+
+/// The attribute by which external-provisioner marks volumes.
+const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+
+/// The annotations of a volume that name the Secret of DeleteVolume. Without one they are empty.
+pub(crate) const DELETION_SECRET: [&str; 2] = [
+    "volume.kubernetes.io/provisioner-deletion-secret-name",
+    "volume.kubernetes.io/provisioner-deletion-secret-namespace",
+];
+
+/// The annotations of a volume that name the Secret of ControllerModifyVolume, for external-resizer.
+const MODIFY_SECRET: [&str; 2] =
+    ["volume.kubernetes.io/controller-modify-secret-name", "volume.kubernetes.io/controller-modify-secret-namespace"];
+
+/// What is wrong with an answer. The volume exists and is of no use.
+pub(crate) fn fault(made: &CsiVolume, request: &ProvisionRequest<Texts>) -> Option<String> {
+    let bytes = u64::try_from(made.capacity_bytes).unwrap_or_default();
+    if made.volume_id.is_empty() {
+        return Some("the CSI driver made a volume without an id".to_owned());
+    }
+    // 0 is an unknown size.
+    if bytes != 0 && bytes < request.bytes {
+        let asked = request.bytes;
+        return Some(format!("the CSI driver made a volume of {bytes} bytes, but the claim asks for {asked}"));
+    }
+    if request.data_source().is_some() && made.content_source.is_none() {
+        return Some("the CSI driver made an empty volume, but the claim asks for a copy".to_owned());
+    }
+    None
+}
+
+/// The volume as a PersistentVolume has it.
+pub(crate) fn volume(
+    made: CsiVolume,
+    request: &ProvisionRequest<Texts>,
+    driver: &DriverInfo,
+    settings: &Settings,
+    identity: &str,
+) -> Result<Volume, SecretRefError> {
+    let tokens = tokens(request);
+    let secret = |role| secret_ref(role, of_class(request), &tokens);
+    let read_only = settings.controller_publish_read_only && request.access_modes() == ["ReadOnlyMany"];
+    let mut attributes = made.volume_context;
+    attributes.entry(IDENTITY.to_owned()).or_insert_with(|| identity.to_owned());
+    let fs_type = fs_type(request, settings).ok().filter(|name| !name.is_empty() && !request.is_block());
+    let source = CSIPersistentVolumeSource {
+        driver: driver.name().to_owned(),
+        volume_handle: made.volume_id,
+        volume_attributes: Some(attributes),
+        fs_type,
+        read_only: read_only.then_some(true),
+        controller_publish_secret_ref: secret(Role::ControllerPublish)?,
+        node_stage_secret_ref: secret(Role::NodeStage)?,
+        node_publish_secret_ref: secret(Role::NodePublish)?,
+        controller_expand_secret_ref: secret(Role::ControllerExpand)?,
+        node_expand_secret_ref: secret(Role::NodeExpand)?,
+    };
+    let mut volume = Volume::new(source);
+    if let Ok(bytes @ 1..) = u64::try_from(made.capacity_bytes) {
+        volume = volume.capacity(bytes);
+    }
+    let deletion = secret(Role::Provisioner)?.unwrap_or_default();
+    for (key, value) in DELETION_SECRET.into_iter().zip([deletion.name, deletion.namespace]) {
+        volume = volume.annotation(key, value.unwrap_or_default());
+    }
+    if let Some(modify) = secret(Role::ControllerModify)? {
+        for (key, value) in MODIFY_SECRET.into_iter().zip([modify.name, modify.namespace]) {
+            volume = volume.annotation(key, value.unwrap_or_default());
+        }
+    }
+    Ok(volume)
+}

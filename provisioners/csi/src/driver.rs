@@ -1,0 +1,116 @@
+//! What a driver says about itself at the start.
+
+use std::collections::BTreeSet;
+
+use csi::messages::{
+    ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest, GetPluginInfoRequest,
+    controller_service_capability, plugin_capability,
+};
+use csi::{Controller, Identity};
+use thiserror::Error;
+
+pub(crate) use controller_service_capability::rpc::Type as Rpc;
+use plugin_capability::service::Type as Service;
+
+/// Why a driver cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// A call failed.
+    #[error("the CSI driver cannot be asked for its {what}")]
+    Call {
+        /// What was asked for.
+        what: &'static str,
+        /// Why it failed.
+        source: csi::Error,
+    },
+    /// It has no name.
+    #[error("the CSI driver has no name")]
+    Nameless,
+}
+
+/// What a driver says about itself.
+#[derive(Clone, Debug)]
+pub struct DriverInfo {
+    name: String,
+    services: BTreeSet<Service>,
+    rpcs: BTreeSet<Rpc>,
+}
+
+/// What a claim needs from its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Attributes,
+    Clones,
+    Snapshots,
+}
+
+impl DriverInfo {
+    /// Asks the driver.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub async fn ask(driver: &(impl Identity + Controller)) -> Result<Self, DriverError> {
+        let failed = |what| move |source| DriverError::Call { what, source };
+        let name = driver.get_plugin_info(GetPluginInfoRequest {}).await.map_err(failed("name"))?.name;
+        if name.is_empty() {
+            return Err(DriverError::Nameless);
+        }
+        let answer = driver.get_plugin_capabilities(GetPluginCapabilitiesRequest {}).await;
+        let services =
+            answer.map_err(failed("capabilities"))?.capabilities.into_iter().filter_map(|one| match one.r#type {
+                Some(plugin_capability::Type::Service(service)) => Service::try_from(service.r#type).ok(),
+                _ => None,
+            });
+        let answer = driver.controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await;
+        let rpcs = answer.map_err(failed("controller capabilities"))?.capabilities.into_iter().filter_map(|one| {
+            let Some(controller_service_capability::Type::Rpc(rpc)) = one.r#type else { return None };
+            Rpc::try_from(rpc.r#type).ok()
+        });
+        Ok(Self { name, services: services.collect(), rpcs: rpcs.collect() })
+    }
+
+    /// Whether some nodes cannot use some of the driver's volumes. Such volumes would be bound to pods on any node.
+    pub fn has_topology(&self) -> bool {
+        self.services.contains(&Service::VolumeAccessibilityConstraints)
+    }
+
+    /// Why the driver is not served where topology counts.
+    pub fn needs_topology(&self) -> String {
+        format!(
+            "the CSI driver {} has the capability VOLUME_ACCESSIBILITY_CONSTRAINTS, and this provisioner does not choose the topology of \
+             volumes yet; use external-provisioner for this driver, or --feature-gates=Topology=false if every node can use every volume",
+            self.name
+        )
+    }
+
+    /// The driver's name, which is that of the provisioner in classes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn can(&self, rpc: Rpc) -> bool {
+        self.rpcs.contains(&rpc)
+    }
+
+    /// What the driver lacks for making or deleting a volume, for a person.
+    pub(crate) fn lack(&self, needs: impl IntoIterator<Item = Need>) -> Option<String> {
+        let lacks = |what: &str, capability: &str| {
+            Some(format!("the CSI driver {} {what}: it does not have the capability {capability}", self.name))
+        };
+        if !self.services.contains(&Service::ControllerService) {
+            return lacks("cannot make volumes", "CONTROLLER_SERVICE");
+        }
+        if !self.can(Rpc::CreateDeleteVolume) {
+            return lacks("cannot make volumes", "CREATE_DELETE_VOLUME");
+        }
+        needs.into_iter().find_map(|need| {
+            let (rpc, what, capability) = match need {
+                Need::Attributes => (Rpc::ModifyVolume, "knows no VolumeAttributesClasses", "MODIFY_VOLUME"),
+                Need::Clones => (Rpc::CloneVolume, "cannot copy volumes", "CLONE_VOLUME"),
+                Need::Snapshots => (Rpc::CreateDeleteSnapshot, "cannot restore snapshots", "CREATE_DELETE_SNAPSHOT"),
+            };
+            if self.can(rpc) { None } else { lacks(what, capability) }
+        })
+    }
+}

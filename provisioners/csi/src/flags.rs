@@ -1,0 +1,343 @@
+//! The command line of external-provisioner v6.4.0, so that a chart changes its image and nothing else.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Parser, ValueEnum};
+use kube_provisioner::{Coordination, LogStyle, Options, parse_duration};
+
+use csi_provisioner::{DriverInfo, Settings};
+
+/// Provisions volumes for the CSI driver behind a socket, in the place of external-provisioner
+#[derive(Clone, Debug, Parser)]
+#[command(name = "csi-provisioner", version)]
+pub(crate) struct Flags {
+    /// The driver's socket
+    #[arg(long, value_name = "ADDRESS", default_value = "/run/csi/socket")]
+    pub(crate) csi_address: csi::Address,
+
+    /// Timeout of each call of the driver
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) timeout: Duration,
+
+    /// File system of classes that name none [default: the driver's choice]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    default_fstype: String,
+
+    /// Send the names of claim and volume to the driver
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    extra_create_metadata: bool,
+
+    /// Publish volumes read-only whose claims have the one access mode ReadOnlyMany
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    controller_publish_readonly: bool,
+
+    /// Refuse claims of another volume mode than that of their snapshot, unless the snapshot allows it
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
+    prevent_volume_mode_conversion: bool,
+
+    /// Prefix of the names of volumes; only the default can be used yet
+    #[arg(long, value_name = "TEXT", default_value = "pvc")]
+    volume_name_prefix: String,
+
+    /// Length of the claim's uid in the names of volumes; only the default, the whole uid, can be used yet
+    #[arg(long, value_name = "COUNT", default_value_t = -1, allow_negative_numbers = true)]
+    volume_name_uuid_length: i64,
+
+    /// Delay after the first failed attempt
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    retry_interval_start: Duration,
+
+    /// Longest delay between attempts
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    retry_interval_max: Duration,
+
+    /// Maximum concurrent calls of the driver, counted separately for deletion
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    worker_threads: usize,
+
+    /// Kubeconfig file; $KUBECONFIG comes first [default: the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Let one of several replicas work at a time
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    leader_election: bool,
+
+    /// Namespace of the Lease and of the journal [default: $POD_NAMESPACE, or the service account's]
+    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
+    leader_election_namespace: String,
+
+    /// Time after which another replica may take a Lease that its holder did not renew
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
+    leader_election_lease_duration: Duration,
+
+    /// Time after which a replica that cannot renew its Lease stops its work
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    leader_election_renew_deadline: Duration,
+
+    /// Interval between attempts to acquire or renew the Lease
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    leader_election_retry_period: Duration,
+
+    /// Listen address for /livez, /readyz and /metrics, such as :8080 [default: none]
+    #[arg(long, alias = "metrics-address", value_name = "ADDRESS", value_parser = address)]
+    http_endpoint: Option<SocketAddr>,
+
+    /// Cluster ID; the provisioner ignores volumes with another one [default: the uid of kube-system]
+    #[arg(long, env, value_name = "ID")]
+    cluster_id: Option<String>,
+
+    /// Format of log lines; RUST_LOG sets their level
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LoggingFormat::Text)]
+    logging_format: LoggingFormat,
+
+    /// Features of external-provisioner, such as Topology=false
+    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = gate)]
+    feature_gates: Vec<(String, bool)>,
+
+    #[command(flatten)]
+    pub(crate) refused: Refused,
+
+    #[command(flatten)]
+    ignored: Ignored,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LoggingFormat {
+    Text,
+    Json,
+}
+
+/// Flags of features that this program does not have yet.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Refused {
+    #[arg(long, hide = true, value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    enable_capacity: bool,
+    #[arg(long, hide = true, value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    node_deployment: bool,
+    #[arg(long, hide = true, default_value = "")]
+    master: String,
+}
+
+/// Flags without a meaning here. They are named in the log, where they are set.
+#[derive(Clone, Debug, clap::Args)]
+struct Ignored {
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    automaxprocs: Option<String>,
+    #[arg(long, hide = true)]
+    capacity_ownerref_level: Option<String>,
+    #[arg(long, hide = true)]
+    capacity_poll_interval: Option<String>,
+    #[arg(long, hide = true)]
+    capacity_threads: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    capacity_for_immediate_binding: Option<String>,
+    #[arg(long, hide = true)]
+    cloning_protection_threads: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    enable_pprof: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    immediate_topology: Option<String>,
+    #[arg(long, hide = true)]
+    kube_api_burst: Option<String>,
+    #[arg(long, hide = true)]
+    kube_api_capacity_burst: Option<String>,
+    #[arg(long, hide = true)]
+    kube_api_capacity_qps: Option<String>,
+    #[arg(long, hide = true)]
+    kube_api_qps: Option<String>,
+    #[arg(long, hide = true)]
+    leader_election_labels: Option<String>,
+    #[arg(long, hide = true)]
+    log_flush_frequency: Option<String>,
+    #[arg(long, hide = true)]
+    log_json_info_buffer_size: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    log_json_split_stream: Option<String>,
+    #[arg(long, hide = true)]
+    log_text_info_buffer_size: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    log_text_split_stream: Option<String>,
+    #[arg(long, hide = true)]
+    metrics_path: Option<String>,
+    #[arg(long, hide = true)]
+    node_deployment_base_delay: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    node_deployment_immediate_binding: Option<String>,
+    #[arg(long, hide = true)]
+    node_deployment_max_delay: Option<String>,
+    #[arg(long, hide = true)]
+    snapshot_orphan_sweep_interval: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    strict_topology: Option<String>,
+    #[arg(long, short, hide = true)]
+    v: Option<String>,
+    #[arg(long, hide = true)]
+    vmodule: Option<String>,
+}
+
+impl Flags {
+    /// Why the program cannot do what its flags ask for.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let missing = |flag: &str| format!("{flag} is not implemented yet; use external-provisioner for this driver");
+        let checks = [
+            (self.refused.enable_capacity, missing("--enable-capacity")),
+            (self.refused.node_deployment, missing("--node-deployment")),
+            (!self.refused.master.is_empty(), missing("--master")),
+            (self.volume_name_prefix != "pvc", missing("a --volume-name-prefix other than pvc")),
+            (self.volume_name_uuid_length != -1, missing("--volume-name-uuid-length")),
+        ];
+        checks.into_iter().find(|(is_so, _)| *is_so).map(|(_, text)| text)
+    }
+
+    /// The flags that are set and have no meaning here.
+    pub(crate) fn ignored(&self) -> Vec<String> {
+        // The name of a field is that of its flag.
+        let fields = format!("{:#?}", self.ignored);
+        let set = fields.lines().filter_map(|line| line.trim().strip_suffix(": Some("));
+        let gates = self.feature_gates.iter().map(|(name, _)| format!("--feature-gates={name}"));
+        set.map(|name| format!("--{}", name.replace('_', "-"))).chain(gates).collect()
+    }
+
+    pub(crate) fn has_topology(&self) -> bool {
+        !self.feature_gates.contains(&("Topology".to_owned(), false))
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        settings.default_fs_type = Some(self.default_fstype.clone()).filter(|name| !name.is_empty());
+        settings.extra_create_metadata = self.extra_create_metadata;
+        settings.controller_publish_read_only = self.controller_publish_readonly;
+        settings.prevent_volume_mode_conversion = self.prevent_volume_mode_conversion;
+        settings.retry_interval_max = self.retry_interval_max;
+        settings
+    }
+
+    /// The options of the controller for a driver of this name.
+    pub(crate) fn options(&self, driver: &str) -> Options {
+        let mut options = Options::new(driver);
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        options.kubeconfig = variable("KUBECONFIG").map(PathBuf::from).or_else(|| self.kubeconfig.clone());
+        let namespace = Some(self.leader_election_namespace.clone()).filter(|name| !name.is_empty());
+        options.namespace = namespace.or_else(|| variable("POD_NAMESPACE")?.into_string().ok());
+        options.max_concurrent_calls = self.worker_threads;
+        // The driver's calls have limits of their own. An attempt may need two, and reads Secrets.
+        (options.provision_timeout, options.delete_timeout) = (self.timeout * 3, self.timeout * 3);
+        (options.retry_interval_start, options.retry_interval_max) =
+            (self.retry_interval_start, self.retry_interval_max);
+        options.http_endpoint = self.http_endpoint;
+        options.cluster_id = self.cluster_id.clone();
+        options.log_format = match self.logging_format {
+            LoggingFormat::Text => LogStyle::Text,
+            LoggingFormat::Json => LogStyle::Json,
+        };
+        options.coordination = if self.leader_election { Coordination::Lease } else { Coordination::None };
+        options.lease_name = Some(sanitized(driver));
+        options.lease_duration = self.leader_election_lease_duration;
+        options.lease_renew_deadline = self.leader_election_renew_deadline;
+        options.lease_retry_period = self.leader_election_retry_period;
+        options
+    }
+}
+
+/// The identity in the attributes of volumes, as external-provisioner makes it.
+pub(crate) fn identity(driver: &DriverInfo) -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}-{}", since.as_millis(), since.subsec_nanos() % 10_000, driver.name())
+}
+
+/// The name of the sidecars' Lease: csi-lib-utils has no dots in it.
+fn sanitized(driver: &str) -> String {
+    let text: String = driver.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect();
+    if text.ends_with('-') { format!("{text}X") } else { text }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    // Go writes no unit behind a zero.
+    if text == "0" { Ok(Duration::ZERO) } else { parse_duration(text) }
+}
+
+/// Go's addresses may leave out the host.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let text = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    text.parse().map_err(|_| format!("expected an address such as :8080 or 127.0.0.1:8080, not {text:?}"))
+}
+
+fn gate(text: &str) -> Result<(String, bool), String> {
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    parsed.ok_or_else(|| format!("expected a feature such as Topology=false, not {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(arguments: &[&str]) -> Flags {
+        Flags::try_parse_from([&["csi-provisioner"], arguments].concat()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn a_chart_s_arguments_are_understood() {
+        let flags = flags(&[
+            "-v=5",
+            "--csi-address=/csi/csi.sock",
+            "--timeout=2m30s",
+            "--feature-gates=Topology=false,CrossNamespaceVolumeDataSource=true",
+            "--extra-create-metadata",
+            "--leader-election=true",
+            "--leader-election-namespace=storage",
+            "--default-fstype=ext4",
+            "--http-endpoint=:8080",
+            "--kube-api-qps=100",
+            "--strict-topology=true",
+            "--snapshot-orphan-sweep-interval=0",
+            "--enable-capacity=false",
+        ]);
+        let options = flags.options("rbd.csi.ceph.com");
+        assert_eq!(options.namespace.as_deref(), Some("storage"));
+        assert_eq!(options.lease_name.as_deref(), Some("rbd-csi-ceph-com"));
+        assert_eq!(options.coordination, Coordination::Lease);
+        assert_eq!(options.http_endpoint, Some(([0, 0, 0, 0], 8080).into()));
+        assert_eq!(flags.timeout, Duration::from_secs(150));
+        assert_eq!(flags.settings().default_fs_type.as_deref(), Some("ext4"));
+        assert!(flags.settings().extra_create_metadata && !flags.has_topology());
+        assert_eq!(flags.refusal(), None);
+        let ignored = [
+            "--kube-api-qps",
+            "--snapshot-orphan-sweep-interval",
+            "--strict-topology",
+            "--v",
+            "--feature-gates=Topology",
+            "--feature-gates=CrossNamespaceVolumeDataSource",
+        ];
+        assert_eq!(flags.ignored(), ignored);
+    }
+
+    #[test]
+    fn what_is_missing_is_refused() {
+        for arguments in [
+            &["--enable-capacity"][..],
+            &["--node-deployment=true"],
+            &["--volume-name-prefix=kube"],
+            &["--volume-name-uuid-length=8"],
+            &["--master=https://10.0.0.1"],
+        ] {
+            let refusal = flags(arguments).refusal().unwrap();
+            assert!(refusal.contains("use external-provisioner for this driver"), "{refusal}");
+        }
+        assert_eq!(flags(&["--volume-name-uuid-length", "-1"]).refusal(), None);
+        assert!(Flags::try_parse_from(["csi-provisioner", "--unknown"]).is_err());
+    }
+
+    #[test]
+    fn a_lease_has_the_name_that_the_sidecars_give_it() {
+        for (driver, lease) in
+            [("ebs.csi.aws.com", "ebs-csi-aws-com"), ("example.com/a_b", "example-com-a-b"), ("a.", "a-X")]
+        {
+            assert_eq!(sanitized(driver), lease);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Provisions volumes for a CSI driver: what the sidecar external-provisioner does, as a [`Provisioner`].
+//!
+//! The driver is anything that implements the services [`csi::Identity`] and [`csi::Controller`]: a driver behind a socket, by
+//! [`csi::Client`], or one in the same process.
+//!
+//! [`Provisioner`]: kube_provisioner::Provisioner
+
+mod answer;
+mod driver;
+mod parameters;
+mod provisioner;
+mod request;
+mod secret_refs;
+mod sources;
+mod template;
+mod verdict;
+
+pub use self::driver::{DriverError, DriverInfo};
+pub use self::provisioner::CsiProvisioner;
+pub use self::request::Settings;

@@ -1,0 +1,54 @@
+//! `csi-provisioner`: volumes for the CSI driver behind a socket.
+
+mod flags;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser;
+use csi::{Client, Operations};
+use csi_provisioner::{CsiProvisioner, DriverInfo};
+use kube_provisioner::{Controller, error_chain};
+
+use crate::flags::{Flags, identity};
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    // One thread: the controller mostly waits.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(flags)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            fail(&error_chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
+    flags.options("").start_log();
+    if let Some(refusal) = flags.refusal() {
+        return Err(refusal.into());
+    }
+    let ignored = flags.ignored();
+    if !ignored.is_empty() {
+        tracing::info!(flags = ignored.join(" "), "these flags have no effect in this program");
+    }
+    let operations = Operations::default();
+    let client = Client::new(flags.csi_address.clone()).with_timeout(flags.timeout).with_metrics(operations.clone());
+    client.wait_until_ready().await?;
+    let driver = DriverInfo::ask(&client).await?;
+    operations.set_driver_name(driver.name());
+    if driver.has_topology() && flags.has_topology() {
+        return Err(driver.needs_topology().into());
+    }
+    let (options, identity) = (flags.options(driver.name()), identity(&driver));
+    let provisioner = CsiProvisioner::new(client, driver, flags.settings(), identity).with_metrics(operations);
+    Ok(Controller::new(provisioner, options).run().await?)
+}
+
+#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+fn fail(text: &str) {
+    eprintln!("csi-provisioner: {}", text.lines().collect::<Vec<_>>().join(" "));
+}

@@ -1,0 +1,91 @@
+//! A class's parameters: those below `csi.storage.k8s.io/` are the provisioner's, all others the driver's.
+
+use std::collections::BTreeMap;
+
+use kube_provisioner::ProvisionRequest;
+use thiserror::Error;
+
+use crate::secret_refs::Role;
+
+/// The prefix of keys that drivers do not get.
+pub(crate) const RESERVED: &str = "csi.storage.k8s.io/";
+
+pub(crate) type Texts = BTreeMap<String, String>;
+
+/// All parameters of a claim's class. Those that the library hands to authors are without the reserved ones.
+pub(crate) fn of_class<P>(request: &ProvisionRequest<P>) -> &Texts {
+    static NONE: Texts = Texts::new();
+    request.class.parameters.as_ref().unwrap_or(&NONE)
+}
+
+/// What is wrong with a class's parameters.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum ParameterError {
+    #[error("the class has the unknown parameter {0}; keys below {RESERVED} are the provisioner's")]
+    Unknown(String),
+    #[error("the class names the file system twice; use {RESERVED}fstype alone")]
+    TwoFileSystems,
+}
+
+/// The parameters that the driver gets. Deprecated keys of the provisioner stay in, as drivers have always got them.
+pub(crate) fn of_driver(class: &Texts) -> Result<Texts, ParameterError> {
+    let (ours, theirs): (Texts, Texts) = class.clone().into_iter().partition(|(key, _)| key.starts_with(RESERVED));
+    let is_known = |key: &str| {
+        let key = &key[RESERVED.len()..];
+        key == "fstype" || Role::ALL.into_iter().any(|role| role.keys().iter().any(|known| known == key))
+    };
+    match ours.into_keys().find(|key| !is_known(key)) {
+        Some(unknown) => Err(ParameterError::Unknown(unknown)),
+        None => Ok(theirs),
+    }
+}
+
+/// The file system that the class names, also by the deprecated key, which has no prefix and is written in any case.
+pub(crate) fn file_system(class: &Texts) -> Result<Option<&str>, ParameterError> {
+    let names = |key: &str| key.eq_ignore_ascii_case("fstype") || key.strip_prefix(RESERVED) == Some("fstype");
+    let mut named = class.iter().filter(|(key, _)| names(key)).map(|(_, value)| value.as_str());
+    match (named.next(), named.next()) {
+        (_, Some(_)) => Err(ParameterError::TwoFileSystems),
+        (named, None) => Ok(named.filter(|name| !name.is_empty())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts<const N: usize>(texts: [(&str, &str); N]) -> Texts {
+        texts.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    }
+
+    #[test]
+    fn a_driver_gets_no_reserved_parameters() {
+        let class = texts([
+            ("csi.storage.k8s.io/fstype", "xfs"),
+            ("csi.storage.k8s.io/secret-name", "a"),
+            ("csi.storage.k8s.io/node-expand-secret-namespace", "a"),
+            ("csiProvisionerSecretName", "a"),
+            ("fstype", "xfs"),
+            ("pool", "a"),
+        ]);
+        let driver = texts([("csiProvisionerSecretName", "a"), ("fstype", "xfs"), ("pool", "a")]);
+        assert_eq!(of_driver(&class), Ok(driver));
+        for key in ["csi.storage.k8s.io/pvc/name", "csi.storage.k8s.io/", "csi.storage.k8s.io/FSType"] {
+            assert_eq!(of_driver(&texts([(key, "")])), Err(ParameterError::Unknown(key.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_file_system_has_one_name() {
+        for (class, name) in [
+            (texts([]), Ok(None)),
+            (texts([("FSType", "xfs")]), Ok(Some("xfs"))),
+            (texts([("csi.storage.k8s.io/fstype", "xfs")]), Ok(Some("xfs"))),
+            (texts([("fstype", "")]), Ok(None)),
+            (texts([("fstype", "xfs"), ("FSTYPE", "xfs")]), Err(ParameterError::TwoFileSystems)),
+            (texts([("fstype", "xfs"), ("csi.storage.k8s.io/fstype", "xfs")]), Err(ParameterError::TwoFileSystems)),
+        ] {
+            assert_eq!(file_system(&class), name, "{class:?}");
+        }
+    }
+}

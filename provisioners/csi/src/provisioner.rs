@@ -1,0 +1,354 @@
+//! A CSI driver as a provisioner.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use csi::messages::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
+use csi::{Code, Controller, Identity, Operations, Secrets};
+use kube_provisioner::k8s_openapi::api::core::v1::{Secret, SecretReference};
+use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
+use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube_provisioner::kube::{Client, Error as KubeError};
+use kube_provisioner::prometheus_client::registry::Registry;
+use kube_provisioner::{
+    Capabilities, DeleteError, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
+    StartError, Volume, error_chain,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{self, DELETION_SECRET};
+use crate::driver::{DriverInfo, Need, Rpc};
+use crate::parameters::{Texts, of_class};
+use crate::request::{Settings, create_volume, tokens};
+use crate::secret_refs::{Role, Tokens, secret_ref};
+use crate::sources::{Holds, KINDS, Kind, Source, Sources};
+use crate::verdict::{self, Left};
+
+/// Provisions the volumes of a driver.
+pub struct CsiProvisioner<D> {
+    driver: D,
+    info: DriverInfo,
+    settings: Settings,
+    /// Differs from process to process, as that of external-provisioner does.
+    identity: String,
+    client: OnceLock<Client>,
+    holds: Holds,
+    operations: Option<Operations>,
+}
+
+/// What every call for a claim must get as the first one got it.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Choice {
+    /// The parameters of the claim's VolumeAttributesClass.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    mutable_parameters: Texts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<Source>,
+}
+
+impl Choice {
+    fn of(request: &ProvisionRequest<Texts>) -> serde_json::Result<Self> {
+        Ok(request.prepared.read::<Option<Self>>()?.unwrap_or_default())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.mutable_parameters.is_empty() && self.source.is_none()
+    }
+}
+
+/// A VolumeAttributesClass, whose version v1 is newer than the types of `k8s_openapi`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AttributesClass {
+    driver_name: String,
+    #[serde(default)]
+    parameters: Texts,
+}
+
+impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
+    /// A provisioner for a driver that [has been asked](DriverInfo::ask).
+    pub fn new(driver: D, info: DriverInfo, settings: Settings, identity: impl Into<String>) -> Self {
+        Self {
+            driver,
+            info,
+            settings,
+            identity: identity.into(),
+            client: OnceLock::new(),
+            holds: Holds::default(),
+            operations: None,
+        }
+    }
+
+    /// Adds the metric of the calls to those of the controller.
+    #[must_use]
+    pub fn with_metrics(self, operations: Operations) -> Self {
+        Self { operations: Some(operations), ..self }
+    }
+
+    fn client(&self) -> Client {
+        self.client.get().expect("the controller calls `start` first").clone()
+    }
+
+    /// Calls CreateVolume. Called again, it returns the volume of the first call.
+    async fn create(&self, request: &ProvisionRequest<Texts>) -> Result<CsiVolume, CreateError> {
+        let create = create_volume(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
+        let Choice { mutable_parameters, source } = Choice::of(request).map_err(CreateError::not_asked)?;
+        if let Some(source) = &source {
+            let held = self.holds.hold(&self.client(), source, &request.name).await;
+            held.map_err(|error| {
+                CreateError::NotAsked(format!("the source cannot be protected: {}", error_chain(&error)))
+            })?;
+        }
+        let secrets = self.secrets_for(request).await.map_err(CreateError::NotAsked)?;
+        let volume_content_source = source.as_ref().map(Source::content);
+        let create = CreateVolumeRequest { secrets, mutable_parameters, volume_content_source, ..create };
+        let answer = self.driver.create_volume(create).await.map_err(CreateError::Driver)?;
+        answer.volume.ok_or_else(|| CreateError::Driver(csi::Error::Interrupted("it has no volume".to_owned())))
+    }
+
+    async fn secrets_for(&self, request: &ProvisionRequest<Texts>) -> Result<Secrets, String> {
+        match secret_ref(Role::Provisioner, of_class(request), &tokens(request)).map_err(|error| error.to_string())? {
+            Some(reference) => self.secrets(&reference).await.map_err(|error| unread_secret(&reference, &error)),
+            None => Ok(Secrets::default()),
+        }
+    }
+
+    async fn secrets(&self, reference: &SecretReference) -> Result<Secrets, KubeError> {
+        let api: Api<Secret> = Api::namespaced(self.client(), reference.namespace.as_deref().unwrap_or_default());
+        let secret = api.get(reference.name.as_deref().unwrap_or_default()).await?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, text(value.0))).collect())
+    }
+
+    /// The Secret of DeleteVolume: that of the volume's annotations, or for an older volume that of its class.
+    async fn deletion_secret(&self, volume: &ProvisionedVolume) -> Result<Option<SecretReference>, DeleteError> {
+        if let [Some(name), Some(namespace)] = DELETION_SECRET.map(|key| volume.annotation(key)) {
+            let is_named = !name.is_empty() && !namespace.is_empty();
+            let named = || SecretReference { name: Some(name.to_owned()), namespace: Some(namespace.to_owned()) };
+            return Ok(is_named.then(named));
+        }
+        let claim = volume.object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+        let (Some(class), Some(claim)) = (volume.class_name(), claim) else { return Ok(None) };
+        let class = Api::<StorageClass>::all(self.client()).get_opt(class).await?;
+        let Some(parameters) = class.and_then(|class| class.parameters) else { return Ok(None) };
+        let tokens = Tokens {
+            volume: &volume.name,
+            claim: claim.name.as_deref().unwrap_or_default(),
+            namespace: claim.namespace.as_deref().unwrap_or_default(),
+            annotations: None,
+        };
+        Ok(secret_ref(Role::Provisioner, &parameters, &tokens)?)
+    }
+
+    async fn mutable_parameters(&self, name: &str) -> Result<Texts, ProvisionError> {
+        let unread = |problem: String| {
+            ProvisionError::no_change(format!("the VolumeAttributesClass {name} cannot be read: {problem}"))
+        };
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("storage.k8s.io", "v1", "VolumeAttributesClass"));
+        let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
+        let object = api.get(name).await.map_err(|error| unread(error_chain(&error)))?;
+        let class: AttributesClass = serde_json::from_value(object.data).map_err(|error| unread(error.to_string()))?;
+        if class.driver_name != self.info.name() {
+            let (other, own) = (class.driver_name, self.info.name());
+            let text =
+                format!("the VolumeAttributesClass {name} is for the driver {other}, and the claim's class for {own}");
+            return Err(ProvisionError::nothing_left(text));
+        }
+        Ok(class.parameters)
+    }
+
+    /// Deletes a volume that is of no use. It is found again by its name.
+    async fn discard(&self, made: CsiVolume, request: &ProvisionRequest<Texts>) -> Result<(), String> {
+        let secrets = self.secrets_for(request).await?;
+        let delete = DeleteVolumeRequest { volume_id: made.volume_id, secrets };
+        self.driver.delete_volume(delete).await.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
+    type Parameters = Texts;
+
+    async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
+        let attributes_class =
+            request.claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+        let attributes_class = attributes_class.filter(|name| !name.is_empty());
+        let need_of_source = request.data_source().map(|source| match Kind::of(source) {
+            Kind::Snapshot => Need::Snapshots,
+            Kind::Claim => Need::Clones,
+        });
+        let needs = attributes_class.map(|_| Need::Attributes).into_iter().chain(need_of_source);
+        if let Some(lack) = self.info.lack(needs) {
+            return Err(ProvisionError::nothing_left(lack));
+        }
+        create_volume(&request, &self.info, &self.settings).map_err(ProvisionError::invalid)?;
+        for role in Role::ALL {
+            secret_ref(role, of_class(&request), &tokens(&request)).map_err(ProvisionError::no_change)?;
+        }
+        let mut choice = Choice::default();
+        if let Some(name) = attributes_class {
+            choice.mutable_parameters = self.mutable_parameters(name).await?;
+        }
+        if let Some(reference) = request.data_source() {
+            let (driver, prevent_mode_conversion) = (self.info.name(), self.settings.prevent_volume_mode_conversion);
+            let sources = Sources { client: self.client(), driver, prevent_mode_conversion };
+            choice.source = Some(sources.find(reference, &request).await.map_err(ProvisionError::no_change)?);
+        }
+        if choice.is_empty() { Ok(Prepared::default()) } else { Ok(Prepared::new(&choice)?) }
+    }
+
+    async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
+        let made = match self.create(&request).await {
+            Ok(made) => made,
+            Err(CreateError::NotAsked(problem)) => return Err(ProvisionError::no_change(problem)),
+            Err(CreateError::Driver(error)) => {
+                return Err(verdict::of_create(error, request.resumed, self.settings.retry_interval_max));
+            }
+        };
+        if let Some(fault) = answer::fault(&made, &request) {
+            // The next call may get a better one.
+            return Err(ProvisionError::retry(match self.discard(made, &request).await {
+                Ok(()) => fault,
+                Err(problem) => format!("{fault}; and it cannot be deleted yet: {problem}"),
+            }));
+        }
+        let volume = answer::volume(made, &request, &self.info, &self.settings, &self.identity);
+        volume.map_err(ProvisionError::retry)
+    }
+
+    /// Calls CreateVolume once more, as the specification has it: only that says whether there is a volume.
+    async fn clean_up(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        let made = match self.create(&attempt).await {
+            Ok(made) => made,
+            Err(CreateError::NotAsked(problem)) => return Err(DeleteError::retry(problem)),
+            Err(CreateError::Driver(error)) => {
+                return match verdict::left(&error) {
+                    Left::Nothing => Ok(()),
+                    Left::InProgress => Err(DeleteError::in_progress(error)),
+                    Left::NotAsked | Left::Unknown | Left::NothingNew => Err(error.into()),
+                };
+            }
+        };
+        self.discard(made, &attempt).await.map_err(DeleteError::retry)
+    }
+
+    /// Releases the source of a copy.
+    async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        match Choice::of(&attempt)?.source {
+            Some(source) => Ok(self.holds.release(&self.client(), &source, &attempt.name).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// A volume that is attached must not be deleted under its node.
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        if !self.info.can(Rpc::PublishUnpublishVolume) {
+            return Ok(());
+        }
+        let attachments = Api::<VolumeAttachment>::all(self.client()).list(&ListParams::default().match_any()).await?;
+        let is_its = |one: &&VolumeAttachment| one.spec.source.persistent_volume_name.as_ref() == Some(&volume.name);
+        match attachments.iter().find(is_its) {
+            Some(attachment) => Err(DeleteError::in_use(format!(
+                "the volume is still attached to node {}, waiting for its detachment",
+                attachment.spec.node_name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        if let Some(lack) = self.info.lack([]) {
+            return Err(DeleteError::retry(lack));
+        }
+        let source = volume.object.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+        let Some(source) = source.filter(|source| source.driver == self.info.name()) else {
+            return Err(DeleteError::retry(format!("the volume is none of the CSI driver {}", self.info.name())));
+        };
+        let reference = self.deletion_secret(&volume).await?;
+        let (secrets, missing) = match &reference {
+            None => (Secrets::default(), None),
+            Some(reference) => match self.secrets(reference).await {
+                Ok(secrets) => (secrets, None),
+                // Many drivers delete without it, and it may have gone with its namespace.
+                Err(KubeError::Api(status)) if status.code == 404 => (Secrets::default(), Some(reference)),
+                Err(error) => return Err(DeleteError::retry(unread_secret(reference, &error))),
+            },
+        };
+        let delete = DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets };
+        match (self.driver.delete_volume(delete).await, missing) {
+            (Ok(_), _) => Ok(()),
+            (Err(error), None) => Err(of_delete(error)),
+            (Err(error), Some(secret)) => {
+                let (name, namespace) = names(secret);
+                Err(DeleteError::retry(format!(
+                    "{error}; the Secret {namespace}/{name}, which the volume names, does not exist"
+                )))
+            }
+        }
+    }
+
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        // The same in every term.
+        let _ = self.client.set(start.client);
+        Ok(())
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        match self.driver.probe(ProbeRequest {}).await {
+            Ok(answer) if answer.ready == Some(false) => Err(StartError::new("the CSI driver is not ready")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        if let Some(operations) = &self.operations {
+            operations.register(registry);
+        }
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default()
+            .block()
+            .mount_options()
+            .allowed_topologies()
+            .volume_attributes_classes()
+            .data_sources(KINDS)
+            .attempt_end()
+            .claim_annotations(["*"])
+    }
+}
+
+/// Why CreateVolume has no answer that counts.
+enum CreateError {
+    /// The driver was not asked.
+    NotAsked(String),
+    Driver(csi::Error),
+}
+
+impl CreateError {
+    fn not_asked(error: impl std::error::Error) -> Self {
+        Self::NotAsked(error.to_string())
+    }
+}
+
+fn of_delete(error: csi::Error) -> DeleteError {
+    match error.code() {
+        Code::DeadlineExceeded | Code::Aborted => DeleteError::in_progress(error),
+        _ => error.into(),
+    }
+}
+
+fn unread_secret(reference: &SecretReference, error: &KubeError) -> String {
+    let (name, namespace) = names(reference);
+    match error {
+        KubeError::Api(status) if status.code == 404 => {
+            format!("the Secret {namespace}/{name} does not exist; create it")
+        }
+        error => format!("the Secret {namespace}/{name} cannot be read: {}", error_chain(error)),
+    }
+}
+
+fn names(reference: &SecretReference) -> (&str, &str) {
+    (reference.name.as_deref().unwrap_or_default(), reference.namespace.as_deref().unwrap_or_default())
+}

@@ -1,0 +1,113 @@
+//! What a driver's error means for the claim.
+//!
+//! The codes that the specification lists for CreateVolume say whether a volume may have been made:
+//! <https://github.com/container-storage-interface/spec/blob/master/spec.md#createvolume-errors>.
+
+use std::time::Duration;
+
+use csi::{Code, Error};
+use kube_provisioner::ProvisionError;
+
+/// What a failed CreateVolume says about the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The driver was not asked.
+    NotAsked,
+    /// The driver may still be at work.
+    InProgress,
+    /// There may be a volume.
+    Unknown,
+    /// This call has made nothing, and has not looked whether an earlier one has: it was refused before.
+    NothingNew,
+    /// There is no volume. A driver returns a volume that exists, whatever room there is for another one.
+    Nothing,
+}
+
+pub(crate) fn left(error: &Error) -> Left {
+    let status = match error {
+        Error::Status(status) => status,
+        Error::Unreachable { .. } => return Left::NotAsked,
+        Error::TimedOut(_) => return Left::InProgress,
+        _ => return Left::Unknown,
+    };
+    match status.code() {
+        Code::DeadlineExceeded | Code::Aborted => Left::InProgress,
+        Code::OutOfRange | Code::ResourceExhausted => Left::Nothing,
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unimplemented => Left::NothingNew,
+        _ => Left::Unknown,
+    }
+}
+
+/// The verdict about a failed CreateVolume. A request that the driver calls invalid is repeated after `longest` only.
+/// `resumed`: an earlier call may have made the volume.
+pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> ProvisionError {
+    let is_invalid = error.code() == Code::InvalidArgument;
+    let verdict = match left(&error) {
+        Left::NotAsked => ProvisionError::no_change(error),
+        Left::InProgress => ProvisionError::in_progress(error),
+        Left::Unknown => ProvisionError::retry(error),
+        Left::NothingNew if resumed => ProvisionError::retry(error),
+        Left::NothingNew | Left::Nothing => ProvisionError::nothing_left(error),
+    };
+    if is_invalid { verdict.after(longest) } else { verdict }
+}
+
+#[cfg(test)]
+mod tests {
+    use csi::Status;
+    use kube_provisioner::ProvisionVerdict;
+
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_verdict() {
+        let verdicts = (1..=16).map(|number| {
+            let code = Code::from_i32(number);
+            let verdict = |resumed| {
+                of_create(Error::Status(Status::new(code, "no")), resumed, Duration::from_secs(300)).verdict()
+            };
+            (code, verdict(false), verdict(true))
+        });
+        use ProvisionVerdict::{InProgress, NothingLeft, Retry};
+        let expected = [
+            (Code::Cancelled, Retry, Retry),
+            (Code::Unknown, Retry, Retry),
+            (Code::InvalidArgument, NothingLeft, Retry),
+            (Code::DeadlineExceeded, InProgress, InProgress),
+            (Code::NotFound, NothingLeft, Retry),
+            (Code::AlreadyExists, Retry, Retry),
+            (Code::PermissionDenied, NothingLeft, Retry),
+            (Code::ResourceExhausted, NothingLeft, NothingLeft),
+            (Code::FailedPrecondition, Retry, Retry),
+            (Code::Aborted, InProgress, InProgress),
+            (Code::OutOfRange, NothingLeft, NothingLeft),
+            (Code::Unimplemented, NothingLeft, Retry),
+            (Code::Internal, Retry, Retry),
+            (Code::Unavailable, Retry, Retry),
+            (Code::DataLoss, Retry, Retry),
+            (Code::Unauthenticated, NothingLeft, Retry),
+        ];
+        assert_eq!(verdicts.collect::<Vec<_>>(), expected);
+        let invalid = Error::Status(Status::invalid_argument("no"));
+        let verdict = of_create(invalid, false, Duration::from_secs(300));
+        assert_eq!(verdict.retry_after(), Some(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn a_call_without_an_answer_has_a_verdict() {
+        let reason = String::new();
+        for (error, verdict) in [
+            (Error::Unreachable { address: String::new(), reason }, ProvisionVerdict::NoChange),
+            (Error::TimedOut(Duration::from_secs(10)), ProvisionVerdict::InProgress),
+            (Error::Interrupted(String::new()), ProvisionVerdict::Retry),
+            // The answer was an answer, so the volume exists.
+            (Error::TooLarge { limit: 4 << 20 }, ProvisionVerdict::Retry),
+        ] {
+            assert_eq!(of_create(error.clone(), false, Duration::ZERO).verdict(), verdict, "{error}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The contract of a provisioner, with a driver in memory as the backend.
+
+use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
+use csi_sim::{Driver, Faults};
+use kube_provisioner::conformance::Conformance;
+
+/// A driver deletes by id, whoever names it, and gives another id to a volume that it makes again. So a volume is not found by its
+/// name, and an object that names the volume of another one is believed. Journal and fencing keep a volume from being made again,
+/// and the controller deletes nothing for an object that somebody else has created.
+const OF_DRIVERS: [&str; 2] = ["cancel-provision", "foreign-volume"];
+
+async fn conformance(faults: Faults) -> Conformance {
+    let driver = Driver::new(csi_sim::Settings::default());
+    let info = DriverInfo::ask(&driver).await.unwrap();
+    driver.set_faults(faults, 1);
+    let backend = driver.clone();
+    let start = move || CsiProvisioner::new(backend.clone(), info.clone(), Settings::default(), "test");
+    let volumes = async move || driver.volumes().into_iter().map(|volume| volume.volume_id).collect::<Vec<_>>();
+    Conformance::new(start, volumes)
+        .parameters([("csi.storage.k8s.io/fstype", "xfs")])
+        .refuses([("csi.storage.k8s.io/unknown", "x")])
+        .refuses([("fstype", "ext4"), ("csi.storage.k8s.io/fstype", "ext4")])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_s_provisioner_keeps_the_contract() {
+    let report = conformance(Faults::default()).await.run().await;
+    assert_eq!(report.broken().collect::<Vec<_>>(), OF_DRIVERS, "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_keeps_the_contract_although_the_driver_fails() {
+    let rules = [
+        "provision",
+        "idempotent",
+        "cancel-delete",
+        "abandoned",
+        "clean-up",
+        "restart",
+        "two-replicas",
+        "hundred-claims",
+        "storm",
+    ];
+    let conformance = conformance(Faults { lost: 60, refused: 60, ..Faults::default() }).await;
+    let report = rules.iter().fold(conformance, |conformance, rule| conformance.only(rule)).run().await;
+    assert!(report.is_kept(), "{report}");
+}

@@ -1,0 +1,211 @@
+//! Claims in a simulated cluster, with a driver in memory.
+
+use std::time::Duration;
+
+use csi::Code;
+use csi::messages::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
+use csi_sim::{Method, Step};
+use kube_sim::{DeleteOptions, PatchKind, Target};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::fixture::Fixture;
+
+#[tokio::test(start_paused = true)]
+async fn what_the_class_gets_wrong_is_told_once() {
+    let fixture = Fixture::new();
+    fixture.class("bad", json!({"csi.storage.k8s.io/unknown": "x"}));
+    let _running = fixture.start(1).await;
+    fixture.claim("a", "bad", json!({}));
+    fixture.says("a", "unknown parameter csi.storage.k8s.io/unknown").await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(fixture.creations().is_empty() && !fixture.is_bound("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_a_volume_and_its_deletion_removes_it() {
+    let mut fixture = Fixture::new();
+    fixture.settings.extra_create_metadata = true;
+    fixture.settings.controller_publish_read_only = true;
+    fixture.class(
+        "secret",
+        json!({
+            "csi.storage.k8s.io/fstype": "xfs", "pool": "a",
+            "csi.storage.k8s.io/secret-name": "${pvc.annotations['example.com/team']}",
+            "csi.storage.k8s.io/secret-namespace": "${pvc.namespace}",
+        }),
+    );
+    fixture.secret("red", "hunter2");
+    let _running = fixture.start(1).await;
+    let change = json!({
+        "metadata": {"annotations": {"example.com/team": "red"}}, "spec": {"accessModes": ["ReadOnlyMany"]},
+    });
+    let name = fixture.claim("a", "secret", change);
+    fixture.until("bound", || fixture.is_bound("a")).await;
+
+    let request = fixture.creations().remove(0);
+    assert_eq!(request.name, name);
+    assert_eq!(request.secrets.get("password"), Some("hunter2"));
+    let parameters = [
+        ("csi.storage.k8s.io/pv/name", &*name),
+        ("csi.storage.k8s.io/pvc/name", "a"),
+        ("csi.storage.k8s.io/pvc/namespace", "default"),
+        ("pool", "a"),
+    ];
+    let sent: Vec<_> = request.parameters.iter().map(|(key, value)| (&**key, &**value)).collect();
+    assert_eq!(sent, parameters);
+
+    let volume = fixture.volume(&name).unwrap();
+    let secret = json!({"name": "red", "namespace": "default"});
+    let expected = json!({
+        "driver": "csi-sim.example.com", "volumeHandle": fixture.driver.volumes()[0].volume_id, "fsType": "xfs", "readOnly": true,
+        "volumeAttributes": {"pool": "pool-1", "storage.kubernetes.io/csiProvisionerIdentity": "process-1"},
+        "controllerPublishSecretRef": secret, "nodeStageSecretRef": secret, "nodePublishSecretRef": secret,
+        "controllerExpandSecretRef": secret, "nodeExpandSecretRef": secret,
+    });
+    assert_eq!(volume["spec"]["csi"], expected);
+    let annotations = &volume["metadata"]["annotations"];
+    for (key, value) in [("provisioner-deletion-secret-name", "red"), ("controller-modify-secret-namespace", "default")]
+    {
+        assert_eq!(annotations[format!("volume.kubernetes.io/{key}")], value);
+    }
+
+    fixture.delete_claim("a");
+    fixture.until("gone", || fixture.volume(&name).is_none()).await;
+    assert!(fixture.driver.volumes().is_empty());
+    let deletions: Vec<DeleteVolumeRequest> = fixture.driver.requests();
+    assert_eq!((deletions.len(), deletions[0].secrets.get("password")), (1, Some("hunter2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_deleted_while_the_sidecar_dies_leaves_no_volume() {
+    for latency in [0, 3, 30] {
+        let fixture = Fixture::new();
+        let running = fixture.start(1).await;
+        fixture.driver.configure(|settings| settings.latency = Duration::from_secs(latency));
+        let name = fixture.claim("a", "fast", json!({}));
+        fixture.until("asked", || !fixture.creations().is_empty()).await;
+        running.abort();
+        fixture.delete_claim("a");
+        sleep(Duration::from_secs(latency + 60)).await;
+        fixture.driver.configure(|settings| settings.latency = Duration::ZERO);
+        let _running = fixture.start(2).await;
+        fixture.until("no volume", || fixture.driver.volumes().is_empty() && fixture.volume(&name).is_none()).await;
+        sleep(Duration::from_secs(900)).await;
+        assert!(fixture.driver.volumes().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_no_use_is_deleted() {
+    let fixture = Fixture::new();
+    let small = Volume { volume_id: "small".into(), capacity_bytes: 1, ..Volume::default() };
+    fixture.driver.script(Method::CreateVolume, [Step::answer(CreateVolumeResponse { volume: Some(small) })]);
+    let _running = fixture.start(1).await;
+    fixture.claim("a", "fast", json!({}));
+    fixture.until("bound", || fixture.is_bound("a")).await;
+    fixture.says("a", "made a volume of 1 bytes, but the claim asks for 1073741824").await;
+    let deletions: Vec<DeleteVolumeRequest> = fixture.driver.requests();
+    assert_eq!(deletions.iter().map(|one| &*one.volume_id).collect::<Vec<_>>(), ["small"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
+    let fixture = Fixture::new();
+    let names = json!({
+        "csi.storage.k8s.io/provisioner-secret-name": "late", "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+    });
+    fixture.class("secret", names);
+    let _running = fixture.start(1).await;
+    let name = fixture.claim("a", "secret", json!({}));
+    fixture.says("a", "the Secret default/late does not exist; create it").await;
+    assert!(fixture.creations().is_empty());
+    fixture.secret("late", "hunter2");
+    fixture.until("bound", || fixture.is_bound("a")).await;
+    // A driver may delete without it, as those have done that are served by external-provisioner.
+    let target = Target { group: "", plural: "secrets", namespace: "default", name: "late" };
+    fixture.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    fixture.driver.script(Method::DeleteVolume, [Step::refuse(Code::Unauthenticated, "no password")]);
+    fixture.delete_claim("a");
+    fixture.says(&name, "the Secret default/late, which the volume names, does not exist").await;
+    fixture.until("gone", || fixture.volume(&name).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_code_says_whether_an_attempt_has_ended() {
+    for (code, is_over) in [
+        (Code::ResourceExhausted, true),
+        (Code::PermissionDenied, true),
+        (Code::Internal, false),
+        (Code::Unavailable, false),
+        (Code::DeadlineExceeded, false),
+    ] {
+        let fixture = Fixture::new();
+        fixture.driver.script(Method::CreateVolume, vec![Step::refuse(code, "not now"); 3]);
+        let _running = fixture.start(1).await;
+        fixture.claim("a", "fast", json!({}));
+        fixture.says("a", "not now").await;
+        let asked = fixture.creations().len();
+        fixture.delete_claim("a");
+        sleep(Duration::from_secs(1800)).await;
+        assert_eq!(fixture.creations().len() == asked, is_over, "{code:?}");
+        assert!(fixture.driver.volumes().is_empty(), "{code:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_invalid_is_repeated_after_the_longest_pause() {
+    let fixture = Fixture::new();
+    fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::InvalidArgument, "no such pool")]);
+    let _running = fixture.start(1).await;
+    fixture.claim("a", "fast", json!({}));
+    fixture.says("a", "no such pool").await;
+    sleep(Duration::from_secs(280)).await;
+    assert_eq!(fixture.creations().len(), 1);
+    fixture.until("bound", || fixture.is_bound("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_attached_is_not_deleted() {
+    let fixture = Fixture::new();
+    let _running = fixture.start(1).await;
+    let name = fixture.claim("a", "fast", json!({}));
+    fixture.until("bound", || fixture.is_bound("a")).await;
+    fixture.create(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "csi-1"},
+        "spec": {"attacher": "csi-sim.example.com", "nodeName": "node-7", "source": {"persistentVolumeName": name}},
+    }));
+    fixture.delete_claim("a");
+    fixture.says(&name, "still attached to node node-7").await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(fixture.driver.volumes().len(), 1);
+    let target = Target { group: "storage.k8s.io", plural: "volumeattachments", namespace: "", name: "csi-1" };
+    fixture.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    fixture.until("gone", || fixture.volume(&name).is_none()).await;
+    assert!(fixture.driver.volumes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_attributes_class_is_that_of_the_first_call() {
+    let fixture = Fixture::new();
+    fixture.driver.script(Method::CreateVolume, [Step::lose()]);
+    fixture.driver.configure(|settings| settings.latency = Duration::from_secs(5));
+    let running = fixture.start(1).await;
+    fixture.claim("a", "fast", json!({"spec": {"volumeAttributesClassName": "silver"}}));
+    fixture.says("a", "VolumeAttributesClass silver cannot be read").await;
+    fixture.create(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "silver"},
+        "driverName": "csi-sim.example.com", "parameters": {"iops": "100"},
+    }));
+    fixture.until("asked", || !fixture.creations().is_empty()).await;
+    running.abort();
+    // Somebody takes it away by force.
+    let target = Target { group: "storage.k8s.io", plural: "volumeattributesclasses", namespace: "", name: "silver" };
+    fixture.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    let patch = json!({"metadata": {"finalizers": null}});
+    fixture.cluster.patch(&target, None, PatchKind::Merge, &patch).unwrap();
+    let _running = fixture.start(2).await;
+    fixture.until("bound", || fixture.is_bound("a")).await;
+    let parameters: Vec<_> = fixture.creations().iter().map(|one| one.mutable_parameters["iops"].clone()).collect();
+    assert!(parameters.len() > 1 && parameters.iter().all(|iops| iops == "100"), "{parameters:?}");
+}

@@ -1,0 +1,116 @@
+//! A simulated cluster, and a driver in memory.
+
+use std::time::Duration;
+
+use csi::messages::CreateVolumeRequest;
+use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
+use csi_sim::Driver;
+use kube_provisioner::{CancellationToken, Controller, Environment, Options, RunError};
+use kube_sim::{Actors, Cluster, DeleteOptions, Running, SimClock, Target, merge_patch};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+pub(crate) struct Fixture {
+    pub(crate) cluster: Cluster,
+    _actors: Running,
+    pub(crate) driver: Driver,
+    pub(crate) settings: Settings,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let cluster = Cluster::builder().hide_managed_fields().build();
+        let actors = cluster.run(Actors::all());
+        let fixture = Self {
+            cluster,
+            _actors: actors,
+            driver: Driver::new(csi_sim::Settings::default()),
+            settings: Settings::default(),
+        };
+        fixture.class("fast", json!({}));
+        fixture
+    }
+
+    pub(crate) async fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
+        let info = DriverInfo::ask(&self.driver).await.unwrap();
+        let mut options = Options::new(info.name());
+        options.namespace = Some("default".to_owned());
+        let provisioner =
+            CsiProvisioner::new(self.driver.clone(), info, self.settings.clone(), format!("process-{number}"));
+        let controller =
+            Controller::new(provisioner, options).environment(Environment::simulated(number, SimClock::EPOCH));
+        let client = self.cluster.client(&format!("sidecar-{number}"));
+        tokio::spawn(controller.run_with(client, CancellationToken::new()))
+    }
+
+    pub(crate) fn class(&self, name: &str, parameters: Value) {
+        self.create(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": "csi-sim.example.com", "parameters": parameters,
+        }));
+    }
+
+    /// Returns the name of the claim's volume.
+    pub(crate) fn claim(&self, name: &str, class: &str, change: Value) -> String {
+        let mut claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        });
+        merge_patch(&mut claim, change);
+        let created = self.cluster.create(&claim).unwrap();
+        format!("pvc-{}", created["metadata"]["uid"].as_str().unwrap())
+    }
+
+    pub(crate) fn secret(&self, name: &str, password: &str) {
+        self.create(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"},
+            "stringData": {"password": password},
+        }));
+    }
+
+    pub(crate) fn create(&self, object: Value) {
+        self.cluster.create(&object).unwrap();
+    }
+
+    pub(crate) fn delete_claim(&self, name: &str) {
+        let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name };
+        self.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    }
+
+    pub(crate) fn volume(&self, name: &str) -> Option<Value> {
+        self.cluster.get("", "persistentvolumes", "", name).ok()
+    }
+
+    pub(crate) fn is_bound(&self, claim: &str) -> bool {
+        let claim = self.cluster.get("", "persistentvolumeclaims", "default", claim);
+        claim.is_ok_and(|claim| claim["status"]["phase"] == "Bound")
+    }
+
+    pub(crate) fn events(&self, name: &str) -> Vec<String> {
+        let events = self.cluster.list("", "events", None).unwrap();
+        let about = events.iter().filter(|event| event["involvedObject"]["name"] == name);
+        about
+            .map(|event| format!("{} {}", event["reason"].as_str().unwrap(), event["message"].as_str().unwrap()))
+            .collect()
+    }
+
+    pub(crate) async fn says(&self, name: &str, text: &str) {
+        self.until(text, || self.events(name).iter().any(|event| event.contains(text))).await;
+    }
+
+    pub(crate) async fn until(&self, what: &str, so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !so() {
+            assert!(start.elapsed() < Duration::from_secs(3600), "never: {what}: {:?}", self.driver.calls());
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub(crate) fn creations(&self) -> Vec<CreateVolumeRequest> {
+        self.driver.requests()
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests in a simulated cluster, with a driver in memory.
+
+mod claims;
+mod fixture;
+mod sources;

@@ -1,0 +1,216 @@
+//! Volumes that are copied from a snapshot or from another claim.
+
+use std::time::Duration;
+
+use csi::Code;
+use csi::Controller;
+use csi::messages::volume_content_source::Type;
+use csi::messages::{CreateSnapshotRequest, CreateVolumeResponse, Volume};
+use csi_sim::{Method, Step};
+use kube_sim::{DeleteOptions, PatchKind, Target};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::fixture::Fixture;
+
+const SNAPSHOT_FINALIZER: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+const CLAIM_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+
+fn of_snapshot(name: &str) -> Value {
+    json!({"spec": {"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}}})
+}
+
+fn of_claim(name: &str) -> Value {
+    json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": name}}})
+}
+
+impl Fixture {
+    fn with_snapshots() -> Self {
+        let fixture = Self::new();
+        for (kind, plural, scope) in [
+            ("VolumeSnapshot", "volumesnapshots", "Namespaced"),
+            ("VolumeSnapshotContent", "volumesnapshotcontents", "Cluster"),
+        ] {
+            fixture.create(json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": format!("{plural}.snapshot.storage.k8s.io"),
+                    "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter/pull/814"},
+                },
+                "spec": {
+                    "group": "snapshot.storage.k8s.io", "scope": scope,
+                    "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
+                    "versions": [{
+                        "name": "v1", "served": true, "storage": true,
+                        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                    }],
+                },
+            }));
+        }
+        fixture
+    }
+
+    /// A snapshot of the claim's volume, as external-snapshotter makes it, and what is different about it.
+    async fn snapshot(&self, name: &str, volume: &str, change: Value) {
+        let volume = self.volume(volume).unwrap();
+        let source_volume_id = volume["spec"]["csi"]["volumeHandle"].as_str().unwrap().to_owned();
+        let request = CreateSnapshotRequest { source_volume_id, name: name.to_owned(), ..Default::default() };
+        let made = self.driver.create_snapshot(request).await.unwrap().snapshot.unwrap();
+        let mut object = json!({
+            "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+            "metadata": {"name": name, "namespace": "default", "finalizers": ["example.com/hold"]},
+            "status": {"boundVolumeSnapshotContentName": format!("content-{name}"), "readyToUse": true, "restoreSize": "1Gi"},
+        });
+        kube_sim::merge_patch(&mut object, change.get("snapshot").cloned().unwrap_or_else(|| json!({})));
+        let object = self.cluster.create(&object).unwrap();
+        let mut content = json!({
+            "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": {"name": format!("content-{name}")},
+            "spec": {
+                "driver": "csi-sim.example.com", "sourceVolumeMode": "Filesystem",
+                "volumeSnapshotRef": {"namespace": "default", "name": name, "uid": object["metadata"]["uid"]},
+            },
+            "status": {"snapshotHandle": made.snapshot_id},
+        });
+        kube_sim::merge_patch(&mut content, change.get("content").cloned().unwrap_or_else(|| json!({})));
+        self.create(content);
+    }
+
+    fn snapshot_target<'a>(name: &'a str) -> Target<'a> {
+        Target { group: "snapshot.storage.k8s.io", plural: "volumesnapshots", namespace: "default", name }
+    }
+
+    fn finalizers(&self, group: &str, plural: &str, name: &str) -> Vec<String> {
+        let object = self.cluster.get(group, plural, "default", name).unwrap();
+        let finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    }
+
+    fn is_snapshot_held(&self, name: &str) -> bool {
+        self.finalizers("snapshot.storage.k8s.io", "volumesnapshots", name).iter().any(|one| one == SNAPSHOT_FINALIZER)
+    }
+
+    fn is_claim_held(&self, name: &str) -> bool {
+        self.finalizers("", "persistentvolumeclaims", name).iter().any(|one| one == CLAIM_FINALIZER)
+    }
+
+    async fn source(&self) -> String {
+        let name = self.claim("source", "fast", json!({}));
+        self.until("bound", || self.is_bound("source")).await;
+        name
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_restored_and_protected_as_long() {
+    let fixture = Fixture::with_snapshots();
+    let running = fixture.start(1).await;
+    let source = fixture.source().await;
+    fixture.snapshot("monday", &source, json!({})).await;
+    let monday = fixture.driver.snapshots()[0].snapshot_id.clone();
+    fixture.driver.configure(|settings| settings.latency = Duration::from_secs(8));
+    fixture.claim("copy", "fast", of_snapshot("monday"));
+    fixture.until("asked", || fixture.creations().len() == 2).await;
+    assert!(fixture.is_snapshot_held("monday"));
+    // The snapshot goes, and so does the process.
+    fixture.cluster.delete(&Fixture::snapshot_target("monday"), DeleteOptions::default()).unwrap();
+    running.abort();
+    let _running = fixture.start(2).await;
+    fixture.until("bound", || fixture.is_bound("copy")).await;
+    fixture.until("released", || !fixture.is_snapshot_held("monday")).await;
+    for request in &fixture.creations()[1..] {
+        let Some(Type::Snapshot(snapshot)) = request.volume_content_source.clone().unwrap().r#type else { panic!() };
+        assert_eq!(snapshot.snapshot_id, monday);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_cloned_and_protected_until_the_last_copy_is_made() {
+    let fixture = Fixture::with_snapshots();
+    let _running = fixture.start(1).await;
+    fixture.source().await;
+    let again = |code| Step::refuse(code, "the copy is at 5 %").working();
+    fixture.driver.script(Method::CreateVolume, [again(Code::Aborted), again(Code::Aborted)]);
+    fixture.claim("one", "fast", of_claim("source"));
+    fixture.claim("two", "fast", of_claim("source"));
+    fixture.says("two", "the copy is at 5 %").await;
+    assert!(fixture.is_claim_held("source"));
+    fixture.delete_claim("source");
+    for claim in ["one", "two"] {
+        fixture.until("bound", || fixture.is_bound(claim)).await;
+    }
+    // Nothing holds the source any more.
+    fixture.until("gone", || fixture.cluster.get("", "persistentvolumeclaims", "default", "source").is_err()).await;
+    let clones = fixture.creations().iter().filter(|one| one.volume_content_source.is_some()).count();
+    assert!(clones >= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_ends_without_a_volume_releases_its_source() {
+    let fixture = Fixture::with_snapshots();
+    let _running = fixture.start(1).await;
+    let source = fixture.source().await;
+    fixture.snapshot("monday", &source, json!({})).await;
+    for (claim, code) in [("full", Code::ResourceExhausted), ("lost", Code::Unavailable)] {
+        fixture.driver.script(Method::CreateVolume, vec![Step::refuse(code, "not now"); 2]);
+        fixture.claim(claim, "fast", of_snapshot("monday"));
+        fixture.says(claim, "not now").await;
+        fixture.delete_claim(claim);
+        sleep(Duration::from_secs(600)).await;
+        assert!(!fixture.is_snapshot_held("monday"), "{claim}");
+        assert_eq!(fixture.driver.volumes().len(), 1, "{claim}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unfit_source_is_named_and_the_driver_is_not_asked() {
+    let fixture = Fixture::with_snapshots();
+    let _running = fixture.start(1).await;
+    let source = fixture.source().await;
+    for (name, change) in [
+        ("busy", json!({"snapshot": {"status": {"readyToUse": false}}})),
+        ("unbound", json!({"snapshot": {"status": {"boundVolumeSnapshotContentName": null}}})),
+        ("other", json!({"content": {"spec": {"driver": "other.example.com"}}})),
+        ("stolen", json!({"content": {"spec": {"volumeSnapshotRef": {"uid": "x"}}}})),
+        ("large", json!({"snapshot": {"status": {"restoreSize": "2Gi"}}})),
+        ("block", json!({"content": {"spec": {"sourceVolumeMode": "Block"}}})),
+        ("raw", json!({"content": {"status": {"snapshotHandle": null}}})),
+    ] {
+        fixture.snapshot(name, &source, change).await;
+    }
+    fixture.claim("waits", "fast", json!({"spec": {"storageClassName": "none"}}));
+    for (claim, source, text) in [
+        ("busy", of_snapshot("busy"), "the VolumeSnapshot busy is not ready yet"),
+        ("unbound", of_snapshot("unbound"), "has no VolumeSnapshotContent yet"),
+        ("other", of_snapshot("other"), "is of the driver other.example.com"),
+        ("stolen", of_snapshot("stolen"), "belongs to another VolumeSnapshot"),
+        ("large", of_snapshot("large"), "has 2147483648 bytes, and the claim asks for 1073741824; ask for more"),
+        ("block", of_snapshot("block"), "is of a volume of mode Block"),
+        ("raw", of_snapshot("raw"), "has no snapshot handle yet"),
+        ("missing", of_snapshot("missing"), "the VolumeSnapshot missing does not exist"),
+        ("clone-of-waits", of_claim("waits"), "the source claim waits is not bound yet"),
+        ("clone-of-nothing", of_claim("nothing"), "the source claim nothing does not exist"),
+    ] {
+        fixture.claim(claim, "fast", source);
+        fixture.says(claim, text).await;
+        fixture.delete_claim(claim);
+    }
+    assert_eq!(fixture.creations().len(), 1);
+    // What becomes fit is used.
+    fixture.claim("late", "fast", of_snapshot("busy"));
+    fixture.says("late", "is not ready yet").await;
+    let patch = json!({"status": {"readyToUse": true}});
+    fixture.cluster.patch(&Fixture::snapshot_target("busy"), None, PatchKind::Merge, &patch).unwrap();
+    fixture.until("bound", || fixture.is_bound("late")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_volume_is_no_copy() {
+    let fixture = Fixture::with_snapshots();
+    let _running = fixture.start(1).await;
+    fixture.source().await;
+    let empty = Volume { volume_id: "empty".into(), capacity_bytes: 1 << 30, ..Volume::default() };
+    fixture.driver.script(Method::CreateVolume, [Step::answer(CreateVolumeResponse { volume: Some(empty) })]);
+    fixture.claim("copy", "fast", of_claim("source"));
+    fixture.says("copy", "made an empty volume, but the claim asks for a copy").await;
+    fixture.until("bound", || fixture.is_bound("copy")).await;
+}

@@ -10,6 +10,9 @@ use testbed::control_plane::State;
 use testbed::guard::{Guard, Lifetime, Running};
 use testbed::{csi_sanity, progress};
 
+/// It takes a few seconds.
+const LIMIT: Duration = Duration::from_secs(120);
+
 #[tokio::test]
 async fn csi_sanity_passes_with_all_capabilities() -> anyhow::Result<()> {
     // csi-sanity compares the topology of a snapshot with the one that it has sent as values of Go, and one that was sent has a cached
@@ -25,7 +28,13 @@ async fn csi_sanity_passes_with_few_capabilities() -> anyhow::Result<()> {
     let without = "Controller.PublishUnpublishVolume,Controller.ListVolumes,Controller.GetCapacity,Controller.CloneVolume,\
                    Controller.ListSnapshots,Controller.GetSnapshot,Controller.ExpandVolume,Controller.ModifyVolume,Node.StageUnstageVolume,\
                    Node.GetVolumeStats,Node.ExpandVolume,Node.SingleNodeMultiWriter";
-    is_sane(&["--without", without, "--latency", "5"], "Ran ", " 0 Failed ").await
+    // The driver does without the calls that it does not offer.
+    is_sane(
+        &["--without", without, "--latency", "5"],
+        "Ran 38 of 103 Specs",
+        "38 Passed | 0 Failed | 1 Pending | 64 Skipped",
+    )
+    .await
 }
 
 async fn is_sane(arguments: &[&str], ran: &str, counts: &str) -> anyhow::Result<()> {
@@ -45,8 +54,10 @@ async fn is_sane(arguments: &[&str], ran: &str, counts: &str) -> anyhow::Result<
         command.arg(format!("--csi.{flag}")).arg(dir.path().join(path));
     }
     command.stdout(output.try_clone()?).stderr(output);
-    let status = Running::start(command)?.ended().await?;
+    // It waits for a driver for ever, also for one that has crashed.
+    let ended = tokio::time::timeout(LIMIT, Running::start(command)?.ended()).await;
     let text = std::fs::read_to_string(&log)?;
+    let status = ended.with_context(|| format!("csi-sanity has not ended:\n{text}"))??;
     ensure!(status.success() && text.contains(ran) && text.contains(counts), "csi-sanity ended with {status}:\n{text}");
     Ok(())
 }

@@ -3,6 +3,23 @@
 //! [`Driver`] implements the three services, so it is called in the process, or served on a socket by [`csi::Server`] and by the program
 //! `csi-sim`. It keeps the contract of the specification, which `csi-sanity` checks, and breaks it where a test asks for that: single calls
 //! by [`Driver::script`], any call by chance with [`Faults`]. Chance comes from a seed and time from tokio, so that a run can be repeated.
+//!
+//! ```
+//! use csi::messages::{CreateVolumeRequest, ProbeRequest, ProbeResponse};
+//! use csi::{Code, Controller, Identity};
+//! use csi_sim::{Driver, Method, Settings, Step};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let driver = Driver::new(Settings::default());
+//! driver.script(Method::Probe, vec![Step::answer(ProbeResponse { ready: Some(false) }); 3]);
+//! driver.script(Method::CreateVolume, [Step::refuse(Code::Aborted, "later").working()]);
+//!
+//! assert_eq!(driver.probe(ProbeRequest {}).await.unwrap().ready, Some(false));
+//! assert!(driver.create_volume(CreateVolumeRequest::default()).await.is_err());
+//! assert_eq!(driver.requests::<CreateVolumeRequest>().len(), 1);
+//! # }
+//! ```
 #![deny(missing_docs)]
 
 mod capability;

@@ -1,4 +1,4 @@
-//! What can go wrong with a call, by meaning.
+//! The ways in which a call fails, by meaning.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tonic::{Code, Status};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The driver refused the call. Only this is an answer of the driver; after all others but [`Error::Unreachable`] the work may be done or go on.
+    /// The driver refused the call. Only this is an answer of the driver; after all others but [`Error::Unreachable`] the work may be done, or may
+    /// still be under way.
     #[error("{}: {}", code_name(.0.code()), .0.message())]
     Status(#[from] Status),
     /// There was no answer in time.
@@ -22,7 +23,7 @@ pub enum Error {
         /// What the system says.
         reason: String,
     },
-    /// The connection broke during the call, or what came is no answer.
+    /// The connection broke during the call, or brought something else than an answer.
     #[error("the driver's answer was lost: {0}")]
     Interrupted(String),
     /// The answer is longer than the client reads.

@@ -34,7 +34,8 @@ impl Server {
         Ok(Self { listener: UnixListener::bind(path)? })
     }
 
-    /// Serves until the future is dropped, which ends all connections and the calls on them. A call whose client gives up is dropped as well.
+    /// Serves until the future is dropped, which ends all connections and the calls on them. So are the calls that
+    /// their clients give up.
     // tonic's own server leaves the connections open.
     pub async fn serve<D: Identity + Controller + Node + 'static>(self, driver: D) -> io::Result<Infallible> {
         let driver = Arc::new(driver);

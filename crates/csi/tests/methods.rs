@@ -1,4 +1,4 @@
-//! Each call with a request and an answer of its own: what is sent is what arrives.
+//! Each call with a request and an answer of its own, which arrive as they were sent.
 
 use std::collections::BTreeMap;
 

@@ -11,10 +11,10 @@ use crate::control_plane::cache_dir;
 use crate::guard::Guard;
 use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
-use crate::{ceph, control_plane, csi_sanity, garage, nfs, s3, seaweedfs, uml, versity};
+use crate::{ceph, control_plane, csi_sanity, external_provisioner, garage, nfs, s3, seaweedfs, uml, versity};
 
 /// Every dependency, in the order in which they are listed and installed.
-pub static ALL: [&Dependency; 10] = [
+pub static ALL: [&Dependency; 11] = [
     &control_plane::NODE,
     &ceph::CEPH,
     &nfs::GANESHA,
@@ -25,6 +25,7 @@ pub static ALL: [&Dependency; 10] = [
     &seaweedfs::SEAWEEDFS,
     &garage::GARAGE,
     &csi_sanity::CSI_SANITY,
+    &external_provisioner::EXTERNAL_PROVISIONER,
 ];
 
 /// The command that runs the tests with everything that they need.
@@ -216,6 +217,7 @@ mod tests {
         assert_eq!(needs("e2e seaweedfs", "cases::seaweedfs_z12"), ["SeaweedFS"]);
         assert_eq!(needs("e2e csi_sanity", "csi_sanity_passes"), ["csi-sanity"]);
         assert_eq!(needs("e2e garage", "cases::garage_z12"), ["Garage"]);
+        assert_eq!(needs("e2e csi_scenarios", "the_sidecar_agrees"), ["external-provisioner"]);
         let both = ["clients of S3", "the Versity S3 Gateway"];
         assert_eq!(needs("e2e bucket_clients", "versity_clients_use_a_bucket"), both);
         assert!(needs("e2e nodes", "t1_the_node").is_empty());

@@ -14,6 +14,8 @@
 //!
 //! [`dependency`] lists what tests need that a machine may lack, and installs it.
 //!
+//! [`external_provisioner`] is the sidecar that provisions for drivers of CSI.
+//!
 //! [`go_module`] downloads modules of Go.
 //!
 //! [`nfs`] is what tests of NFS need of the machine.
@@ -24,7 +26,8 @@
 //!
 //! [`s3`] is S3 and IAM as AWS has them.
 //!
-//! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them.
+//! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them; and those under
+//! `csi-scenarios/`: what external-provisioner asks of a driver.
 //!
 //! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
 //!
@@ -47,6 +50,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod csi_sanity;
 pub mod dependency;
+pub mod external_provisioner;
 pub mod faults;
 pub mod garage;
 pub mod go_module;

@@ -1,0 +1,32 @@
+//! The sidecar [external-provisioner](https://github.com/kubernetes-csi/external-provisioner), which provisions for drivers
+//! of CSI: the peer of `csi-scenarios`.
+
+use std::path::PathBuf;
+
+use crate::built::Built;
+use crate::dependency::Dependency;
+use crate::go_module::{GoProgram, Source};
+use crate::guard::Guard;
+use crate::progress::SharedProgress;
+
+const SIDECAR: GoProgram = GoProgram {
+    program: Built { name: "csi-provisioner", version: "6.4.0", time: "2 to 5 minutes" },
+    package: "cmd/csi-provisioner",
+    source: Source::Module("github.com/kubernetes-csi/external-provisioner/v6"),
+};
+
+/// What it needs.
+pub static EXTERNAL_PROVISIONER: Dependency = Dependency {
+    name: "external-provisioner",
+    packages: &[],
+    python: None,
+    suits: || SIDECAR.check(),
+    needed_by: |test| test.suite == "e2e csi_scenarios",
+    server: None,
+};
+
+/// Its program. It is built once, into the user's cache.
+pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+    EXTERNAL_PROVISIONER.check_use()?;
+    SIDECAR.path(guard, progress).await
+}

@@ -4,12 +4,15 @@
 //! `<name>.expected.yaml`, recorded and never written by hand. The format is described in `scenarios/README.md`.
 //!
 //! [`run`] needs nothing but a client, so the same files can be held against any server of the API.
+//!
+//! The scenarios in `csi-scenarios` have a CSI driver and its sidecar beside them; see the `README.md` there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+mod csi;
 mod file;
 mod kinds;
 mod normal;
@@ -18,9 +21,10 @@ mod run;
 mod send;
 mod value;
 
+pub use csi::Host;
 pub use file::{Needs, Scenario};
 pub use record::{Disagreement, Verdict, judge};
-pub use run::{Run, run};
+pub use run::{Run, run, run_csi};
 
 /// The scenarios and the objects that they share.
 pub struct Library {
@@ -28,22 +32,41 @@ pub struct Library {
     pub scenarios: Vec<Scenario>,
     /// Objects that a step's object may be `like`.
     pub objects: BTreeMap<String, Value>,
+    /// What each scenario of CSI makes first: the account of its sidecar.
+    rights: Vec<Value>,
+    /// Definitions of kinds that all scenarios use.
+    pub definitions: Vec<Value>,
 }
 
 impl Library {
     /// Reads all scenarios of this project. With a `filter`, only those whose `<topic>/<name>` contains it.
     pub fn load(filter: Option<&str>) -> anyhow::Result<Self> {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        Self::load_from(&folder("scenarios"), filter)
+    }
+
+    /// Reads all scenarios of CSI.
+    pub fn load_csi(filter: Option<&str>) -> anyhow::Result<Self> {
+        let dir = folder("csi-scenarios");
+        let rights = file::read_yaml(&dir.join("rights.yaml"))?;
+        let definitions = file::read_yaml(&dir.join("definitions.yaml"))?;
+        Ok(Self { rights, definitions, ..Self::load_from(&dir, filter)? })
+    }
+
+    fn load_from(dir: &Path, filter: Option<&str>) -> anyhow::Result<Self> {
         let objects = file::read_yaml(&dir.join("objects.yaml"))?;
         let mut scenarios = Vec::new();
-        for path in files(&dir)? {
-            let scenario = Scenario::load(&dir, &path)?;
+        for path in files(dir)? {
+            let scenario = Scenario::load(dir, &path)?;
             if filter.is_none_or(|filter| scenario.name.contains(filter)) {
                 scenarios.push(scenario);
             }
         }
-        Ok(Self { scenarios, objects })
+        Ok(Self { scenarios, objects, rights: Vec::new(), definitions: Vec::new() })
     }
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// The scenario files of all topics, sorted.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -33,6 +33,12 @@ pub struct Scenario {
     /// Kinds that the scenario defines itself.
     #[serde(default)]
     pub(super) kinds: BTreeMap<String, Kind>,
+    /// The driver and the sidecar of a scenario of CSI.
+    #[serde(default)]
+    pub(super) csi: Option<Csi>,
+    /// Variables.
+    #[serde(default)]
+    pub(super) values: BTreeMap<String, Value>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -54,7 +60,7 @@ impl Scenario {
         scenario.name = path.strip_prefix(root)?.with_extension("").display().to_string();
         scenario.expected = path.with_extension("expected.yaml");
         for step in &scenario.steps {
-            step.action().with_context(|| path.display().to_string())?;
+            step.check(scenario.csi.is_some()).with_context(|| path.display().to_string())?;
         }
         Ok(scenario)
     }
@@ -65,6 +71,55 @@ pub(super) fn read_yaml<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     // Not YAML 1.1: `n` and `yes` are texts.
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(&text, options).with_context(|| format!("cannot understand {}", path.display()))
+}
+
+/// A driver whose answers the steps choose, and the program that provisions for it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Csi {
+    /// The capabilities of the plug-in.
+    pub(super) plugin: Vec<String>,
+    /// The capabilities of the controller service.
+    pub(super) controller: Vec<String>,
+    /// The driver's name; `$(run).example.com` without it.
+    pub(super) name: String,
+    /// The sidecar's further flags.
+    pub(super) flags: Vec<String>,
+    /// The steps start driver and sidecar.
+    pub(super) manual: bool,
+}
+
+impl Default for Csi {
+    fn default() -> Self {
+        Self {
+            plugin: vec!["CONTROLLER_SERVICE".to_owned()],
+            controller: vec!["CREATE_DELETE_VOLUME".to_owned()],
+            name: "$(run).example.com".to_owned(),
+            flags: Vec::new(),
+            manual: false,
+        }
+    }
+}
+
+/// What a step does with the sidecar.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SidecarStep {
+    Start,
+    /// As a crash does.
+    Kill,
+    /// Waits until it has ended by itself.
+    Ended,
+}
+
+/// What a step does with the driver.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) enum DriverStep {
+    /// With these capabilities of the controller service.
+    Start(Vec<String>),
+    /// Its socket is gone.
+    Stop,
 }
 
 /// One step: exactly one action, and what goes with it.
@@ -82,6 +137,13 @@ pub(super) struct Step {
     watch: Option<String>,
     expect: Option<String>,
     request: Option<String>,
+    answers: Option<Value>,
+    outcome: Option<String>,
+    calls: Option<usize>,
+    sidecar: Option<SidecarStep>,
+    driver: Option<DriverStep>,
+    pause: Option<f64>,
+    steps: Vec<Step>,
 
     json: Option<Value>,
     merge: Option<Value>,
@@ -104,10 +166,10 @@ pub(super) struct Step {
     /// How many events `expect` reads.
     pub(super) events: Option<usize>,
     /// The step is done once for each, which is `$(item)`, with its number from 1 as `$(index)`.
-    pub(super) each: Vec<Value>,
+    pub(super) each: Value,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Action<'a> {
     Create(&'a Value),
     Update(&'a Value),
@@ -120,6 +182,13 @@ pub(super) enum Action<'a> {
     Watch(&'a str),
     Expect(&'a str),
     Request(&'a str),
+    Answers(&'a Value),
+    Outcome(&'a str),
+    Calls(usize),
+    Sidecar(&'a SidecarStep),
+    Driver(&'a DriverStep),
+    Pause(f64),
+    Steps(&'a [Step]),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +196,13 @@ pub(super) enum PatchType {
     Json,
     Merge,
     Strategic,
+}
+
+impl Action<'_> {
+    /// Whether it concerns the driver or the sidecar.
+    fn is_of_csi(self) -> bool {
+        matches!(self, Self::Answers(_) | Self::Outcome(_) | Self::Calls(_) | Self::Sidecar(_) | Self::Driver(_))
+    }
 }
 
 impl PatchType {
@@ -140,6 +216,12 @@ impl PatchType {
 }
 
 impl Step {
+    fn check(&self, csi: bool) -> anyhow::Result<()> {
+        let action = self.action()?;
+        ensure!(csi || !action.is_of_csi(), "only a scenario with `csi` has a driver: {self:?}");
+        self.steps.iter().try_for_each(|step| step.check(csi))
+    }
+
     pub(super) fn action(&self) -> anyhow::Result<Action<'_>> {
         let patch =
             self.patch.as_deref().map(|target| Ok::<_, anyhow::Error>((target, self.patch_body()?))).transpose()?;
@@ -155,6 +237,13 @@ impl Step {
             self.watch.as_deref().map(Action::Watch),
             self.expect.as_deref().map(Action::Expect),
             self.request.as_deref().map(Action::Request),
+            self.answers.as_ref().map(Action::Answers),
+            self.outcome.as_deref().map(Action::Outcome),
+            self.calls.map(Action::Calls),
+            self.sidecar.as_ref().map(Action::Sidecar),
+            self.driver.as_ref().map(Action::Driver),
+            self.pause.map(Action::Pause),
+            Some(self.steps.as_slice()).filter(|steps| !steps.is_empty()).map(Action::Steps),
         ];
         let mut actions = actions.into_iter().flatten();
         match (actions.next(), actions.next()) {

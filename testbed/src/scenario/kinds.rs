@@ -33,6 +33,8 @@ pub(super) fn find(kind: &str, own: &BTreeMap<String, Kind>) -> anyhow::Result<K
         return Ok(kind.clone());
     }
     let (api_version, plural, cluster_scoped) = match kind {
+        "ClusterRole" => ("rbac.authorization.k8s.io/v1", "clusterroles", true),
+        "ClusterRoleBinding" => ("rbac.authorization.k8s.io/v1", "clusterrolebindings", true),
         "ConfigMap" => ("v1", "configmaps", false),
         "CoreEvent" => ("v1", "events", false),
         "CustomResourceDefinition" => ("apiextensions.k8s.io/v1", "customresourcedefinitions", true),
@@ -43,11 +45,16 @@ pub(super) fn find(kind: &str, own: &BTreeMap<String, Kind>) -> anyhow::Result<K
         "PersistentVolume" => ("v1", "persistentvolumes", true),
         "PersistentVolumeClaim" => ("v1", "persistentvolumeclaims", false),
         "Pod" => ("v1", "pods", false),
+        "Role" => ("rbac.authorization.k8s.io/v1", "roles", false),
+        "RoleBinding" => ("rbac.authorization.k8s.io/v1", "rolebindings", false),
         "Secret" => ("v1", "secrets", false),
         "SelfSubjectAccessReview" => ("authorization.k8s.io/v1", "selfsubjectaccessreviews", true),
         "ServiceAccount" => ("v1", "serviceaccounts", false),
         "StorageClass" => ("storage.k8s.io/v1", "storageclasses", true),
+        "VolumeAttachment" => ("storage.k8s.io/v1", "volumeattachments", true),
         "VolumeAttributesClass" => ("storage.k8s.io/v1", "volumeattributesclasses", true),
+        "VolumeSnapshot" => ("snapshot.storage.k8s.io/v1", "volumesnapshots", false),
+        "VolumeSnapshotContent" => ("snapshot.storage.k8s.io/v1", "volumesnapshotcontents", true),
         _ => return Err(anyhow::anyhow!("nothing is known of the kind {kind}")).context("see kinds.rs"),
     };
     Ok(Kind { api_version: api_version.to_owned(), plural: plural.to_owned(), cluster_scoped })

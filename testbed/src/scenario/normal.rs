@@ -73,6 +73,9 @@ struct Normaliser<'a> {
 static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\b(20[0-9]{2})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z"));
+/// With it a sidecar of CSI marks the volumes that it has made since it was started.
+const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+static IDENTITY: LazyLock<Regex> = LazyLock::new(|| pattern("^[0-9]{13}-[0-9]{1,4}-"));
 static EVENT_NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\.[0-9a-f]{16}$"));
 /// A patched object that cannot be read, which has all its managed fields.
 static WHOLE_OBJECT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"Invalid value: "\{.*\}": "#));
@@ -139,6 +142,9 @@ impl Normaliser<'_> {
             text = text.replace(name.as_str(), &format!("{base}<suffix {}>", index + 1));
         }
         text = text.replace(self.run, "$(run)");
+        if key == PROVISIONER_IDENTITY {
+            text = IDENTITY.replace(&text, "<time>-<number>-").into_owned();
+        }
         if key == "name" {
             text = EVENT_NAME.replace(&text, ".<suffix>").into_owned();
         }

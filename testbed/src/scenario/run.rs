@@ -9,7 +9,8 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::file::{Action, Needs, Step};
+use super::csi::{Host, Stage};
+use super::file::{Action, Csi, Needs, Step};
 use super::kinds::{self, Kind};
 use super::send::{Answer, Request, Watch, send, watch};
 use super::value::{Variables, holds, pick};
@@ -33,17 +34,31 @@ pub struct Run {
 
 /// Does a scenario in a namespace of its own. `name` is the namespace's name and what `$(run)` stands for.
 pub async fn run(library: &Library, scenario: &Scenario, client: &Client, name: &str) -> Run {
+    run_on(library, scenario, client, name, None).await
+}
+
+/// As [`run`], for a scenario of CSI, whose sidecar runs on this host.
+pub async fn run_csi(library: &Library, scenario: &Scenario, client: &Client, name: &str, host: &Host) -> Run {
+    run_on(library, scenario, client, name, Some(host)).await
+}
+
+async fn run_on(library: &Library, scenario: &Scenario, client: &Client, name: &str, host: Option<&Host>) -> Run {
     let values = BTreeMap::from([("run".to_owned(), Value::from(name))]);
     let mut runner = Runner {
         client,
         scenario,
         variables: Variables { values, objects: &library.objects },
+        stage: None,
         watches: BTreeMap::new(),
         answers: Vec::new(),
         made: Vec::new(),
         versions: BTreeSet::new(),
     };
-    let failure = runner.steps(name).await.err();
+    let failure = runner.all(library, name, host).await.err();
+    let failure = failure.map(|error| match &runner.stage {
+        Some(stage) => error.context(format!("the sidecar says\n{}", stage.log())),
+        None => error,
+    });
     let Runner { answers, made, versions, .. } = runner;
     Run { answers, made, versions, failure }
 }
@@ -52,27 +67,71 @@ struct Runner<'a> {
     client: &'a Client,
     scenario: &'a Scenario,
     variables: Variables<'a>,
+    stage: Option<Stage<'a>>,
     watches: BTreeMap<String, Watch>,
     answers: Vec<Value>,
     made: Vec<String>,
     versions: BTreeSet<u64>,
 }
 
-impl Runner<'_> {
-    async fn steps(&mut self, namespace: &str) -> anyhow::Result<()> {
+impl<'a> Runner<'a> {
+    async fn all(&mut self, library: &Library, namespace: &str, host: Option<&'a Host>) -> anyhow::Result<()> {
         self.make("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await?;
         if self.scenario.needs == Needs::Scheduler {
             // Pods need one, and the controller that makes it may be slower than the scenario.
             let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
             self.make(&path, json!({"metadata": {"name": "default"}})).await?;
         }
-        for (index, step) in self.scenario.steps.iter().enumerate() {
-            let items = if step.each.is_empty() { vec![Value::Null] } else { step.each.clone() };
+        if let Some(csi) = &self.scenario.csi {
+            self.set("driver", self.variables.text(&csi.name)?.into())?;
+        }
+        for (name, value) in &self.scenario.values {
+            let value = self.variables.fill(value)?;
+            self.set(name, value)?;
+        }
+        if let Some(csi) = &self.scenario.csi {
+            let host = host.context("a scenario of CSI needs a host for its sidecar")?;
+            self.set_stage(library, csi, host).await?;
+        }
+        self.steps(&self.scenario.steps).await?;
+        let rest = self.stage.as_ref().map(Stage::rest).unwrap_or_default();
+        if !rest.is_empty() {
+            self.answers.push(json!({"step": "calls that no step shows", "body": rest}));
+        }
+        Ok(())
+    }
+
+    /// Gives the sidecar its rights, and starts it and the driver.
+    async fn set_stage(&mut self, library: &Library, csi: &Csi, host: &'a Host) -> anyhow::Result<()> {
+        for object in &library.rights {
+            let (kind, object) = self.object(object)?;
+            let path = kind.path(&self.namespace(&Step::default(), &object)?);
+            if kind.cluster_scoped {
+                self.made.push(format!("{path}/{}", text(&object["metadata"]["name"])));
+            }
+            self.make(&path, object).await?;
+        }
+        let fill = |texts: &[String]| texts.iter().map(|text| self.variables.text(text)).collect::<anyhow::Result<_>>();
+        let csi = Csi { name: self.variables.text("$(driver)")?, flags: fill(&csi.flags)?, ..csi.clone() };
+        let run = self.variables.text("$(run)")?;
+        self.stage = Some(Stage::set(host, &csi, self.client, &run).await?);
+        Ok(())
+    }
+
+    async fn steps(&mut self, steps: &[Step]) -> anyhow::Result<()> {
+        for (index, step) in steps.iter().enumerate() {
+            let items = match self.variables.fill(&step.each)? {
+                Value::Null => {
+                    self.step(step).await.with_context(|| format!("step {}", index + 1))?;
+                    continue;
+                }
+                Value::Array(items) => items,
+                other => anyhow::bail!("`each` is a list: {other}"),
+            };
             for (number, item) in (1_u64..).zip(items) {
-                let item = self.variables.fill(&item)?;
                 self.set("item", item)?;
                 self.set("index", number.into())?;
-                self.step(step).await.with_context(|| format!("step {}", index + 1))?;
+                self.step(step).await.with_context(|| format!("step {}, item {number}", index + 1))?;
             }
         }
         Ok(())
@@ -95,6 +154,36 @@ impl Runner<'_> {
     async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
         let action = step.action()?;
         let entry = match action {
+            Action::Steps(steps) => return Box::pin(self.steps(steps)).await,
+            Action::Pause(seconds) => {
+                sleep(Duration::from_secs_f64(seconds)).await;
+                return Ok(());
+            }
+            Action::Answers(answers) => {
+                let answers = self.variables.fill(answers)?;
+                return self.stage()?.script(&answers);
+            }
+            Action::Driver(step) => return self.stage()?.driver(step),
+            Action::Sidecar(step) => match self.stage()?.sidecar(*step).await? {
+                Some(entry) => entry,
+                None => return Ok(()),
+            },
+            Action::Calls(count) => json!({"body": self.stage()?.calls(count).await?}),
+            Action::Outcome(target) => {
+                let target = self.variables.text(target)?;
+                let until = self.variables.fill(&step.until.clone().unwrap_or_default())?;
+                let client = self.client;
+                let shows = |part: &str| {
+                    let is_below = |path: &String| path.split('.').next() == Some(part);
+                    step.show.as_ref().is_none_or(|show| show.iter().any(is_below))
+                };
+                let outcome = self.stage()?.outcome(client, &target, &until, shows).await?;
+                self.versions.extend(normal::versions(&outcome));
+                if let Some(name) = &step.name {
+                    self.set(name, outcome.clone())?;
+                }
+                json!({"body": shown(step, outcome)})
+            }
             Action::Expect(name) => json!({"events": self.expect(step, name).await?}),
             Action::Watch(_) => match watch(self.client, &self.request(step, action)?).await? {
                 Ok(watch) => {
@@ -108,7 +197,12 @@ impl Runner<'_> {
                 let request = self.request(step, action)?;
                 let answer = self.send(step, &request).await?;
                 self.remember(&request, &answer);
+                let is_refusal = answer.status >= 400 && step.until.is_none();
                 let mut entry = self.answer(step, answer)?;
+                if self.stage.is_some() && step.show.is_none() && !is_refusal {
+                    // Only a preparation for what the sidecar does.
+                    return Ok(());
+                }
                 entry[normal::GENERATE_NAME] = generate_name(&request);
                 entry
             }
@@ -117,6 +211,10 @@ impl Runner<'_> {
         described.extend(entry.as_object().cloned().unwrap_or_default());
         self.answers.push(described.into());
         Ok(())
+    }
+
+    fn stage(&mut self) -> anyhow::Result<&mut Stage<'a>> {
+        self.stage.as_mut().context("only a scenario with `csi` has a driver")
     }
 
     /// What is kept of an answer, which becomes a variable if the step says so.
@@ -218,7 +316,7 @@ impl Runner<'_> {
                 let (method, path) = line.split_once(' ').context("a request is a method and a path")?;
                 (method.parse()?, path.to_owned(), None)
             }
-            Action::Expect(_) => anyhow::bail!("`expect` sends nothing"),
+            _ => anyhow::bail!("this step sends nothing: {step:?}"),
         };
         if let Some(given) = &step.body {
             body = Some(match self.variables.fill(given)? {
@@ -294,6 +392,10 @@ impl Runner<'_> {
             Action::Watch(target) => of_target("watch", target),
             Action::Expect(target) => of_target("expect", target),
             Action::Request(line) => self.variables.text(line),
+            Action::Outcome(target) => of_target("outcome of", target),
+            Action::Calls(_) => Ok("calls".to_owned()),
+            Action::Sidecar(_) => Ok("the sidecar ends".to_owned()),
+            Action::Answers(_) | Action::Driver(_) | Action::Pause(_) | Action::Steps(_) => Ok(String::new()),
         }
     }
 }

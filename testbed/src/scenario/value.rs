@@ -37,8 +37,15 @@ impl Variables<'_> {
     }
 
     fn fill_fields(&self, fields: &Map<String, Value>) -> anyhow::Result<Value> {
-        let filled = fields.iter().map(|(key, value)| Ok((self.text(key)?, self.fill(value)?)));
+        let present = fields.iter().filter(|(_, value)| !self.is_left_out(value));
+        let filled = present.map(|(key, value)| Ok((self.text(key)?, self.fill(value)?)));
         Ok(Value::Object(filled.collect::<anyhow::Result<_>>()?))
+    }
+
+    /// Whether a field is one variable that may be missing, `$(item.spec?)`, and is.
+    fn is_left_out(&self, value: &Value) -> bool {
+        let path = value.as_str().and_then(|text| text.strip_prefix("$(")?.strip_suffix("?)"));
+        path.is_some_and(|path| self.find(path).is_none())
     }
 
     /// A shared object or an earlier answer, with changes in the form of a merge patch.
@@ -76,6 +83,14 @@ impl Variables<'_> {
     }
 
     fn look_up(&self, path: &str) -> anyhow::Result<Value> {
+        match (self.find(path.trim_end_matches('?')), path.ends_with('?')) {
+            (Some(value), _) => Ok(value.clone()),
+            (None, true) => Ok(Value::Null),
+            (None, false) => bail!("there is no $({path})"),
+        }
+    }
+
+    fn find(&self, path: &str) -> Option<&Value> {
         let mut parts = path.split('.');
         let mut value = parts.next().and_then(|name| self.values.get(name));
         for part in parts {
@@ -85,10 +100,7 @@ impl Variables<'_> {
                 None => None,
             };
         }
-        match value {
-            Some(value) => Ok(value.clone()),
-            None => bail!("there is no $({path})"),
-        }
+        value
     }
 }
 
@@ -149,6 +161,8 @@ mod tests {
         let like = json!({"like": "map", "data": {"a": null, "b": "1"}});
         assert_eq!(variables.fill(&like).unwrap(), json!({"kind": "ConfigMap", "data": {"b": "1"}}));
         assert!(variables.fill(&json!("$(y)")).is_err());
+        let optional = json!({"a": "$(y?)", "b": "$(x.n.0?)", "like": "map"});
+        assert_eq!(variables.fill(&optional).unwrap(), json!({"kind": "ConfigMap", "data": {"a": "r"}, "b": 7}));
     }
 
     #[test]

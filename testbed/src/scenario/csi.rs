@@ -1,0 +1,176 @@
+//! The driver and the sidecar of a scenario of CSI.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use csi::Server;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use self::driver::{Driver, Script};
+use super::file::{Csi, DriverStep, SidecarStep};
+use crate::cluster::Program;
+use crate::control_plane::{State, kubeconfig_for_service_account, last_lines};
+
+mod driver;
+mod messages;
+mod outcome;
+
+/// The account that the sidecar uses, of `csi-scenarios/rights.yaml`.
+const ACCOUNT: &str = "csi-provisioner";
+const LIMIT: Duration = Duration::from_secs(30);
+/// What every sidecar asks when it starts.
+const AT_START: [&str; 4] = ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities"];
+
+/// Where the sidecar of a scenario runs.
+pub struct Host {
+    /// The control plane.
+    pub state: State,
+    /// The sidecar.
+    pub program: PathBuf,
+}
+
+/// The driver and the sidecar while a scenario runs.
+pub(super) struct Stage<'a> {
+    host: &'a Host,
+    name: String,
+    driver_name: String,
+    driver: Driver,
+    server: Option<JoinHandle<io::Result<Infallible>>>,
+    flags: Vec<String>,
+    sidecar: Option<Program>,
+    seen: BTreeMap<String, Seen>,
+    folder: tempfile::TempDir,
+}
+
+/// What is known of a claim or a volume from an earlier look.
+#[derive(Default)]
+struct Seen {
+    uid: String,
+    /// The events that were shown.
+    events: BTreeSet<String>,
+}
+
+impl<'a> Stage<'a> {
+    /// `csi` has its variables filled in; `name` is that of the run.
+    pub(super) async fn set(host: &'a Host, csi: &Csi, client: &Client, name: &str) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let kubeconfig = kubeconfig_for_service_account(client, &host.state, name, ACCOUNT).await?;
+        let mut flags = vec![
+            format!("--csi-address={}", folder.path().join("csi.sock").display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            // Else most of a scenario's time would be waiting.
+            "--kube-api-qps=100".to_owned(),
+            "--kube-api-burst=200".to_owned(),
+        ];
+        flags.extend(csi.flags.iter().cloned());
+        let mut stage = Self {
+            host,
+            name: name.to_owned(),
+            driver_name: csi.name.clone(),
+            driver: Driver::new(csi.name.clone(), &csi.plugin, &csi.controller)?,
+            server: None,
+            flags,
+            sidecar: None,
+            seen: BTreeMap::new(),
+            folder,
+        };
+        if !csi.manual {
+            stage.serve()?;
+            stage.sidecar(SidecarStep::Start).await?;
+        }
+        Ok(stage)
+    }
+
+    /// What the driver answers about volumes that it has not heard of.
+    pub(super) fn script(&self, answers: &Value) -> anyhow::Result<()> {
+        let of_call = |(call, answers): (&String, &Value)| {
+            let answers = answers.as_array().context("the answers to a call are a list")?;
+            Ok((call.clone(), answers.iter().cloned().collect::<VecDeque<_>>()))
+        };
+        let script = answers.as_object().into_iter().flatten().map(of_call);
+        self.driver.set_script(script.collect::<anyhow::Result<Script>>()?);
+        Ok(())
+    }
+
+    pub(super) fn driver(&mut self, step: &DriverStep) -> anyhow::Result<()> {
+        match step {
+            DriverStep::Start(capabilities) => {
+                self.driver.set_capabilities(capabilities)?;
+                self.serve()
+            }
+            DriverStep::Stop => {
+                self.stop_serving();
+                Ok(())
+            }
+        }
+    }
+
+    /// What there is to show about it.
+    pub(super) async fn sidecar(&mut self, step: SidecarStep) -> anyhow::Result<Option<Value>> {
+        match step {
+            SidecarStep::Start => {
+                let Host { state, program } = self.host;
+                self.sidecar = Some(Program::spawn(state, &self.name, program, &self.flags)?);
+                Ok(None)
+            }
+            SidecarStep::Kill => {
+                self.sidecar.take().context("there is no sidecar")?.kill().await?;
+                Ok(None)
+            }
+            SidecarStep::Ended => {
+                let status = self.sidecar.take().context("there is no sidecar")?.ended(LIMIT).await?;
+                Ok(Some(json!({"status": status.code()})))
+            }
+        }
+    }
+
+    /// Calls that no outcome has shown, as soon as there are so many.
+    pub(super) async fn calls(&self, count: usize) -> anyhow::Result<Value> {
+        let deadline = Instant::now() + LIMIT;
+        let mut calls = Vec::new();
+        loop {
+            calls.extend(self.driver.take_all().into_iter().map(|call| call.shown));
+            if calls.len() >= count {
+                return Ok(calls.into());
+            }
+            ensure!(Instant::now() < deadline, "there are not {count} calls: {:#}", json!(calls));
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The calls that no step has shown. None of them must be lost.
+    pub(super) fn rest(&self) -> Vec<Value> {
+        let calls = self.driver.rest().into_iter().map(|call| call.shown);
+        calls.filter(|call| !AT_START.iter().any(|name| call["call"] == *name)).collect()
+    }
+
+    /// The last lines of the sidecar, for a person who looks for the reason of a failure.
+    pub(super) fn log(&self) -> String {
+        self.sidecar.as_ref().map(|sidecar| last_lines(sidecar.log(), 15)).unwrap_or_default()
+    }
+
+    fn serve(&mut self) -> anyhow::Result<()> {
+        let server = Server::bind(&self.folder.path().join("csi.sock"))?;
+        self.server = Some(tokio::spawn(server.serve(self.driver.clone())));
+        Ok(())
+    }
+
+    fn stop_serving(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+        }
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        self.stop_serving();
+    }
+}

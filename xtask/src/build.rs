@@ -34,13 +34,13 @@ impl TestProgram {
     /// Whether it has tests on a control plane that hold for every version of Kubernetes that is supported. Recordings are
     /// of one version, and so is what the simulator says.
     pub(crate) fn meets_any_version(&self) -> bool {
-        const ONE_VERSION: [&str; 2] = ["e2e kubectl", "e2e scenarios"];
+        const ONE_VERSION: [&str; 3] = ["e2e csi_scenarios", "e2e kubectl", "e2e scenarios"];
         self.is_end_to_end() && !ONE_VERSION.contains(&self.suite.as_str())
     }
 
-    /// Whether it runs only if it is named. The stores of these take long to build.
+    /// Whether it runs only if it is named. The stores of these, or the sidecar, take long to build.
     pub(crate) fn is_named_only(&self) -> bool {
-        ["e2e garage", "e2e seaweedfs"].contains(&self.suite.as_str())
+        ["e2e csi_scenarios", "e2e garage", "e2e seaweedfs"].contains(&self.suite.as_str())
     }
 
     /// Whether it uses the control plane, a node or a standing server, which one program at a time uses.

@@ -13,7 +13,7 @@ use testbed::dependency;
 use testbed::go_provisioner::go_provisioner;
 use testbed::guard::Guard;
 use testbed::progress::{self, SharedProgress, seconds};
-use testbed::{csi_sanity, garage, seaweedfs, versity};
+use testbed::{csi_sanity, external_provisioner, garage, seaweedfs, versity};
 
 use crate::build::{self, Built, DOC_TESTS, TestProgram};
 use crate::install::Install;
@@ -63,6 +63,9 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
     }
     if plan.needs(&garage::GARAGE) {
         garage::program(guard, &progress).await?;
+    }
+    if plan.needs(&external_provisioner::EXTERNAL_PROVISIONER) {
+        external_provisioner::program(guard, &progress).await?;
     }
 
     let step = Instant::now();

@@ -1,0 +1,105 @@
+//! What the sidecar external-provisioner asks of a CSI driver and writes for its claims, and whether others do the same.
+//!
+//! `CSI_PROVISIONER` is the path of the program that is held to the recordings, instead of external-provisioner.
+//! `CSI_SCENARIOS=secrets/` chooses those whose name contains a text; `RECORD_CSI_SCENARIOS=1` records.
+
+use std::env;
+use std::future::ready;
+use std::path::PathBuf;
+
+use futures::{StreamExt, stream};
+use http::{Request, header};
+use kube::Client;
+use serde_json::Value;
+use testbed::cluster::{Cluster, apply, random_suffix};
+use testbed::control_plane::config_from;
+use testbed::scenario::{Disagreement, Host, Library, Run, Scenario, Verdict, judge, run_csi};
+use testbed::{external_provisioner, progress};
+
+/// Scenarios at a time on one control plane, each with a sidecar.
+const CONCURRENCY: usize = 5;
+
+/// What finalizers may keep in a namespace.
+const KEPT: [(&str, &str); 2] =
+    [("api/v1", "persistentvolumeclaims"), ("apis/snapshot.storage.k8s.io/v1", "volumesnapshots")];
+
+/// Fewer would mean that some are not found.
+const AT_LEAST: usize = 85;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sidecar_agrees() -> anyhow::Result<()> {
+    let filter = env::var("CSI_SCENARIOS").ok();
+    let library = Library::load_csi(filter.as_deref())?;
+    let found = library.scenarios.len();
+    anyhow::ensure!(found > 0, "no scenario has such a name");
+    anyhow::ensure!(filter.is_some() || found >= AT_LEAST, "only {found} scenarios are found");
+    let named = env::var_os("CSI_PROVISIONER").map(PathBuf::from);
+    let is_recording = env::var_os("RECORD_CSI_SCENARIOS").is_some();
+    anyhow::ensure!(named.is_none() || !is_recording, "only external-provisioner is recorded");
+    let verdict = if is_recording { Verdict::Record } else { Verdict::Compare };
+
+    let cluster = Cluster::connect().await?;
+    let state = cluster.state().clone();
+    let program = match named {
+        Some(program) => program,
+        None => external_provisioner::program(&state.guard(), &progress::silent()).await?,
+    };
+    let mut config = config_from(&state.kubeconfig).await?;
+    // A scenario wants to see each refusal.
+    config.default_retry = false;
+    let client = Client::try_from(config)?;
+    apply(&client, &library.definitions).await?;
+    let host = Host { state, program };
+
+    let runs = library.scenarios.iter().map(|scenario| with_a_sidecar(&library, scenario, &client, &host, verdict));
+    let runs = stream::iter(runs).buffer_unordered(CONCURRENCY);
+    let mut disagreements: Vec<_> = runs.filter_map(|outcome| ready(outcome.err())).collect().await;
+    disagreements.sort_by(|one, other| one.0.cmp(&other.0));
+    let texts: Vec<_> = disagreements.iter().map(|Disagreement(text)| text.as_str()).collect();
+    let count = texts.len();
+    anyhow::ensure!(texts.is_empty(), "{count} of {found} scenarios disagree\n\n{}", texts.join("\n\n"));
+    Ok(())
+}
+
+async fn with_a_sidecar(
+    library: &Library,
+    scenario: &Scenario,
+    client: &Client,
+    host: &Host,
+    verdict: Verdict,
+) -> Result<(), Disagreement> {
+    let name = format!("run-{}", random_suffix());
+    let outcome = run_csi(library, scenario, client, &name, host).await;
+    clean(client, &name, &outcome).await;
+    judge(scenario, &outcome, &name, verdict)
+}
+
+/// Deletes what a scenario and its sidecar made, whatever protects it. Nothing here is worth failing for.
+async fn clean(client: &Client, namespace: &str, outcome: &Run) {
+    let _ = send(client, "DELETE", &format!("/api/v1/namespaces/{namespace}"), "").await;
+    let mut paths = Vec::new();
+    for (group, kind) in KEPT {
+        let all = format!("/{group}/namespaces/{namespace}/{kind}");
+        paths.extend(objects(client, &all, |_| true).await.unwrap_or_default());
+    }
+    let is_own = |volume: &Value| volume["spec"]["claimRef"]["namespace"] == namespace;
+    paths.extend(objects(client, "/api/v1/persistentvolumes", is_own).await.unwrap_or_default());
+    for path in paths.iter().chain(outcome.made.iter().rev()) {
+        let _ = send(client, "DELETE", &format!("{path}?gracePeriodSeconds=0"), "").await;
+        let _ = send(client, "PATCH", path, r#"{"metadata":{"finalizers":null}}"#).await;
+    }
+}
+
+/// The paths of those of all objects at a path that are wanted.
+async fn objects(client: &Client, all: &str, is_wanted: impl Fn(&Value) -> bool) -> anyhow::Result<Vec<String>> {
+    let list: Value = serde_json::from_str(&send(client, "GET", all, "").await?)?;
+    let wanted = list["items"].as_array().into_iter().flatten().filter(|object| is_wanted(object));
+    let names = wanted.filter_map(|object| object["metadata"]["name"].as_str());
+    Ok(names.map(|name| format!("{all}/{name}")).collect())
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: &str) -> anyhow::Result<String> {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header(header::CONTENT_TYPE, "application/merge-patch+json").body(body.into())?;
+    Ok(client.request_text(request).await?)
+}

@@ -4,21 +4,23 @@
 //! cargo run -p csi-provisioner --example in_process
 //! ```
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 use csi::messages::controller_service_capability::{Rpc, Type as Kind, rpc};
 use csi::messages::plugin_capability::{Service, Type, service};
 use csi::messages::*;
-use csi::{Controller, Error, Identity, Status};
+use csi::{Controller, Error, Identity};
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use kube_provisioner::{Options, Program};
 
-/// Volumes are directories of a file system that every node mounts.
-struct Directories(PathBuf);
+/// The volumes. A real driver asks its storage instead.
+#[derive(Default)]
+struct Pool(Mutex<BTreeSet<String>>);
 
-impl Identity for Directories {
+impl Identity for Pool {
     async fn get_plugin_info(&self, _: GetPluginInfoRequest) -> Result<GetPluginInfoResponse, Error> {
-        Ok(GetPluginInfoResponse { name: "directories.example.com".into(), ..Default::default() })
+        Ok(GetPluginInfoResponse { name: "pool.example.com".into(), ..Default::default() })
     }
 
     async fn get_plugin_capabilities(
@@ -30,7 +32,7 @@ impl Identity for Directories {
     }
 }
 
-impl Controller for Directories {
+impl Controller for Pool {
     async fn controller_get_capabilities(
         &self,
         _: ControllerGetCapabilitiesRequest,
@@ -41,38 +43,28 @@ impl Controller for Directories {
 
     /// The name is that of the PersistentVolume, in every attempt.
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {
-        let made = tokio::fs::create_dir_all(self.0.join(&request.name)).await;
-        made.map_err(|error| Status::internal(error.to_string()))?;
+        self.0.lock().unwrap().insert(request.name.clone());
         Ok(CreateVolumeResponse { volume: Some(Volume { volume_id: request.name, ..Default::default() }) })
     }
 
     async fn delete_volume(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Error> {
-        if request.volume_id.contains(['/', '.']) {
-            return Err(Status::invalid_argument("this is no id of a volume").into());
-        }
-        match tokio::fs::remove_dir_all(self.0.join(&request.volume_id)).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Status::internal(error.to_string()).into())
-            }
-            _ => Ok(DeleteVolumeResponse {}),
-        }
+        // What is gone already is deleted.
+        self.0.lock().unwrap().remove(&request.volume_id);
+        Ok(DeleteVolumeResponse {})
     }
 }
 
 #[derive(clap::Parser)]
 struct Args {
-    /// The file system
-    #[arg(long, default_value = "/mnt/volumes")]
-    root: PathBuf,
     #[command(flatten)]
     options: Options,
 }
 
 fn main() -> std::process::ExitCode {
-    Program::new(async |Args { root, options }: Args| {
-        let driver = Directories(root);
+    Program::new(async |Args { options }: Args| {
+        let driver = Pool::default();
         let info = DriverInfo::ask(&driver).await?;
-        Ok((CsiProvisioner::new(driver, info, Settings::default(), "directories"), options))
+        Ok((CsiProvisioner::new(driver, info, Settings::default(), "pool"), options))
     })
     .run()
 }

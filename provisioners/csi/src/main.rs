@@ -8,11 +8,28 @@ use std::process::ExitCode;
 use clap::Parser;
 use csi::{Client, Operations};
 use csi_provisioner::{CsiProvisioner, DriverInfo};
-use kube_provisioner::{Controller, error_chain};
+use kube_provisioner::{Controller, Options, Program, error_chain};
 
 use crate::flags::{Flags, identity};
 
+/// The commands that every provisioner has. They need no driver.
+const COMMANDS: [&str; 3] = ["check-class", "journal", "rbac"];
+
+#[derive(Parser)]
+#[command(name = "csi-provisioner", version)]
+struct Common {
+    #[command(flatten)]
+    options: Options,
+}
+
 fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|command| COMMANDS.contains(&&*command)) {
+        let setup = async |Common { options }| {
+            let problem = format!("{} runs without a command", options.provisioner_name);
+            Err::<(CsiProvisioner<Client>, Options), _>(problem.into())
+        };
+        return Program::new(setup).run();
+    }
     let flags = Flags::parse();
     // One thread: the controller mostly waits.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -11,7 +11,7 @@ pub enum Error {
     /// The driver refused the call. Only this is an answer of the driver; after all others but [`Error::Unreachable`] the work may be done, or may
     /// still be under way.
     #[error("{}: {}", code_name(.0.code()), .0.message())]
-    Status(#[from] Status),
+    Status(Status),
     /// There was no answer in time.
     #[error("the driver has not answered within {0:?}")]
     TimedOut(Duration),
@@ -43,6 +43,13 @@ impl Error {
             Self::Unreachable { .. } | Self::Interrupted(_) => Code::Unavailable,
             Self::TooLarge { .. } => Code::ResourceExhausted,
         }
+    }
+}
+
+/// The status is no source: its own text would repeat the code.
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
     }
 }
 

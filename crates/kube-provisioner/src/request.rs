@@ -223,9 +223,10 @@ impl ProvisionedVolume {
         Self { secrets, fencing_token, ..self }
     }
 
-    /// The name of the volume's class.
+    /// The name of the volume's class. Old volumes have it in an annotation.
     pub fn class_name(&self) -> Option<&str> {
-        self.object.spec.as_ref()?.storage_class_name.as_deref()
+        let annotation = self.annotation(protocol::BETA_STORAGE_CLASS);
+        annotation.or_else(|| self.object.spec.as_ref()?.storage_class_name.as_deref())
     }
 
     /// An annotation of the volume.

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use csi::messages::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
 use csi::{Code, Controller, Identity, Operations, Secrets};
+use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -109,16 +110,33 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     async fn secrets_for(&self, request: &ProvisionRequest<Texts>) -> Result<Secrets, String> {
         match secret_ref(Role::Provisioner, of_class(request), &tokens(request)).map_err(|error| error.to_string())? {
-            Some(reference) => self.secrets(&reference).await.map_err(|error| unread_secret(&reference, &error)),
+            Some(reference) => self.secrets(&reference).await?.ok_or_else(|| {
+                let (name, namespace) = names(&reference);
+                format!("the Secret {namespace}/{name} does not exist; create it")
+            }),
             None => Ok(Secrets::default()),
         }
     }
 
-    async fn secrets(&self, reference: &SecretReference) -> Result<Secrets, KubeError> {
-        let api: Api<Secret> = Api::namespaced(self.client(), reference.namespace.as_deref().unwrap_or_default());
-        let secret = api.get(reference.name.as_deref().unwrap_or_default()).await?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, text(value.0))).collect())
+    /// `None` if there is no such Secret.
+    async fn secrets(&self, reference: &SecretReference) -> Result<Option<Secrets>, String> {
+        let (name, namespace) = names(reference);
+        let read = Api::<Secret>::namespaced(self.client(), namespace).get_opt(name).await;
+        let unread =
+            |error: KubeError| format!("the Secret {namespace}/{name} cannot be read: {}", error_chain(&error));
+        let Some(secret) = read.map_err(unread)? else { return Ok(None) };
+        let text = |(key, value): (String, ByteString)| match String::from_utf8(value.0) {
+            Ok(text) => Ok((key, text)),
+            // gRPC has no other.
+            Err(_) => Err(format!("the value of {key} in the Secret {namespace}/{name} is no UTF-8 text")),
+        };
+        secret
+            .data
+            .unwrap_or_default()
+            .into_iter()
+            .map(text)
+            .collect::<Result<Vec<_>, _>>()
+            .map(|data| Some(data.into_iter().collect()))
     }
 
     /// The Secret of DeleteVolume: that of the volume's annotations, or for an older volume that of its class.
@@ -267,11 +285,10 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         let reference = self.deletion_secret(&volume).await?;
         let (secrets, missing) = match &reference {
             None => (Secrets::default(), None),
-            Some(reference) => match self.secrets(reference).await {
-                Ok(secrets) => (secrets, None),
+            Some(reference) => match self.secrets(reference).await.map_err(DeleteError::retry)? {
+                Some(secrets) => (secrets, None),
                 // Many drivers delete without it, and it may have gone with its namespace.
-                Err(KubeError::Api(status)) if status.code == 404 => (Secrets::default(), Some(reference)),
-                Err(error) => return Err(DeleteError::retry(unread_secret(reference, &error))),
+                None => (Secrets::default(), Some(reference)),
             },
         };
         let delete = DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets };
@@ -336,16 +353,6 @@ fn of_delete(error: csi::Error) -> DeleteError {
     match error.code() {
         Code::DeadlineExceeded | Code::Aborted => DeleteError::in_progress(error),
         _ => error.into(),
-    }
-}
-
-fn unread_secret(reference: &SecretReference, error: &KubeError) -> String {
-    let (name, namespace) = names(reference);
-    match error {
-        KubeError::Api(status) if status.code == 404 => {
-            format!("the Secret {namespace}/{name} does not exist; create it")
-        }
-        error => format!("the Secret {namespace}/{name} cannot be read: {}", error_chain(error)),
     }
 }
 

@@ -132,6 +132,32 @@ async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_secret_that_is_no_text_is_named() {
+    let fixture = Fixture::new();
+    let names = json!({"csi.storage.k8s.io/secret-name": "raw", "csi.storage.k8s.io/secret-namespace": "default"});
+    fixture.class("secret", names);
+    fixture.create(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "raw", "namespace": "default"}, "data": {"key": "/w=="},
+    }));
+    let _running = fixture.start(1).await;
+    fixture.claim("a", "secret", json!({}));
+    fixture.says("a", "the value of key in the Secret default/raw is no UTF-8 text").await;
+    assert!(fixture.creations().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_has_the_driver_s_words_once() {
+    let fixture = Fixture::new();
+    fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::Internal, "the pool is on fire")]);
+    let _running = fixture.start(1).await;
+    fixture.claim("a", "fast", json!({"spec": {"volumeAttributesClassName": ""}}));
+    fixture.says("a", "Internal: the pool is on fire").await;
+    assert!(fixture.events("a").iter().all(|event| event.matches("on fire").count() <= 1), "{:?}", fixture.events("a"));
+    // A volume with an empty name of a VolumeAttributesClass would be refused.
+    fixture.until("bound", || fixture.is_bound("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_code_says_whether_an_attempt_has_ended() {
     for (code, is_over) in [
         (Code::ResourceExhausted, true),

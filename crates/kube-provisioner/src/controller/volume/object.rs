@@ -59,7 +59,8 @@ pub(crate) fn build(inputs: &VolumeInputs<'_>, volume: Volume) -> Result<Persist
             inputs.class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
         ),
         storage_class_name: inputs.class.metadata.name.clone(),
-        volume_attributes_class_name: claim.volume_attributes_class_name,
+        // A claim may say by an empty name that it wants none; a volume may not.
+        volume_attributes_class_name: claim.volume_attributes_class_name.filter(|name| !name.is_empty()),
         volume_mode: claim.volume_mode,
         ..PersistentVolumeSpec::default()
     };
@@ -197,6 +198,16 @@ mod tests {
         let spec = build(&inputs(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
         assert_eq!(spec.capacity.unwrap()["storage"].0, "2Gi");
+    }
+
+    #[test]
+    fn a_claim_without_a_volume_attributes_class_may_say_so_by_an_empty_name() {
+        let mut claim = claim();
+        for (name, expected) in [(None, None), (Some(""), None), (Some("silver"), Some("silver"))] {
+            claim.spec.as_mut().unwrap().volume_attributes_class_name = name.map(str::to_owned);
+            let spec = build(&inputs(&claim, &class(json!({}))), Volume::nfs("s", "/x")).unwrap().spec.unwrap();
+            assert_eq!(spec.volume_attributes_class_name.as_deref(), expected);
+        }
     }
 
     #[test]

@@ -21,6 +21,9 @@ const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 /// Without it a snapshot gives its data only to volumes of its own mode.
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
+/// What Go reads as true.
+const YES: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
+
 /// The source of an attempt.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -155,7 +158,7 @@ impl Sources<'_> {
             ));
         }
         let (mode, own) = (of_content("/spec/sourceVolumeMode"), mode(request));
-        let may_change = content.annotations().get(ALLOW_MODE_CHANGE).is_some_and(|value| value == "true");
+        let may_change = content.annotations().get(ALLOW_MODE_CHANGE).is_some_and(|value| YES.contains(&&**value));
         if let Some(mode) = mode.filter(|mode| *mode != own && self.prevent_mode_conversion && !may_change) {
             return unfit(format!(
                 "the VolumeSnapshot {name} is of a volume of mode {mode}, and the claim asks for {own}; an administrator can allow that by the annotation {ALLOW_MODE_CHANGE} of the VolumeSnapshotContent {content_name}"

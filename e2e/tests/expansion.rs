@@ -59,7 +59,10 @@ async fn x8_a_claim_grows() -> anyhow::Result<()> {
     space.wait_for_event("PersistentVolumeClaim", "claim", "VolumeResizeSuccessful").await?;
     ask_for(&space, "3Mi").await?;
     wait_for_size(&space, &volume, "3Mi").await?;
-    assert_eq!(toy.expansions(&volume), [1536 << 10, 3 << 20]);
+    let mut sizes = toy.expansions(&volume);
+    // When somebody else writes the claim between call and status, the call is repeated.
+    sizes.dedup();
+    assert_eq!(sizes, [1536 << 10, 3 << 20]);
     space.done().await
 }
 

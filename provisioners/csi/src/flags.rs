@@ -1,4 +1,6 @@
-//! The command line of external-provisioner v6.4.0, so that a chart changes its image and nothing else.
+//! The command line of external-provisioner v6.4.0, so that a chart keeps its arguments.
+
+mod ignored;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,6 +10,7 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Parser, ValueEnum};
 use kube_provisioner::{Coordination, LogStyle, Options, parse_duration};
 
+use self::ignored::Ignored;
 use csi_provisioner::{DriverInfo, Settings};
 
 /// Provisions volumes for the CSI driver behind a socket, in the place of external-provisioner
@@ -122,63 +125,6 @@ pub(crate) struct Refused {
     master: String,
 }
 
-/// Flags without a meaning here. They are named in the log, where they are set.
-#[derive(Clone, Debug, clap::Args)]
-struct Ignored {
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    automaxprocs: Option<String>,
-    #[arg(long, hide = true)]
-    capacity_ownerref_level: Option<String>,
-    #[arg(long, hide = true)]
-    capacity_poll_interval: Option<String>,
-    #[arg(long, hide = true)]
-    capacity_threads: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    capacity_for_immediate_binding: Option<String>,
-    #[arg(long, hide = true)]
-    cloning_protection_threads: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_pprof: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    immediate_topology: Option<String>,
-    #[arg(long, hide = true)]
-    kube_api_burst: Option<String>,
-    #[arg(long, hide = true)]
-    kube_api_capacity_burst: Option<String>,
-    #[arg(long, hide = true)]
-    kube_api_capacity_qps: Option<String>,
-    #[arg(long, hide = true)]
-    kube_api_qps: Option<String>,
-    #[arg(long, hide = true)]
-    leader_election_labels: Option<String>,
-    #[arg(long, hide = true)]
-    log_flush_frequency: Option<String>,
-    #[arg(long, hide = true)]
-    log_json_info_buffer_size: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    log_json_split_stream: Option<String>,
-    #[arg(long, hide = true)]
-    log_text_info_buffer_size: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    log_text_split_stream: Option<String>,
-    #[arg(long, hide = true)]
-    metrics_path: Option<String>,
-    #[arg(long, hide = true)]
-    node_deployment_base_delay: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    node_deployment_immediate_binding: Option<String>,
-    #[arg(long, hide = true)]
-    node_deployment_max_delay: Option<String>,
-    #[arg(long, hide = true)]
-    snapshot_orphan_sweep_interval: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    strict_topology: Option<String>,
-    #[arg(long, short, hide = true)]
-    v: Option<String>,
-    #[arg(long, hide = true)]
-    vmodule: Option<String>,
-}
-
 impl Flags {
     /// Why the program cannot do what its flags ask for.
     pub(crate) fn refusal(&self) -> Option<String> {
@@ -195,11 +141,8 @@ impl Flags {
 
     /// The flags that are set and have no meaning here.
     pub(crate) fn ignored(&self) -> Vec<String> {
-        // The name of a field is that of its flag.
-        let fields = format!("{:#?}", self.ignored);
-        let set = fields.lines().filter_map(|line| line.trim().strip_suffix(": Some("));
         let gates = self.feature_gates.iter().map(|(name, _)| format!("--feature-gates={name}"));
-        set.map(|name| format!("--{}", name.replace('_', "-"))).chain(gates).collect()
+        self.ignored.0.iter().map(|name| format!("--{name}")).chain(gates).collect()
     }
 
     pub(crate) fn has_topology(&self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use csi::messages::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
-use csi::{Code, Controller, Identity, Operations, Secrets};
+use csi::{Controller, Identity, Operations, Secrets};
 use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
@@ -294,7 +294,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         let delete = DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets };
         match (self.driver.delete_volume(delete).await, missing) {
             (Ok(_), _) => Ok(()),
-            (Err(error), None) => Err(of_delete(error)),
+            (Err(error), None) => Err(verdict::of_delete(error)),
             (Err(error), Some(secret)) => {
                 let (name, namespace) = names(secret);
                 Err(DeleteError::retry(format!(
@@ -346,13 +346,6 @@ enum CreateError {
 impl CreateError {
     fn not_asked(error: impl std::error::Error) -> Self {
         Self::NotAsked(error.to_string())
-    }
-}
-
-fn of_delete(error: csi::Error) -> DeleteError {
-    match error.code() {
-        Code::DeadlineExceeded | Code::Aborted => DeleteError::in_progress(error),
-        _ => error.into(),
     }
 }
 

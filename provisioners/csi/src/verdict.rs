@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use csi::{Code, Error};
-use kube_provisioner::ProvisionError;
+use kube_provisioner::{DeleteError, ProvisionError};
 
-/// What a failed CreateVolume says about the volume.
+/// What a failed call says about the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// The driver was not asked.
@@ -54,6 +54,14 @@ pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> Provi
         Left::NothingNew | Left::Nothing => ProvisionError::nothing_left(error),
     };
     if is_invalid { verdict.after(longest) } else { verdict }
+}
+
+/// The verdict about a failed DeleteVolume.
+pub(crate) fn of_delete(error: Error) -> DeleteError {
+    match left(&error) {
+        Left::InProgress => DeleteError::in_progress(error),
+        _ => error.into(),
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use csi_sim::{Driver, Faults};
 use kube_provisioner::conformance::Conformance;
 
-/// A driver deletes by id, whoever names it, and gives another id to a volume that it makes again. So a volume is not found by its
-/// name, and an object that names the volume of another one is believed. Journal and fencing keep a volume from being made again,
+/// A driver deletes a volume by its id alone, and a volume that it makes again has another id. So `delete` cannot find a volume by its
+/// name, and it believes an object that names the volume of another one. Journal and fencing keep a volume from being made again,
 /// and the controller deletes nothing for an object that somebody else has created.
 const OF_DRIVERS: [&str; 2] = ["cancel-provision", "foreign-volume"];
 

@@ -8,7 +8,6 @@ use tokio::time::sleep;
 use super::cancellation::{MOST, cut_off};
 use super::subject::{Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
-use crate::error::{ProvisionError, ProvisionVerdict};
 
 /// The claim of an attempt is deleted at any moment.
 pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
@@ -177,7 +176,7 @@ async fn refusal(
                 }
                 return Ok(false);
             }
-            Err(error) if may_be_left(&error) => {
+            Err(error) if error.verdict().may_be_left() => {
                 sleep(subject.tempo.retry(error.retry_after())).await;
             }
             Err(error) => {
@@ -190,8 +189,4 @@ async fn refusal(
     // Without `clean_up` there is nothing that could end an attempt that never succeeds.
     subject.clean_up(&backend, &request).await?;
     Ok(false)
-}
-
-fn may_be_left(error: &ProvisionError) -> bool {
-    matches!(error.verdict(), ProvisionVerdict::Retry | ProvisionVerdict::InProgress | ProvisionVerdict::NoChange)
 }

@@ -63,6 +63,13 @@ pub enum ProvisionVerdict {
     Ignored,
 }
 
+impl ProvisionVerdict {
+    /// Whether something may be left in the backend, by this call or an earlier one.
+    pub(crate) fn may_be_left(self) -> bool {
+        matches!(self, Self::Retry | Self::InProgress | Self::NoChange)
+    }
+}
+
 impl ProvisionError {
     /// The controller retries with back-off. Something may have been left behind. The same as `?`, for texts
     /// and boxed errors.

@@ -1,4 +1,4 @@
-//! What came of a claim, or of a volume that a scenario made: the calls about it, the objects, and the sidecar's events.
+//! The outcome for a claim or a volume: the calls about it, the objects, and the events of the sidecar.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

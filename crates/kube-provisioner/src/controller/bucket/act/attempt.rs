@@ -23,7 +23,7 @@ use crate::controller::bucket::safeguards::BucketSafeguard;
 use crate::controller::bucket::share::{of_author, shared_bucket};
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
-use crate::error::{ProvisionError, ProvisionVerdict};
+use crate::error::ProvisionError;
 use crate::parameters::Problem;
 use crate::secrets::Secrets;
 
@@ -233,10 +233,7 @@ impl Actions {
     async fn not_provisioned(&self, error: &ProvisionError, bucket: &BucketFacts, record: &Record) -> Outcome {
         let verdict = error.verdict();
         let kept = self.rules.safeguards.include(BucketSafeguard::FailedAttempts);
-        let may_be_left = match verdict {
-            ProvisionVerdict::Retry | ProvisionVerdict::InProgress | ProvisionVerdict::NoChange => record.made || kept,
-            _ => record.made,
-        };
+        let may_be_left = record.made || kept && verdict.may_be_left();
         if !may_be_left && let Err(outcome) = self.remove_bucket(bucket).await {
             return outcome;
         }

@@ -90,21 +90,9 @@ impl Provisioning {
             }
             labels => labels?,
         };
-        let mut request = UntypedRequest {
-            name: key.to_string(),
-            bytes: facts.request.clone().unwrap_or_default(),
-            claim,
-            class: pending.class.object.clone(),
-            selected_node: facts.selected_node.as_deref().map(str::to_owned),
-            node_labels,
-            secrets: self.secrets_for(&parameters.secrets, facts, key).await?,
-            cluster_id: self.context.rules.cluster_id.to_string(),
-            idempotency_token: pending.token.to_string(),
-            prepared: pending.prepared.clone(),
-            resumed,
-            parameters: parameters.parsed,
-            fencing_token: fencing_token.clone(),
-        };
+        let secrets = self.secrets_for(&parameters.secrets, facts, key).await?;
+        let request = self.context.request_of(&pending, claim, parameters.parsed, (key, &fencing_token));
+        let mut request = UntypedRequest { node_labels, secrets, resumed, ..request };
         let pending = match resumed {
             true => pending,
             false => self.prepare(&pending, request.clone(), step).await?,

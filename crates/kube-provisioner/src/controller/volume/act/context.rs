@@ -1,20 +1,21 @@
 //! What provisioning, deleting and expanding share.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Client;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{CallAborted, Context};
+use provisioner_runtime::controller::{CallAborted, Context, FencingToken};
 use provisioner_runtime::watch::WatchHealth;
 
 use super::inputs::not_read;
-use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::shared::limits::CallLimits;
 use crate::controller::shared::secret_names;
 use crate::controller::shared::secret_reading::read_secret;
-use crate::controller::volume::backend::Backend;
+use crate::controller::volume::backend::{Backend, UntypedRequest};
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, Refusal, Rules, decide};
 use crate::controller::volume::facts::{OurVolume, Pending};
@@ -75,6 +76,32 @@ impl ActContext {
                 Outcome::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
             }
         })
+    }
+
+    /// A request of an attempt, without Secrets and labels of the node.
+    pub(super) fn request_of(
+        &self,
+        pending: &Pending,
+        claim: Arc<PersistentVolumeClaim>,
+        parameters: Parsed,
+        (key, fencing_token): (&Key, &FencingToken),
+    ) -> UntypedRequest {
+        let facts = &pending.claim.facts;
+        UntypedRequest {
+            name: key.to_string(),
+            bytes: facts.request.clone().unwrap_or_default(),
+            parameters,
+            claim,
+            class: pending.class.object.clone(),
+            selected_node: facts.selected_node.as_deref().map(str::to_owned),
+            node_labels: BTreeMap::new(),
+            secrets: Secrets::default(),
+            cluster_id: self.rules.cluster_id.to_string(),
+            idempotency_token: pending.token.to_string(),
+            prepared: pending.prepared.clone(),
+            resumed: true,
+            fencing_token: fencing_token.clone(),
+        }
     }
 
     /// The Secrets that the class named when the volume was made.

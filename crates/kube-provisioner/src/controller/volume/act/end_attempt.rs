@@ -7,10 +7,8 @@ use provisioner_runtime::limiter::Purpose;
 
 use super::context::ActContext;
 use super::{Step, answered, typed};
-use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::facts::{Pending, Progress};
 use crate::controller::volume::outcome::Outcome;
-use crate::secrets::Secrets;
 
 impl ActContext {
     /// Ends an attempt that has left nothing, or whose volume is known.
@@ -27,23 +25,8 @@ impl ActContext {
         }
         let claim = Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?);
         let parameters = self.parameters_of(pending)?.parsed;
-        let facts = &pending.claim.facts;
         let (fencing_token, _guard) = step.token();
-        let request = UntypedRequest {
-            name: step.key().to_string(),
-            bytes: facts.request.clone().unwrap_or_default(),
-            parameters,
-            claim,
-            class: pending.class.object.clone(),
-            selected_node: facts.selected_node.as_deref().map(str::to_owned),
-            node_labels: Default::default(),
-            secrets: Secrets::default(),
-            cluster_id: self.rules.cluster_id.to_string(),
-            idempotency_token: pending.token.to_string(),
-            prepared: pending.prepared.clone(),
-            resumed: true,
-            fencing_token: fencing_token.clone(),
-        };
+        let request = self.request_of(pending, claim, parameters, (step.key(), &fencing_token));
         let (flow, limit) = (pending.flow(Purpose::Remove), self.limits.delete);
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
         match answered(step.call(call, |_| true, || self.backend.end_attempt(request)).await)? {

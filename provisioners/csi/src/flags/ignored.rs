@@ -1,0 +1,66 @@
+//! Flags of external-provisioner that have no effect here.
+
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+
+/// Each flag, and whether it is a switch, which may stand without a value.
+const FLAGS: [(&str, bool); 26] = [
+    ("automaxprocs", true),
+    ("capacity-ownerref-level", false),
+    ("capacity-poll-interval", false),
+    ("capacity-threads", false),
+    ("capacity-for-immediate-binding", true),
+    ("cloning-protection-threads", false),
+    ("enable-pprof", true),
+    ("immediate-topology", true),
+    ("kube-api-burst", false),
+    ("kube-api-capacity-burst", false),
+    ("kube-api-capacity-qps", false),
+    ("kube-api-qps", false),
+    ("leader-election-labels", false),
+    ("log-flush-frequency", false),
+    ("log-json-info-buffer-size", false),
+    ("log-json-split-stream", true),
+    ("log-text-info-buffer-size", false),
+    ("log-text-split-stream", true),
+    ("metrics-path", false),
+    ("node-deployment-base-delay", false),
+    ("node-deployment-immediate-binding", true),
+    ("node-deployment-max-delay", false),
+    ("snapshot-orphan-sweep-interval", false),
+    ("strict-topology", true),
+    ("v", false),
+    ("vmodule", false),
+];
+
+/// Those that are set.
+#[derive(Clone, Debug)]
+pub(super) struct Ignored(pub(super) Vec<&'static str>);
+
+impl Args for Ignored {
+    fn augment_args(command: Command) -> Command {
+        command.args(FLAGS.map(|(name, is_switch)| {
+            let flag = Arg::new(name).long(name).hide(true);
+            let flag = if name == "v" { flag.short('v') } else { flag };
+            match is_switch {
+                true => flag.num_args(0..=1).require_equals(true).default_missing_value("true"),
+                false => flag,
+            }
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Ignored {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let set = FLAGS.into_iter().filter(|(name, _)| matches.contains_id(name));
+        Ok(Self(set.map(|(name, _)| name).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -154,11 +154,11 @@ impl Controller {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Every right that is needed, the author's own among them.
+    /// Every right that it cannot do without, the author's own among them.
     fn access_rules(&self) -> Result<Vec<rbac::AccessRule>, RunError> {
         let ask = || (self.backend.capabilities(), self.backend.access_rules());
         let (capabilities, own) = calls::capabilities(ask)?;
-        let mut rules = rbac::rules(&self.options, &capabilities, &[]);
+        let mut rules = rbac::required_rules(&self.options, &capabilities, &[]);
         rules.extend(own);
         Ok(rules)
     }

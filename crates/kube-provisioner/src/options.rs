@@ -1,10 +1,12 @@
 //! The options that every provisioner has, as command line arguments with environment variables.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::lease::lease_name;
 use provisioner_runtime::logs::{self, LogFormat};
 
@@ -121,6 +123,16 @@ pub struct Options {
     #[arg(skip)]
     pub lease_name: Option<String>,
 
+    /// Further labels of the Lease.
+    #[arg(skip)]
+    pub lease_labels: BTreeMap<String, String>,
+
+    /// Whether the account has the rights that external-provisioner needs, and no others: the controller keeps its journal
+    /// in a Lease, or in memory if the account may not write Leases, writes events to `v1`, and can work without the
+    /// cluster's id.
+    #[arg(skip)]
+    pub sidecar_rbac: bool,
+
     /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if per-node]
     #[arg(long, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
@@ -167,6 +179,8 @@ impl Options {
             lease_renew_deadline: Duration::from_secs(10),
             lease_retry_period: Duration::from_secs(2),
             lease_name: None,
+            lease_labels: BTreeMap::new(),
+            sidecar_rbac: false,
             identity: None,
             cluster_id: None,
             shutdown_timeout: Duration::from_secs(20),
@@ -177,6 +191,11 @@ impl Options {
     /// The name of the Lease, or with several shards the beginning of their names.
     pub(crate) fn lease_name(&self) -> String {
         self.lease_name.clone().unwrap_or_else(|| lease_name(&self.provisioner_name))
+    }
+
+    /// Where the journals are, as far as the options say it: an account may have no rights to them.
+    pub(crate) fn journal_kind(&self) -> JournalKind {
+        if self.sidecar_rbac { JournalKind::Lease } else { JournalKind::ConfigMap }
     }
 
     /// Starts the process's log, for programs that work before their controller runs. The controller does it otherwise.

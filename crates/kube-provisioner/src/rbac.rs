@@ -40,11 +40,25 @@ pub struct Account<'a> {
 /// assert_eq!(role["rules"][0]["resourceNames"][0], "example.com-nfs-journal");
 /// ```
 pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u32]) -> Vec<AccessRule> {
+    let mut rules = required_rules(options, capabilities, former_shards);
+    if options.sidecar_rbac {
+        rules.extend(cluster_id(options));
+        rules.push(journal_leases());
+    }
+    rules
+}
+
+/// Of [`rules`] those that the controller cannot work without.
+pub(crate) fn required_rules(options: &Options, capabilities: &Capabilities, former_shards: &[u32]) -> Vec<AccessRule> {
+    let (of_claims, of_events): (&[_], _) = match options.sidecar_rbac {
+        false => (&["get", "list", "watch", "patch"], "events.k8s.io"),
+        true => (&["get", "list", "watch"], ""),
+    };
     let mut rules = vec![
         cluster("", "persistentvolumes", &["get", "list", "watch", "create", "delete", "patch"]),
-        cluster("", "persistentvolumeclaims", &["get", "list", "watch", "patch"]),
+        cluster("", "persistentvolumeclaims", of_claims),
         cluster("storage.k8s.io", "storageclasses", &["list", "watch"]),
-        cluster("events.k8s.io", "events", &["create", "patch"]),
+        cluster(of_events, "events", &["create", "patch"]),
     ];
     if capabilities.node_labels || options.coordination == Coordination::PerNode {
         rules.push(cluster("", "nodes", &["get"]));
@@ -55,8 +69,10 @@ pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u3
     if !capabilities.secrets.is_empty() {
         rules.push(cluster("", "secrets", &["get"]));
     }
-    rules.extend(cluster_id(options));
-    rules.extend(journals(options, former_shards));
+    if !options.sidecar_rbac {
+        rules.extend(cluster_id(options));
+        rules.extend(journals(options, former_shards));
+    }
     rules.extend(leases(options));
     rules
 }
@@ -157,6 +173,12 @@ fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     let names = |shards: u32| (0..shards).map(move |shard| journal_name(&options.provisioner_name, shard, shards));
     let names = layouts.into_iter().flat_map(names).collect();
     vec![Rule { names, ..own("configmaps", NAMED) }, own("configmaps", &["list", "create"])]
+}
+
+/// The Leases in which attempts are recorded where ConfigMaps are not, see [`Options::sidecar_rbac`].
+pub(crate) fn journal_leases() -> AccessRule {
+    const VERBS: &[&str] = &["get", "list", "create", "update", "delete"];
+    Rule { namespaced: true, ..cluster("coordination.k8s.io", "leases", VERBS) }
 }
 
 fn leases(options: &Options) -> Vec<AccessRule> {

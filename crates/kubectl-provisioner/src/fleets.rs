@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube_provisioner::explain::volume::Attempt;
 use provisioner_runtime::controller::shard_of;
-use provisioner_runtime::journal::{Entry, Listing, selector};
+use provisioner_runtime::journal::{Entry, JournalObject, Listing, selector};
 use provisioner_runtime::lease_name;
 use serde_json::Value;
 
@@ -66,7 +65,8 @@ impl Fleets {
             leases = leases.map(|leases| leases.into_iter().chain(unlabelled).collect());
         }
         let maps = asked.reader.list(&CONFIG_MAP, scope, ("labelSelector", &selector(None))).await;
-        let (leases_known, journals_known) = (leases.is_some(), maps.is_some());
+        let in_leases = asked.reader.list(&LEASE, scope, ("labelSelector", &selector(None))).await;
+        let (leases_known, journals_known) = (leases.is_some(), maps.is_some() && in_leases.is_some());
         let mut fleets: BTreeMap<(String, String), Fleet> = BTreeMap::new();
         let of = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
         for lease in leases.iter().flatten() {
@@ -77,10 +77,10 @@ impl Fleets {
                 None => fleet.shards.push(Shard::read(lease, now)),
             }
         }
-        for map in maps.into_iter().flatten() {
-            let place = namespace(&map).to_owned();
-            let Ok(map) = serde_json::from_value::<ConfigMap>(map) else { continue };
-            let journal = Listing::read(&map);
+        for object in maps.into_iter().chain(in_leases).flatten() {
+            let place = namespace(&object).to_owned();
+            let Ok(object) = serde_json::from_value::<JournalObject>(object) else { continue };
+            let journal = Listing::read(&object);
             fleets.entry((place, journal.group.clone())).or_default().journals.push(journal);
         }
         let named = |((namespace, name), fleet)| Fleet { namespace, name, ..fleet };

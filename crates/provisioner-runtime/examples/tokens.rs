@@ -14,7 +14,8 @@ use provisioner_runtime::controller::{
     Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, LoopError, LoopOptions, Reconciler, Refused,
     Report, Safeguards, Sharing, Step, WatchSpec,
 };
-use provisioner_runtime::events::{Event, EventKind, ObjectRef};
+use provisioner_runtime::events::{Event, EventApi, EventKind, ObjectRef};
+use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::lease::LeaseOptions;
 use provisioner_runtime::{
     Backoff, Cache, CallError, Change, Entry, Environment, Flow, Journaled, Limits, Next, Table, WatchHealth, Work,
@@ -265,6 +266,8 @@ pub(crate) fn replica(
     let options = LoopOptions {
         name: "example.com/tokens".to_owned(),
         namespace: "tokens".to_owned(),
+        journal: JournalKind::ConfigMap,
+        events: EventApi::Events,
         cluster_id: "this".to_owned(),
         instance: instance.to_owned(),
         queue: "tokens",

@@ -39,16 +39,10 @@ pub struct AccessRule {
 /// answer.
 pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
     let questions: Vec<Question<'_>> = rules.iter().flat_map(|rule| Question::of(rule, namespace)).collect();
-    let missing: Vec<String> = stream::iter(questions)
-        .map(|question| async move {
-            let allowed = question.ask(client).await?;
-            Ok::<_, CallError>((!allowed).then(|| question.in_words()))
-        })
-        .buffered(CONCURRENCY)
-        .try_filter_map(async |missing| Ok(missing))
-        .try_collect()
-        .await
-        .map_err(AccessError::Unknown)?;
+    let answers: Vec<_> = questions.into_iter().map(|question| question.missing(client)).collect();
+    let answers: Vec<Option<String>> =
+        stream::iter(answers).buffered(CONCURRENCY).try_collect().await.map_err(AccessError::Unknown)?;
+    let missing: Vec<String> = answers.into_iter().flatten().collect();
     if missing.is_empty() { Ok(()) } else { Err(AccessError::Missing(missing)) }
 }
 
@@ -83,6 +77,11 @@ impl<'a> Question<'a> {
         };
         let ask = |verb| named.iter().map(move |name| Question { verb, name: *name, rule, namespace });
         rule.verbs.iter().copied().flat_map(ask).collect()
+    }
+
+    /// What is missing, in words.
+    async fn missing(self, client: &Client) -> Result<Option<String>, CallError> {
+        Ok((!self.ask(client).await?).then(|| self.in_words()))
     }
 
     async fn ask(&self, client: &Client) -> Result<bool, CallError> {

@@ -53,7 +53,8 @@ use self::watches::Start;
 use crate::admin::{AdminError, AdminServer};
 use crate::backoff::Backoff;
 use crate::environment::Environment;
-use crate::events::{EventOptions, EventRecorder};
+use crate::events::{EventApi, EventOptions, EventRecorder};
+use crate::journal::JournalKind;
 use crate::lease::{LeaseOptionsError, Leases, Term};
 use crate::limiter::{Limiter, Limits};
 use crate::queue::{Queue, QueueOptions};
@@ -72,8 +73,12 @@ const LAST_EVENTS: Duration = Duration::from_secs(5);
 pub struct LoopOptions {
     /// The controller's name: a qualified one such as `example.com/disks`. Journals and events are named after it.
     pub name: String,
-    /// Where its journals are.
+    /// The namespace of its journals.
     pub namespace: String,
+    /// Where its journals are stored.
+    pub journal: JournalKind,
+    /// The API to which it writes events.
+    pub events: EventApi,
     /// The cluster, as its journals note it.
     pub cluster_id: String,
     /// This process. No other may ever have the same name.
@@ -150,15 +155,27 @@ impl<R: Reconciler> ControlLoop<R> {
         reconciler: impl FnOnce(Context<R::Cache>) -> R,
     ) -> Result<Self, LoopError> {
         let LoopOptions { name, namespace, cluster_id, instance, sharing, environment, calls, .. } = options;
+        let journal_kind = options.journal;
         let leases = match &sharing {
             Sharing::Leases(leases) => Some(Leases::new(client.clone(), leases.clone())?),
             _ => None,
         };
-        let events = EventOptions { capacity: EVENTS, environment, ..EventOptions::new(&name, &instance) };
+        let events =
+            EventOptions { api: options.events, capacity: EVENTS, environment, ..EventOptions::new(&name, &instance) };
         let events = EventRecorder::new(client.clone(), events);
         let context = Context::new(client, environment, cache, events, Limiter::new(calls), options.requests);
         let (grace, sets_restored_apart) = (options.grace, options.safeguards.restored);
-        let plan = Plan { name, namespace, cluster_id, instance, sharing, grace, environment, sets_restored_apart };
+        let plan = Plan {
+            name,
+            journal_kind,
+            namespace,
+            cluster_id,
+            instance,
+            sharing,
+            grace,
+            environment,
+            sets_restored_apart,
+        };
         let attempts = attempts(calls);
         let queue = Queue::new(QueueOptions { backoff: options.backoff, environment, limits: attempts });
         let settings = Settings {

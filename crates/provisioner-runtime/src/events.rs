@@ -1,7 +1,7 @@
 //! Kubernetes events: what a person sees at the end of `kubectl describe`.
 //!
 //! Events must never slow down the work that they report. So [`EventRecorder::record`] only puts them into a
-//! queue, and a task of its own sends them, a few at a time, to `events.k8s.io/v1`.
+//! queue, and a task of its own sends them, a few at a time.
 //!
 //! * **Coalescing.** Events of one object with the same reason and type are one *line*. While the line
 //!   waits to be sent, the last note wins and the count grows. Later, an event with the same note within
@@ -12,7 +12,7 @@
 //! * **Bounds.** A full queue drops new events and counts them. A busy server gets no requests for as long as
 //!   it asks. Notes are cut at 1024 bytes.
 //!
-//! The account needs the verbs `create` and `patch` on `events` of the group `events.k8s.io`.
+//! The account needs the verbs `create` and `patch` on `events` of the group that [`EventApi`] names.
 
 mod send;
 mod state;
@@ -83,9 +83,21 @@ impl EventKind {
     }
 }
 
+/// The API to which events are written. The API server shows them in both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventApi {
+    /// `events.k8s.io/v1`.
+    #[default]
+    Events,
+    /// `v1`, for an account without rights to the other: those of the CSI sidecars are such.
+    Core,
+}
+
 /// How events are sent.
 #[derive(Clone, Debug)]
 pub struct EventOptions {
+    /// The API; the default is `events.k8s.io/v1`.
+    pub api: EventApi,
     /// The reporting controller: a qualified name such as `example.com/controller`.
     pub component: String,
     /// The reporting replica; cut at 128 bytes.
@@ -106,6 +118,7 @@ impl EventOptions {
     /// The defaults for this reporter.
     pub fn new(component: impl Into<String>, instance: impl Into<String>) -> Self {
         Self {
+            api: EventApi::default(),
             component: component.into(),
             instance: instance.into(),
             capacity: 4096,
@@ -150,6 +163,7 @@ impl EventRecorder {
             state: Mutex::new(State::new(&options)),
             concurrency: AtomicUsize::new(options.concurrency),
             environment: options.environment,
+            api: options.api,
             component: options.component,
             instance: cut(options.instance, LONGEST_INSTANCE),
             changed: Notify::new(),
@@ -246,6 +260,7 @@ impl fmt::Debug for EventRecorder {
 
 struct Shared {
     client: Client,
+    api: EventApi,
     state: Mutex<State>,
     concurrency: AtomicUsize,
     component: String,

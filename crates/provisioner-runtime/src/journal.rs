@@ -11,14 +11,14 @@
 //!   changes, because an entry that stays too long does no harm.
 //! * **Bounded.** At most 20 writes and 1.5 MB in a second; see the limits below. An entry that finds no room is refused,
 //!   not queued.
-//! * **Its own.** A journal notes its ConfigMap's uid and its cluster. What a backup brings back, here or in another cluster, has
+//! * **Its own.** A journal notes its object's uid and its cluster. What a backup brings back, here or in another cluster, has
 //!   another uid: its entries are set apart, and nobody acts on them before a person [accepts](request_accept) them.
 //! * **Open to people.** An entry that the annotation `kube-provisioner/drop` names is [dropped](Journal::dropped): nobody
 //!   finishes it any more. [`list`] and [`request_drop`] are for a command line.
 //!
 //! # Format
 //!
-//! A journal is a ConfigMap:
+//! A journal is a ConfigMap, or [a Lease](#leases):
 //!
 //! ```yaml
 //! metadata:
@@ -41,13 +41,13 @@
 //! | labels | `app.kubernetes.io/instance` | [`JournalOptions::group`]; one that is too long for a label is cut and ends with a hash |
 //! | annotations | `kube-provisioner/holder` | [`JournalOptions::holder`]: who writes the journal; nobody else may |
 //! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: how keys are spread over the group's journals |
-//! | annotations | `kube-provisioner/journal-uid` | the ConfigMap's uid; a journal of an earlier version has none |
+//! | annotations | `kube-provisioner/journal-uid` | the object's uid; a journal of an earlier version has none |
 //! | annotations | `kube-provisioner/cluster-id` | [`JournalOptions::cluster_id`] |
 //! | annotations | `kube-provisioner/accept` | the keys of restored entries to be finished, separated by commas, or `*`. People write it, the holder's next write removes it |
 //! | annotations | `kube-provisioner/drop` | the keys of entries to be dropped, separated by commas. People write it, the holder's next write removes it |
 //! | data | `version` | the format, `1`; if it is missing, the format is `1` |
 //! | data | `entries` | a line for each entry, in the order of the keys; missing when there is none |
-//! | data | `restored` | the lines of entries that were restored with the ConfigMap; missing when there is none |
+//! | data | `restored` | the lines of entries that were restored with the object; missing when there is none |
 //! | data | `shared` | a line for each shared text, in the order of the names; missing when there is none |
 //!
 //! ```text
@@ -74,19 +74,26 @@
 //!
 //! Limits, in bytes of `entries` and `shared`:
 //!
-//! | limit | bytes |
-//! |---|---|
-//! | one entry with its shared texts | 16 000 |
-//! | all entries; a group leaves room for others by [`fair_share`](crate::limiter::fair_share) | 450 000 |
-//! | all entries, if the new one is the first of its group | 900 000 |
+//! | limit | in a ConfigMap | in a Lease |
+//! |---|---|---|
+//! | one entry with its shared texts | 16 000 | 16 000 |
+//! | all entries; a group leaves room for others by [`fair_share`](crate::limiter::fair_share) | 450 000 | 150 000 |
+//! | all entries, if the new one is the first of its group | 900 000 | 225 000 |
 //!
 //! Entries of a journal that is taken over stay, whatever room they take.
+//!
+//! # Leases
+//!
+//! An account that may not write ConfigMaps stores its journals in [`Lease`](JournalKind::Lease)s. Such a Lease has the
+//! same labels and annotations, and each part of the data in one more annotation: `kube-provisioner/journal-version`,
+//! `…-entries`, `…-restored` and `…-shared`. Its `spec` is empty: nobody is elected by it.
 
 mod adopt;
 mod drop;
 mod entries;
 mod error;
 mod list;
+mod object;
 mod options;
 mod remove;
 mod state;
@@ -109,6 +116,8 @@ pub use self::adopt::{Adopted, Adoption, Other};
 pub use self::drop::{DropError, request_accept, request_drop};
 pub use self::error::{JournalError, TakeOverError};
 pub use self::list::{Listing, list, selector};
+pub(crate) use self::object::JournalResource;
+pub use self::object::{JournalKind, JournalObject};
 pub use self::options::{JournalOptions, PART_LAYOUT, journal_name, part_journal_name};
 pub use self::remove::remove_empty;
 pub use self::state::JournalStats;
@@ -126,7 +135,7 @@ impl Journal {
     /// Takes a journal over, or creates it. Returns the entries to finish, and the writer: nothing is written unless it
     /// [runs](Writer::run).
     ///
-    /// `still_ours` is asked when the ConfigMap has vanished: whether it may be written again.
+    /// `still_ours` is asked when the object has vanished: whether it may be written again.
     ///
     /// # Errors
     /// See [`TakeOverError`]. Nothing is lost then; another attempt may succeed.
@@ -135,9 +144,10 @@ impl Journal {
         options: JournalOptions,
         still_ours: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(Self, Writer, Vec<Entry>), TakeOverError> {
+        let kind = options.kind;
         let (store, content, dropped) = write::take_over(client, options).await?;
         let (entries, uid) = (content.entries.clone(), store.uid().map(Into::into));
-        let shared = Arc::new(Shared::new(State::new(content, dropped)));
+        let shared = Arc::new(Shared::new(State::new(content, kind, dropped)));
         let writer = Writer::new(store, shared.clone(), Box::new(still_ours));
         Ok((Self { shared, uid }, writer, entries))
     }
@@ -242,7 +252,7 @@ impl Journal {
         crate::sync::lock(&self.shared.state).stats()
     }
 
-    /// The ConfigMap's uid when it was taken over.
+    /// The object's uid when it was taken over.
     pub(crate) fn uid(&self) -> Option<Arc<str>> {
         self.uid.clone()
     }

@@ -156,6 +156,9 @@ impl RuntimeMetrics {
         let help = "What is begun and not known to have ended.";
         page.gauges("journal_entries", help, &[([], whole(stats.entries))])?;
         page.gauges("journal_bytes", "The size of that.", &[([], whole(stats.bytes))])?;
+        page.gauges("journal_capacity_bytes", "The size that it may have.", &[([], whole(stats.capacity))])?;
+        let help = "Journals that end with this process.";
+        page.gauges("journals_in_memory", help, &[([], whole(stats.in_memory))])?;
         let help = "Entries that were restored from a backup.";
         page.gauges("journal_restored_entries", help, &[([], whole(stats.restored))])?;
         page.counters("journal_commits", "Successful writes of a journal.", &[([], stats.commits)])?;
@@ -271,6 +274,8 @@ mod tests {
             .journal(|| JournalStats {
                 entries: 2,
                 bytes: 400,
+                capacity: 500,
+                in_memory: 0,
                 restored: 0,
                 commits: 3,
                 bytes_written: 900,
@@ -338,6 +343,12 @@ journal_entries 2
 # HELP journal_bytes The size of that.
 # TYPE journal_bytes gauge
 journal_bytes 400
+# HELP journal_capacity_bytes The size that it may have.
+# TYPE journal_capacity_bytes gauge
+journal_capacity_bytes 500
+# HELP journals_in_memory Journals that end with this process.
+# TYPE journals_in_memory gauge
+journals_in_memory 0
 # HELP journal_restored_entries Entries that were restored from a backup.
 # TYPE journal_restored_entries gauge
 journal_restored_entries 0

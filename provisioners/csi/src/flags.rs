@@ -73,6 +73,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     leader_election_namespace: String,
 
+    /// Labels of the Lease, such as team:storage,tier:csi
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = label)]
+    leader_election_labels: Vec<(String, String)>,
+
     /// Time after which another replica may take a Lease that its holder did not renew
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
     leader_election_lease_duration: Duration,
@@ -178,7 +182,9 @@ impl Flags {
             LoggingFormat::Json => LogStyle::Json,
         };
         options.coordination = if self.leader_election { Coordination::Lease } else { Coordination::None };
+        options.sidecar_rbac = true;
         options.lease_name = Some(sanitized(driver));
+        options.lease_labels = self.leader_election_labels.iter().cloned().collect();
         options.lease_duration = self.leader_election_lease_duration;
         options.lease_renew_deadline = self.leader_election_renew_deadline;
         options.lease_retry_period = self.leader_election_retry_period;
@@ -209,6 +215,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("expected an address such as :8080 or 127.0.0.1:8080, not {text:?}"))
 }
 
+fn label(text: &str) -> Result<(String, String), String> {
+    let label = text.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+    label
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("expected a label such as team:storage, not {text:?}"))
+}
+
 fn gate(text: &str) -> Result<(String, bool), String> {
     let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
     parsed.ok_or_else(|| format!("expected a feature such as Topology=false, not {text:?}"))
@@ -232,6 +245,7 @@ mod tests {
             "--extra-create-metadata",
             "--leader-election=true",
             "--leader-election-namespace=storage",
+            "--leader-election-labels=team:storage,tier:csi",
             "--default-fstype=ext4",
             "--http-endpoint=:8080",
             "--kube-api-qps=100",
@@ -242,6 +256,7 @@ mod tests {
         let options = flags.options("rbd.csi.ceph.com");
         assert_eq!(options.namespace.as_deref(), Some("storage"));
         assert_eq!(options.lease_name.as_deref(), Some("rbd-csi-ceph-com"));
+        assert_eq!(options.lease_labels.get("tier").map(String::as_str), Some("csi"));
         assert_eq!(options.coordination, Coordination::Lease);
         assert_eq!(options.http_endpoint, Some(([0, 0, 0, 0], 8080).into()));
         assert_eq!(flags.timeout, Duration::from_secs(150));

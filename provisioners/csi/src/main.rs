@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use csi::{Client, Operations};
 use csi_provisioner::{CsiProvisioner, DriverInfo};
+use kube_provisioner::rbac::AccessRule;
 use kube_provisioner::{Controller, Options, Program, error_chain};
 
 use crate::flags::{Flags, identity};
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
             let problem = format!("{} runs without a command", options.provisioner_name);
             Err::<(CsiProvisioner<Client>, Options), _>(problem.into())
         };
-        return Program::new(setup).run();
+        return Program::new(setup).sidecar(rights()).run();
     }
     let flags = Flags::parse();
     // One thread: the controller mostly waits.
@@ -41,6 +42,22 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What drivers' charts grant as each driver needs it.
+fn rights() -> Vec<AccessRule> {
+    let rule = |group, resource, verbs| AccessRule { group, resource, verbs, names: Vec::new(), namespaced: false };
+    const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+    const STORAGE: &str = "storage.k8s.io";
+    vec![
+        rule("", "persistentvolumeclaims", &["update"]),
+        rule("", "secrets", &["get"]),
+        rule(STORAGE, "storageclasses", &["get"]),
+        rule(STORAGE, "volumeattachments", &["list", "watch"]),
+        rule(STORAGE, "volumeattributesclasses", &["get"]),
+        rule(SNAPSHOTS, "volumesnapshots", &["get", "update"]),
+        rule(SNAPSHOTS, "volumesnapshotcontents", &["get"]),
+    ]
 }
 
 async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use provisioner_runtime::client::connect;
-use provisioner_runtime::journal::{self, Entry, Listing, PART_LAYOUT, part_journal_name};
+use provisioner_runtime::journal::{self, Entry, JournalKind, Listing, PART_LAYOUT, part_journal_name};
 use provisioner_runtime::lease::lease_name;
 use serde::Deserialize;
 
@@ -48,23 +48,24 @@ impl Journal {
     pub(super) async fn run(&self, options: &Options, print: impl Fn(&str)) -> Result<(), BoxError> {
         let connection = connect(options.kubeconfig.as_deref()).await?;
         let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-        self.execute(&connection.client, namespace, &options.provisioner_name, print).await
+        let place = (options.journal_kind(), namespace);
+        self.execute(&connection.client, place, &options.provisioner_name, print).await
     }
 
     async fn execute(
         &self,
         client: &Client,
-        namespace: &str,
+        (kind, namespace): (JournalKind, &str),
         provisioner: &str,
         print: impl Fn(&str),
     ) -> Result<(), BoxError> {
-        let listings = journal::list(client, namespace, Some(&lease_name(provisioner))).await?;
+        let listings = journal::list(client, kind, namespace, Some(&lease_name(provisioner))).await?;
         let (key, yes) = match &self.action {
             Action::List => {
                 print(&table(&listings));
                 return Ok(());
             }
-            Action::Accept { entry } => return accept(client, namespace, &listings, entry, print).await,
+            Action::Accept { entry } => return accept(client, (kind, namespace), &listings, entry, print).await,
             Action::Drop { entry, yes } => (entry, *yes),
         };
         let holding = holding(&listings, key);
@@ -76,7 +77,7 @@ impl Journal {
             return Err("nothing was done; add --yes to drop the entry".into());
         }
         for (journal, _) in &holding {
-            journal::request_drop(client, namespace, &journal.name, key).await?;
+            journal::request_drop(client, kind, namespace, &journal.name, key).await?;
             print(&format!("{key} is dropped from {} within seconds, or when a replica takes it over\n", journal.name));
         }
         Ok(())
@@ -86,7 +87,7 @@ impl Journal {
 /// Accepts a restored entry.
 async fn accept(
     client: &Client,
-    namespace: &str,
+    (kind, namespace): (JournalKind, &str),
     listings: &[Listing],
     key: &str,
     print: impl Fn(&str),
@@ -97,7 +98,7 @@ async fn accept(
             format!("no journal in namespace {namespace} has a restored entry {key}; see `journal list`").into()
         );
     };
-    journal::request_accept(client, namespace, &listing.name, key).await?;
+    journal::request_accept(client, kind, namespace, &listing.name, key).await?;
     print(&format!("{key} of {} is finished by whoever holds the journal\n", listing.name));
     Ok(())
 }
@@ -106,7 +107,8 @@ async fn accept(
 pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError> {
     let connection = connect(options.kubeconfig.as_deref()).await?;
     let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-    let listings = journal::list(&connection.client, namespace, Some(&lease_name(&options.provisioner_name))).await?;
+    let (kind, group) = (options.journal_kind(), lease_name(&options.provisioner_name));
+    let listings = journal::list(&connection.client, kind, namespace, Some(&group)).await?;
     if let Some(damaged) = listings.iter().find(|listing| !listing.unreadable.is_empty()) {
         return Err(format!("the journal {} has entries that cannot be read; see `journal list`", damaged.name).into());
     }
@@ -120,6 +122,7 @@ pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError>
 /// The journals of the replicas that have a node each, as they were before somebody looked which nodes there are.
 pub struct NodeJournals {
     client: Client,
+    kind: JournalKind,
     namespace: String,
     provisioner: String,
     listings: Vec<Listing>,
@@ -133,13 +136,17 @@ impl NodeJournals {
     pub async fn list(options: &Options) -> Result<Self, BoxError> {
         let connection = connect(options.kubeconfig.as_deref()).await?;
         let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-        Self::list_in(connection.client, namespace, &options.provisioner_name).await
+        Self::list_in(connection.client, (options.journal_kind(), namespace), &options.provisioner_name).await
     }
 
-    async fn list_in(client: Client, namespace: &str, provisioner: &str) -> Result<Self, BoxError> {
-        let mut listings = journal::list(&client, namespace, Some(&lease_name(provisioner))).await?;
+    async fn list_in(
+        client: Client,
+        (kind, namespace): (JournalKind, &str),
+        provisioner: &str,
+    ) -> Result<Self, BoxError> {
+        let mut listings = journal::list(&client, kind, namespace, Some(&lease_name(provisioner))).await?;
         listings.retain(|listing| listing.layout == PART_LAYOUT);
-        Ok(Self { client, namespace: namespace.to_owned(), provisioner: provisioner.to_owned(), listings })
+        Ok(Self { client, kind, namespace: namespace.to_owned(), provisioner: provisioner.to_owned(), listings })
     }
 
     /// The journals of nodes that are not among these, with the number of their entries.
@@ -159,7 +166,7 @@ impl NodeJournals {
     /// When the API server does not answer as it should.
     pub async fn remove_empty(&self, name: &str) -> Result<bool, BoxError> {
         let Some(listing) = self.listings.iter().find(|listing| listing.name == name) else { return Ok(false) };
-        Ok(journal::remove_empty(&self.client, &self.namespace, listing).await?)
+        Ok(journal::remove_empty(&self.client, self.kind, &self.namespace, listing).await?)
     }
 }
 
@@ -355,7 +362,8 @@ data:
         put("example.com-p-journal-node-gone", "node", "");
         put("example.com-p-journal-node-busy", "node", "pvc-1 - {}\n");
         put("example.com-p-journal-node-back", "node", "");
-        let journals = NodeJournals::list_in(cluster.client("admin"), "storage", "example.com/p").await.unwrap();
+        let place = (JournalKind::ConfigMap, "storage");
+        let journals = NodeJournals::list_in(cluster.client("admin"), place, "example.com/p").await.unwrap();
         let nodes = ["here".to_owned(), long];
         let gone = journals.of_gone_nodes(nodes.iter());
         let name = |node: &str| format!("example.com-p-journal-node-{node}");
@@ -382,7 +390,8 @@ data:
         let printed = Mutex::new(String::new());
         let run = async |action: Action| {
             let print = |text: &str| printed.lock().unwrap().push_str(text);
-            let done = Journal { action }.execute(&client, "storage", "example.com/p", print).await;
+            let place = (JournalKind::ConfigMap, "storage");
+            let done = Journal { action }.execute(&client, place, "example.com/p", print).await;
             (std::mem::take(&mut *printed.lock().unwrap()), done.map_err(|error| error.to_string()).err())
         };
         let drop = |entry: &str, yes| Action::Drop { entry: entry.to_owned(), yes };

@@ -10,6 +10,8 @@ use provisioner_runtime::error_chain;
 
 use super::served::Served;
 use super::{BoxError, Invocation, read};
+use crate::options::Options;
+use crate::rbac::AccessRule;
 
 type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxError>>>;
 
@@ -73,6 +75,7 @@ pub struct Program<A, S, C = NoCommand> {
     arguments: Vec<OsString>,
     setup: Call<A, S>,
     execute: Call<C, ()>,
+    sidecar: Option<Vec<AccessRule>>,
 }
 
 impl<A: Parser + 'static, S: Served> Program<A, S> {
@@ -86,6 +89,7 @@ impl<A: Parser + 'static, S: Served> Program<A, S> {
             arguments: std::env::args_os().collect(),
             setup: Box::new(|arguments| Box::pin(async { setup(arguments).await })),
             execute: Box::new(|command| match command {}),
+            sidecar: None,
         }
     }
 }
@@ -126,8 +130,14 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
         self,
         execute: impl AsyncFnOnce(D) -> Result<(), BoxError> + 'static,
     ) -> Program<A, S, D> {
-        let Self { arguments, setup, .. } = self;
-        Program { arguments, setup, execute: Box::new(|command| Box::pin(async { execute(command).await })) }
+        let Self { arguments, setup, sidecar, .. } = self;
+        Program { arguments, setup, execute: Box::new(|command| Box::pin(async { execute(command).await })), sidecar }
+    }
+
+    /// For a program in the place of a CSI sidecar: its commands work with [`Options::sidecar_rbac`](crate::Options::sidecar_rbac),
+    /// and `rbac` prints these rules too, which the program can do without.
+    pub fn sidecar(self, rules: impl IntoIterator<Item = AccessRule>) -> Self {
+        Self { sidecar: Some(rules.into_iter().collect()), ..self }
     }
 
     /// Uses these arguments instead of the process's, for a program with several modes that each have their own arguments and
@@ -138,7 +148,12 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
 
     /// Runs the program.
     pub fn run(self) -> ExitCode {
-        let Self { arguments, setup, execute } = self;
+        let Self { arguments, setup, execute, sidecar } = self;
+        let in_its_place = |mut options: Options| {
+            options.sidecar_rbac = sidecar.is_some();
+            options
+        };
+        let others = sidecar.clone().unwrap_or_default();
         install_crypto_provider();
         let done = match read::<A, C, S>(arguments).unwrap_or_else(|error| error.exit()) {
             Invocation::CheckClass(check) => {
@@ -146,8 +161,10 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
                 print(&text);
                 return ExitCode::from(code);
             }
-            Invocation::Rbac(rbac, options) => rbac.run::<S>(&options).map(|text| print(&text)),
-            Invocation::Journal(journal, options) => block_on(async { journal.run(&options, print).await }),
+            Invocation::Rbac(rbac, options) => rbac.run::<S>(&in_its_place(options), others).map(|text| print(&text)),
+            Invocation::Journal(journal, options) => {
+                block_on(async { journal.run(&in_its_place(options), print).await })
+            }
             Invocation::OfAuthor(command) => block_on(execute(command)),
             Invocation::Run(arguments) => block_on(async { Ok(setup(arguments).await?.run().await?) }),
         };

@@ -6,7 +6,7 @@ use provisioner_runtime::lease::lease_name;
 use super::BoxError;
 use super::served::Served;
 use crate::options::Options;
-use crate::rbac::{Account, manifests};
+use crate::rbac::{AccessRule, Account, manifests};
 
 /// Print the ServiceAccount and the RBAC rules as YAML; needs no cluster
 #[derive(Args, Clone, Debug)]
@@ -25,12 +25,12 @@ impl Rbac {
         ["provisioner_name", "namespace", "node_name", "coordination", "shards"];
 
     /// The manifests as YAML documents.
-    pub(super) fn run<S: Served>(&self, options: &Options) -> Result<String, BoxError> {
+    pub(super) fn run<S: Served>(&self, options: &Options, others: Vec<AccessRule>) -> Result<String, BoxError> {
         let Some(namespace) = options.namespace.as_deref() else {
             return Err("rbac needs --namespace: the namespace that the provisioner runs in".into());
         };
         let name = self.service_account.clone().unwrap_or_else(|| lease_name(&options.provisioner_name));
-        let rules = S::rules(options, &self.former_shards);
+        let rules = [S::rules(options, &self.former_shards), others].concat();
         Ok(serde_saphyr::to_string_multiple(&manifests(&Account { name: &name, namespace }, &rules))?)
     }
 }

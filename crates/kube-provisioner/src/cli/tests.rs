@@ -218,7 +218,7 @@ fn several_files_documents_and_lists_are_read() {
 fn manifests(options: &[&str]) -> Result<Vec<serde_json::Value>, String> {
     match invocation(&[&[RBAC, "--provisioner-name", "example.com/p"], options].concat()) {
         Ok(Invocation::Rbac(rbac, options)) => {
-            let text = rbac.run::<(Exports, Options)>(&options).map_err(|error| error.to_string())?;
+            let text = rbac.run::<(Exports, Options)>(&options, Vec::new()).map_err(|error| error.to_string())?;
             Ok(serde_saphyr::from_multiple(&text).unwrap())
         }
         _ => panic!("manifests were asked for"),

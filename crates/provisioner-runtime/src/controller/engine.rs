@@ -19,7 +19,7 @@ use super::watches::{Start, Update, WatchSpec, Watched};
 use crate::admin::Checks;
 use crate::call::CallError;
 use crate::events::Event;
-use crate::journal::Entry;
+use crate::journal::{Entry, JournalKind};
 use crate::lease::LeaseHealth;
 use crate::metrics::RuntimeMetrics;
 use crate::queue::{Next, Priority, Queue, Work, work};
@@ -272,7 +272,11 @@ impl<R: Reconciler> Engine<R> {
             });
         }
         let engine = self.clone();
-        checks.add("journal", move || engine.shards.problem().map_or(Ok(()), Err));
+        let place = match self.shards.plan.journal_kind {
+            JournalKind::Memory => "journal (in memory)".to_owned(),
+            kind => format!("journal ({})", kind.resource().kind),
+        };
+        checks.add(place, move || engine.shards.problem().map_or(Ok(()), Err));
         if let Some(leases) = leases {
             checks.add("leases", move || leases.problem().map_or(Ok(()), Err));
         }

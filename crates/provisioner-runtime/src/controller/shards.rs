@@ -11,7 +11,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::environment::Environment;
 use crate::journal::{
-    Entry, Journal, JournalError, JournalOptions, JournalStats, PART_LAYOUT, journal_name, part_journal_name,
+    Entry, Journal, JournalError, JournalKind, JournalOptions, JournalStats, PART_LAYOUT, journal_name,
+    part_journal_name,
 };
 use crate::lease::{LeaseOptions, Term, lease_name};
 use crate::name::stable_hash;
@@ -42,6 +43,7 @@ pub(super) struct Shards {
 /// How keys are spread over shards, and where the journals are.
 pub(super) struct Plan {
     pub(super) name: String,
+    pub(super) journal_kind: JournalKind,
     pub(super) namespace: String,
     pub(super) cluster_id: String,
     pub(super) sets_restored_apart: bool,
@@ -74,6 +76,7 @@ impl Plan {
             _ => (journal_name(&self.name, shard, self.shards()), self.shards().to_string()),
         };
         JournalOptions {
+            kind: self.journal_kind,
             namespace: self.namespace.clone(),
             name,
             group: lease_name(&self.name),
@@ -177,7 +180,8 @@ impl Shards {
         owned.working.close();
         owned.journal.close();
         let mut past = crate::sync::lock(&self.past);
-        *past = *past + JournalStats { entries: 0, bytes: 0, restored: 0, ..owned.journal.stats() };
+        *past = *past
+            + JournalStats { entries: 0, bytes: 0, capacity: 0, in_memory: 0, restored: 0, ..owned.journal.stats() };
         drop(past);
         Some(owned.working)
     }
@@ -227,6 +231,7 @@ mod tests {
     fn plan(sharing: Sharing) -> Plan {
         Plan {
             name: "example.com/disks".to_owned(),
+            journal_kind: JournalKind::ConfigMap,
             namespace: "disks".to_owned(),
             cluster_id: "this".to_owned(),
             sets_restored_apart: true,

@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::reconciler::{KeyOf, Reconciler};
 use super::retry::Retry;
 use crate::events::{Event, EventKind, ObjectRef};
-use crate::journal::{Adopted, Entry, Journal, JournalOptions, JournalStats, Writer};
+use crate::journal::{Adopted, Entry, Journal, JournalOptions, JournalResource, JournalStats, Writer};
 use crate::lease::Term;
 
 /// How long the last write of a journal may take when a shard is given up.
@@ -63,9 +63,9 @@ impl<R: Reconciler> Shard<'_, R> {
                 }
                 Err(error) => error,
             };
-            let config_map = format!("ConfigMap {}/{}", options.namespace, options.name);
-            self.set_problem(Some(format!("the journal ({config_map}) cannot be taken over: {error}")));
-            retry.failed(format!("{config_map}: {error}")).await;
+            let object = format!("{} {}/{}", options.kind.resource().kind, options.namespace, options.name);
+            self.set_problem(Some(format!("the journal ({object}) cannot be taken over: {error}")));
+            retry.failed(format!("{object}: {error}")).await;
         }
     }
 
@@ -82,7 +82,7 @@ impl<R: Reconciler> Shard<'_, R> {
         };
         let working = TaskTracker::new();
         self.engine.adopt(entries, |key| journal.remove(key));
-        self.report_restored(options, journal);
+        self.report_journal(options, journal);
         self.left_behind(&left);
         self.begin(term, journal.clone(), &working);
         tokio::select! {
@@ -174,25 +174,34 @@ impl<R: Reconciler> Shard<'_, R> {
         }
     }
 
-    /// Reports the entries that a backup has brought back.
-    fn report_restored(&self, options: &JournalOptions, journal: &Journal) {
-        let (JournalStats { restored, .. }, uid) = (journal.stats(), journal.uid());
-        if restored == 0 {
-            return;
-        }
+    /// Reports entries that a backup has brought back, and a journal that is stored nowhere.
+    fn report_journal(&self, options: &JournalOptions, journal: &Journal) {
+        let (JournalStats { restored, in_memory, .. }, uid) = (journal.stats(), journal.uid());
+        let (reason, note) = match (restored, in_memory) {
+            (0, 0) => return,
+            (0, _) => {
+                let note = "the account may not write Leases in this namespace, so attempts are recorded nowhere, and something may \
+                            leak when this process is killed: grant get, list, create, update and delete of leases";
+                ("JournalInMemory", note.to_owned())
+            }
+            _ => {
+                let note = format!(
+                    "this journal was restored from a backup, and {restored} attempts in it may have ended in any way since, so \
+                     nothing is done about them: list them with the command `journal list`, look in the backend for what they \
+                     may have left, and end each with `journal drop ENTRY`, or have it finished with `journal accept ENTRY`"
+                );
+                ("JournalRestored", note)
+            }
+        };
+        let JournalResource { api_version, kind, .. } = options.kind.resource();
         let object = ObjectRef {
-            api_version: "v1",
-            kind: "ConfigMap",
+            api_version,
+            kind,
             namespace: Some(options.namespace.as_str().into()),
             name: options.name.as_str().into(),
             uid: uid.unwrap_or_else(|| "".into()),
         };
-        let note = format!(
-            "this journal was restored from a backup, and {restored} attempts in it may have ended in any way since, so nothing is \
-             done about them: list them with the command `journal list`, look in the backend for what they may have left, \
-             and end each with `journal drop ENTRY`, or have it finished with `journal accept ENTRY`"
-        );
-        let (kind, reason, action) = (EventKind::Warning, "JournalRestored", "TakeOver");
+        let (kind, action) = (EventKind::Warning, "TakeOver");
         self.engine.context.events().record(Event { object, kind, reason, action, note, same_from_all: false });
     }
 

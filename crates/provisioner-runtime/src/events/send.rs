@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::api::events::v1::{Event as ApiEvent, EventSeries};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::Resource as _;
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use kube::core::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
 use super::state::{Ending, Job, LastEvent, Pending};
-use super::{Event, ObjectRef, Shared};
+use super::{Event, EventApi, ObjectRef, Shared};
 use crate::call::{CallError, call, create_request, unsent};
 
 /// How long one request may take.
@@ -69,17 +69,24 @@ async fn send(shared: &Shared, job: Job) -> (Job, SendResult) {
 fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallError> {
     let event = &job.pending.event;
     let namespace = event.object.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
-    let events = ApiEvent::url_path(&(), Some(namespace));
+    let events = match shared.api {
+        EventApi::Events => ApiEvent::url_path(&(), Some(namespace)),
+        EventApi::Core => CoreEvent::url_path(&(), Some(namespace)),
+    };
     match &job.series {
         // Nothing but the series may change.
         Some(written) => {
-            let patch = Patch::Merge(json!({ "series": series(written, &job.pending) }));
+            let patch = Patch::Merge(repeated(shared.api, written, &job.pending));
             let params = PatchParams { field_validation: Some(ValidationDirective::Ignore), ..PatchParams::default() };
             Request::new(events).patch(&written.id.name(&event.object.name), &params, &patch).map_err(unsent)
         }
         None => {
             let body = body(shared, event, &job.pending, namespace);
-            create_request(&events, serde_json::to_vec(&body).map_err(unsent)?)
+            let body = match shared.api {
+                EventApi::Events => serde_json::to_vec(&body),
+                EventApi::Core => serde_json::to_vec(&core(body, &job.pending)),
+            };
+            create_request(&events, body.map_err(unsent)?)
         }
     }
 }
@@ -154,6 +161,33 @@ fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> A
     }
 }
 
-fn series(written: &LastEvent, pending: &Pending) -> EventSeries {
-    EventSeries { count: written.count.saturating_add(pending.count), last_observed_time: MicroTime(pending.last) }
+/// The same event in `v1`, with a count as client-go writes it.
+fn core(event: ApiEvent, pending: &Pending) -> CoreEvent {
+    let source = EventSource { component: event.reporting_controller.clone(), host: None };
+    CoreEvent {
+        metadata: event.metadata,
+        involved_object: event.regarding.unwrap_or_default(),
+        type_: event.type_,
+        reason: event.reason,
+        message: event.note,
+        source: Some(source),
+        first_timestamp: Some(Time(pending.last)),
+        last_timestamp: Some(Time(pending.last)),
+        count: Some(pending.count),
+        action: event.action,
+        reporting_component: event.reporting_controller,
+        reporting_instance: event.reporting_instance,
+        ..CoreEvent::default()
+    }
+}
+
+/// The change of an event that has happened again.
+fn repeated(api: EventApi, written: &LastEvent, pending: &Pending) -> Value {
+    let count = written.count.saturating_add(pending.count);
+    match api {
+        EventApi::Events => {
+            json!({ "series": EventSeries { count, last_observed_time: MicroTime(pending.last) } })
+        }
+        EventApi::Core => json!({ "count": count, "lastTimestamp": Time(pending.last) }),
+    }
 }

@@ -75,6 +75,27 @@ async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_account_with_rights_to_core_events_alone_writes_those() {
+    let test = Test::with(EventOptions { api: EventApi::Core, ..options() }, []);
+    for _ in 0..3 {
+        test.recorder.record(event("a", "note"));
+        test.wait(60).await;
+    }
+    let [first, second, third] = &test.requests()[..] else { panic!("three requests") };
+    assert!(first.path.starts_with("/api/v1/namespaces/") && first.path.ends_with("/events"), "{}", first.path);
+    let body = &first.body;
+    assert_eq!((&body["apiVersion"], &body["kind"]), (&json!("v1"), &json!("Event")));
+    assert_eq!((&body["involvedObject"]["name"], &body["message"]), (&json!("a"), &json!("note")));
+    assert_eq!((&body["source"], &body["count"]), (&json!({"component": "example.com/tester"}), &json!(1)));
+    for (request, count) in [(second, 2), (third, 3)] {
+        assert_eq!(request.method, Method::PATCH);
+        assert_eq!(request.body["count"], count);
+        assert!(request.body["lastTimestamp"].is_string());
+        assert_eq!(request.body.as_object().map(serde_json::Map::len), Some(2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_a_line_waits_the_last_note_wins_and_the_count_grows() {
     let test = Test::start([]);
     for note in ["one", "two", "three"] {

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
 
 use super::Journal;
 use super::error::JournalError;
+use super::object::{JournalKind, JournalObject};
 use super::options::JournalOptions;
 use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, is_copy, labels, write};
 use super::write::{LIMIT, TRIES};
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Another journal of the group.
 #[derive(Clone, Copy, Debug)]
 pub struct Other<'a> {
-    /// The ConfigMap's name.
+    /// The object's name.
     pub name: &'a str,
     /// How keys are spread over the journals of its kind.
     pub layout: &'a str,
@@ -44,7 +44,7 @@ pub struct Adopted {
 ///
 /// Other processes may adopt other keys at the same time.
 pub struct Adoption<'a> {
-    api: Api<ConfigMap>,
+    api: Api<JournalObject>,
     options: &'a JournalOptions,
     journal: &'a Journal,
     /// By key: entries in our journal that may still be in the other one, with that journal's name.
@@ -56,7 +56,7 @@ pub struct Adoption<'a> {
 impl<'a> Adoption<'a> {
     /// An adoption into `journal`, which has these options.
     pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
-        let api = Api::namespaced(client, &options.namespace);
+        let api = Api::namespaced_with(client, &options.namespace, &options.kind);
         Self { api, options, journal, copied: BTreeMap::new(), adopted: BTreeMap::new() }
     }
 
@@ -71,6 +71,9 @@ impl<'a> Adoption<'a> {
         mut abandoned: impl FnMut(Other<'_>) -> bool,
         mine: impl Fn(&Entry) -> bool,
     ) -> Result<Adopted, CallError> {
+        if self.options.kind == JournalKind::Memory {
+            return Ok(Adopted::default());
+        }
         let selector: Vec<String> =
             labels(&self.options.group).iter().map(|(name, value)| format!("{name}={value}")).collect();
         let found = call(LIMIT, self.api.list(&ListParams::default().labels(&selector.join(",")))).await?;
@@ -93,13 +96,13 @@ impl<'a> Adoption<'a> {
     /// Takes our entries out of another journal while that is abandoned. Returns those that have to stay there.
     pub(super) async fn empty(
         &mut self,
-        mut other: ConfigMap,
+        mut other: JournalObject,
         abandoned: &mut impl FnMut(Other<'_>) -> bool,
         mine: &impl Fn(&Entry) -> bool,
     ) -> Result<Vec<Entry>, CallError> {
         let name = other.name_any();
         for _ in 0..TRIES {
-            let data = other.data.clone().unwrap_or_default();
+            let data = other.data();
             if data.get(VERSION_KEY).is_some_and(|version| version != VERSION) {
                 tracing::warn!(journal = name, "the format of an abandoned journal is not known; it is left alone");
                 return Ok(Vec::new());
@@ -143,7 +146,7 @@ impl<'a> Adoption<'a> {
                 }
                 return Ok(left);
             }
-            match self.write(&mut other, write(rest.iter().chain(&left), &unreadable, &restored)).await {
+            match self.write(&other, write(rest.iter().chain(&left), &unreadable, &restored)).await {
                 Ok(stored) => {
                     let (journal, entries) = (&name, copied.len());
                     tracing::info!(journal, entries, "an abandoned journal is fenced, and entries are moved");
@@ -202,7 +205,7 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    async fn read(&self, name: &str) -> Result<Option<ConfigMap>, CallError> {
+    async fn read(&self, name: &str) -> Result<Option<JournalObject>, CallError> {
         loop {
             match call(LIMIT, self.api.get(name)).await {
                 Ok(other) => return Ok(Some(other)),
@@ -214,7 +217,7 @@ impl<'a> Adoption<'a> {
     }
 
     /// Deletes an empty journal. If that fails, the next adoption does it.
-    async fn delete(&self, other: &ConfigMap) {
+    async fn delete(&self, other: &JournalObject) {
         let preconditions = Preconditions { uid: other.uid(), resource_version: other.resource_version() };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         if let Err(error) = call(LIMIT, self.api.delete(&other.name_any(), &parameters)).await {
@@ -223,15 +226,16 @@ impl<'a> Adoption<'a> {
     }
 
     /// Writes the rest into the other journal, with us as the holder. That fences the former holder, should it live.
-    async fn write(&self, other: &mut ConfigMap, data: BTreeMap<String, String>) -> Result<ConfigMap, CallError> {
-        other.data = Some(data);
-        other.annotations_mut().insert(HOLDER.to_owned(), self.options.holder.clone());
-        other.metadata.managed_fields = None;
-        call(LIMIT, self.api.replace(&other.name_any(), &PostParams::default(), other)).await
+    async fn write(&self, other: &JournalObject, data: BTreeMap<String, String>) -> Result<JournalObject, CallError> {
+        let mut metadata = other.metadata.clone();
+        metadata.annotations.get_or_insert_default().insert(HOLDER.to_owned(), self.options.holder.clone());
+        metadata.managed_fields = None;
+        let written = JournalObject::new(self.options.kind, metadata, &data);
+        call(LIMIT, self.api.replace(&other.name_any(), &PostParams::default(), &written)).await
     }
 }
 
-fn is_abandoned(other: &ConfigMap, abandoned: &mut impl FnMut(Other<'_>) -> bool) -> bool {
+fn is_abandoned(other: &JournalObject, abandoned: &mut impl FnMut(Other<'_>) -> bool) -> bool {
     let (name, version) = (other.name_any(), other.resource_version().unwrap_or_default());
     let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
     abandoned(Other { name: &name, layout, version: &version })

@@ -1,10 +1,10 @@
 //! A person's request to drop an entry, or to finish a restored one: an annotation that the holder removes when it is done.
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
+use super::object::{JournalKind, JournalObject};
 use super::text::{ACCEPT, COMPONENT, Content, DROP, VERSION, VERSION_KEY, accept_requests, drop_requests};
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
@@ -16,15 +16,15 @@ pub enum DropError {
     /// The API server did not answer as it should.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The ConfigMap is something else.
-    #[error("the ConfigMap {0} is no journal")]
+    /// The object is something else.
+    #[error("{0} is no journal")]
     NoJournal(String),
     /// Another version of the program wrote it.
     #[error(
         "the format {version:?} of the journal {journal} is not known to this version; use the version that wrote it"
     )]
     Version {
-        /// The ConfigMap's name.
+        /// The object's name.
         journal: String,
         /// The format that it names.
         version: String,
@@ -32,7 +32,7 @@ pub enum DropError {
     /// Perhaps it has ended meanwhile.
     #[error("the journal {journal} has no entry {key}")]
     NoEntry {
-        /// The ConfigMap's name.
+        /// The object's name.
         journal: String,
         /// The entry's key.
         key: String,
@@ -44,35 +44,48 @@ pub enum DropError {
 ///
 /// # Errors
 /// See [`DropError`].
-pub async fn request_drop(client: &Client, namespace: &str, journal: &str, key: &str) -> Result<(), DropError> {
-    request(client, namespace, (journal, key), DROP).await
+pub async fn request_drop(
+    client: &Client,
+    kind: JournalKind,
+    namespace: &str,
+    journal: &str,
+    key: &str,
+) -> Result<(), DropError> {
+    request(client, (kind, namespace), (journal, key), DROP).await
 }
 
 /// Asks the holder of a restored journal to finish an entry as if it had begun it.
 ///
 /// # Errors
 /// See [`DropError`].
-pub async fn request_accept(client: &Client, namespace: &str, journal: &str, key: &str) -> Result<(), DropError> {
-    request(client, namespace, (journal, key), ACCEPT).await
+pub async fn request_accept(
+    client: &Client,
+    kind: JournalKind,
+    namespace: &str,
+    journal: &str,
+    key: &str,
+) -> Result<(), DropError> {
+    request(client, (kind, namespace), (journal, key), ACCEPT).await
 }
 
 async fn request(
     client: &Client,
-    namespace: &str,
+    (kind, namespace): (JournalKind, &str),
     (journal, key): (&str, &str),
     annotation: &str,
 ) -> Result<(), DropError> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let api: Api<JournalObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     for _ in 0..TRIES {
         let found = call(LIMIT, api.get(journal)).await?;
         if found.labels().get(COMPONENT.0).map(String::as_str) != Some(COMPONENT.1) {
             return Err(DropError::NoJournal(journal.to_owned()));
         }
-        let version = found.data.as_ref().and_then(|data| data.get(VERSION_KEY));
+        let data = found.data();
+        let version = data.get(VERSION_KEY);
         if let Some(version) = version.filter(|version| *version != VERSION) {
             return Err(DropError::Version { journal: journal.to_owned(), version: version.clone() });
         }
-        let mut content = found.data.as_ref().map(Content::read).unwrap_or_default();
+        let mut content = Content::read(&data);
         if content.drop_keys(vec![key.to_owned()]).is_empty() {
             return Err(DropError::NoEntry { journal: journal.to_owned(), key: key.to_owned() });
         }

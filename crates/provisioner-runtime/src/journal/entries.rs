@@ -7,17 +7,25 @@ use super::error::JournalError;
 use super::text::{self, Content, Entry, Unreadable};
 use crate::limiter::fair_share;
 
-/// All entries together. Each commit writes them all, and the next one waits for as long as that takes at
-/// `BYTES_PER_SECOND`: at most 0.3 s with this limit. A ConfigMap would take 1 MiB.
-pub(super) const MOST_BYTES: usize = 450_000;
-/// The limit for the first entry of a group, so that no group is kept out by others.
-const MOST_BYTES_WITH_NEWCOMERS: usize = 900_000;
+/// How many bytes a journal may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capacity {
+    /// All entries together. Each commit writes them all, and the next one waits for as long as that takes at
+    /// `BYTES_PER_SECOND`.
+    pub(super) all: usize,
+    /// The limit for the first entry of a group, so that no group is kept out by others.
+    pub(super) with_newcomers: usize,
+    /// With restored entries, which take no room from others while the API server takes the object.
+    pub(super) object: usize,
+}
+
 /// One entry with its shared texts, so that dozens find room whatever they hold.
 pub(super) const MOST_BYTES_OF_ONE: usize = 16_000;
 
 /// The content of the journal, as it is to be stored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Entries {
+    capacity: Capacity,
     all: BTreeMap<String, Entry>,
     shared: HashMap<String, Shared>,
     /// The bytes of each group: of the entries that name the same shared text first.
@@ -47,10 +55,11 @@ pub(super) enum Room {
 
 impl Entries {
     /// The entries of a former holder, whatever room they take.
-    pub(super) fn new(content: Content) -> Self {
+    pub(super) fn new(content: Content, capacity: Capacity) -> Self {
         let bytes = content.unreadable.iter().map(|Unreadable { line, .. }| line.len() + 1).sum();
         let Content { entries: all, unreadable, restored } = content;
-        let mut entries = Self { unreadable, restored, bytes, ..Self::default() };
+        let (all_by_key, shared, groups) = (BTreeMap::new(), HashMap::new(), HashMap::new());
+        let mut entries = Self { capacity, all: all_by_key, shared, groups, unreadable, restored, bytes };
         all.into_iter().for_each(|entry| entries.put(entry));
         entries
     }
@@ -74,13 +83,13 @@ impl Entries {
         let fits = if before.is_none() && room == Room::Fair {
             let more = self.bytes - bytes;
             match self.group_bytes(&key) - more {
-                0 => self.bytes <= MOST_BYTES_WITH_NEWCOMERS,
-                held => fair_share(held, more, MOST_BYTES.saturating_sub(bytes)),
+                0 => self.bytes <= self.capacity.with_newcomers,
+                held => fair_share(held, more, self.capacity.all.saturating_sub(bytes)),
             }
         } else {
-            self.bytes <= MOST_BYTES.max(bytes)
+            self.bytes <= self.capacity.all.max(bytes)
         };
-        if fits {
+        if fits && (self.restored.is_empty() || self.stored_bytes() <= self.capacity.object) {
             return Ok(());
         }
         self.take(&key);
@@ -171,6 +180,10 @@ impl Entries {
         text::write(self.all.values(), &self.unreadable, &self.restored)
     }
 
+    fn stored_bytes(&self) -> usize {
+        self.data().values().map(String::len).sum()
+    }
+
     /// The bytes of the group of the entry with this key.
     fn group_bytes(&self, key: &str) -> usize {
         self.all.get(key).and_then(|entry| self.groups.get(group(entry))).copied().unwrap_or_default()
@@ -200,6 +213,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::journal::JournalKind;
+
+    fn entries() -> Entries {
+        Entries::new(Content::default(), JournalKind::ConfigMap.capacity())
+    }
 
     fn entry(key: &str, group: &str, bytes: usize) -> Entry {
         Entry { key: key.into(), text: "x".repeat(bytes), shared: vec![(group.into(), "{}".into())] }
@@ -216,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_group_leaves_the_others_room() {
-        let mut entries = Entries::default();
+        let mut entries = entries();
         let alone = fill(&mut entries, "a", Room::Fair);
         assert!((340..=360).contains(&alone), "{alone}");
         assert!(fill(&mut entries, "b", Room::Fair) > 60);
@@ -226,13 +244,14 @@ mod tests {
         assert!(fill(&mut entries, "d", Room::All) > 1);
         assert!(matches!(entries.try_put(entry("a-0", "a", 9_000), Room::Fair), Err(JournalError::Full { .. })));
         assert_eq!(entries.get("a-0"), Some(&entry("a-0", "a", 1_500)));
-        assert!(entries.bytes() <= MOST_BYTES);
+        assert!(entries.bytes() <= JournalKind::ConfigMap.capacity().all);
     }
 
     #[test]
     fn one_that_is_too_full_already_still_lets_entries_shrink() {
         let large = (0..9).map(|key| entry(&key.to_string(), "a", 90_000)).collect();
-        let mut entries = Entries::new(Content { entries: large, ..Content::default() });
+        let mut entries =
+            Entries::new(Content { entries: large, ..Content::default() }, JournalKind::ConfigMap.capacity());
         entries.try_put(entry("1", "a", 80_000), Room::Fair).unwrap();
         entries.try_put(entry("1", "a", 80_001), Room::Fair).unwrap_err();
         entries.try_put(entry("new", "b", 1), Room::All).unwrap_err();
@@ -243,7 +262,7 @@ mod tests {
         fn the_bytes_are_those_that_are_written(
             steps in prop::collection::vec((0..5_u8, 0..3_usize, prop::collection::vec((0..3_u8, 0..3_usize), 0..3)), 0..60),
         ) {
-            let mut entries = Entries::default();
+            let mut entries = entries();
             for (key, size, shared) in steps {
                 let key = key.to_string();
                 let shared = shared.iter().map(|(name, text)| (name.to_string(), "y".repeat(*text).into())).collect();

@@ -1,9 +1,9 @@
 //! What is in journals, for people.
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
+use super::object::{JournalKind, JournalObject};
 use super::text::{
     COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, Unreadable, VERSION, VERSION_KEY, drop_requests,
 };
@@ -14,9 +14,9 @@ use crate::name::label_value;
 /// One journal as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The ConfigMap's name.
+    /// The object's name.
     pub name: String,
-    /// The ConfigMap's resource version.
+    /// The object's resource version.
     pub version: String,
     /// What all journals of its kind share, as it is in the label.
     pub group: String,
@@ -26,7 +26,7 @@ pub struct Listing {
     pub holder: String,
     /// What was begun and is not known to have ended.
     pub entries: Vec<Entry>,
-    /// What was restored with the ConfigMap. Nobody acts on it, unless a person accepts it.
+    /// What was restored with the object. Nobody acts on it, unless a person accepts it.
     pub restored: Vec<Entry>,
     /// Lines that cannot be read.
     pub unreadable: Vec<String>,
@@ -38,8 +38,13 @@ pub struct Listing {
 ///
 /// # Errors
 /// When the API server does not answer as it should.
-pub async fn list(client: &Client, namespace: &str, group: Option<&str>) -> Result<Vec<Listing>, CallError> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+pub async fn list(
+    client: &Client,
+    kind: JournalKind,
+    namespace: &str,
+    group: Option<&str>,
+) -> Result<Vec<Listing>, CallError> {
+    let api: Api<JournalObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     let parameters = ListParams::default().labels(&selector(group));
     let found = call(LIMIT, api.list(&parameters)).await?;
     Ok(found.items.iter().map(Listing::read).collect())
@@ -58,10 +63,10 @@ impl Listing {
         self.entries.is_empty() && self.restored.is_empty() && self.unreadable.is_empty()
     }
 
-    /// What is in the ConfigMap of a journal.
-    pub fn read(journal: &ConfigMap) -> Self {
+    /// What is in a journal.
+    pub fn read(journal: &JournalObject) -> Self {
         let annotation = |name: &str| journal.annotations().get(name).cloned().unwrap_or_default();
-        let data = journal.data.clone().unwrap_or_default();
+        let data = journal.data();
         let content = match data.get(VERSION_KEY).map(String::as_str) {
             // Which cluster it is does not matter: a copy has another uid.
             None | Some(VERSION) => Content::of(journal, ""),

@@ -1,14 +1,17 @@
 //! The place of a journal, and its writer.
 
+use super::object::JournalKind;
 use crate::environment::Environment;
 use crate::name::lease_name;
 
 /// Where a journal is and who writes it.
 #[derive(Clone, Debug)]
 pub struct JournalOptions {
-    /// The ConfigMap's namespace.
+    /// Where it is stored.
+    pub kind: JournalKind,
+    /// The object's namespace.
     pub namespace: String,
-    /// The ConfigMap's name.
+    /// The object's name.
     pub name: String,
     /// What all journals of one controller share: the value of a label, see [Format](super#format).
     pub group: String,
@@ -18,13 +21,13 @@ pub struct JournalOptions {
     pub cluster_id: String,
     /// This process. No other may ever have the same name.
     pub holder: String,
-    /// Whether entries that were restored with the ConfigMap are set apart. Tests of a simulation leave it out.
+    /// Whether entries that were restored with the object are set apart. Tests of a simulation leave it out.
     pub sets_restored_apart: bool,
     /// What the jitter of pauses is drawn from.
     pub environment: Environment,
 }
 
-/// The ConfigMap of one shard's journal, for a controller that is called `name`.
+/// The name of one shard's journal, for a controller that is called `name`.
 pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
     let part = if shards > 1 { format!("-{shard}-of-{shards}") } else { String::new() };
     lease_name(&format!("{name}-journal{part}"))
@@ -33,7 +36,7 @@ pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
 /// The [layout](JournalOptions::layout) of journals of parts.
 pub const PART_LAYOUT: &str = "node";
 
-/// The ConfigMap of the journal of a process that has a part of its own, such as a node, for a controller that is called
+/// The name of the journal of a process that has a part of its own, such as a node, for a controller that is called
 /// `name`. A process writes it as soon as it has started.
 pub fn part_journal_name(name: &str, part: &str) -> String {
     lease_name(&format!("{name}-journal-node-{part}"))

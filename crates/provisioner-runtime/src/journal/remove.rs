@@ -3,11 +3,11 @@
 //! Kubernetes would do it if the journal named its node as its owner, but too early: a node that was deleted and registers
 //! again has another uid and the same disk, and has to finish what is in its journal.
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 
 use super::list::Listing;
+use super::object::{JournalKind, JournalObject};
 use super::write::LIMIT;
 use crate::call::{CallError, call};
 
@@ -16,13 +16,18 @@ use crate::call::{CallError, call};
 ///
 /// # Errors
 /// When the API server does not answer as it should.
-pub async fn remove_empty(client: &Client, namespace: &str, listing: &Listing) -> Result<bool, CallError> {
+pub async fn remove_empty(
+    client: &Client,
+    kind: JournalKind,
+    namespace: &str,
+    listing: &Listing,
+) -> Result<bool, CallError> {
     if !listing.is_empty() {
         return Ok(false);
     }
     let preconditions = Preconditions { uid: None, resource_version: Some(listing.version.clone()) };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let api: Api<JournalObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     match call(LIMIT, api.delete(&listing.name, &parameters)).await {
         Ok(_) => Ok(true),
         Err(CallError::Conflict | CallError::NotFound) => Ok(false),

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
 use super::error::JournalError;
+use super::object::JournalKind;
 use super::text::{Content, Entry};
 use crate::backoff::Backoff;
 use crate::call::CallError;
@@ -80,7 +81,11 @@ pub struct JournalStats {
     pub entries: usize,
     /// Their size at this moment.
     pub bytes: usize,
-    /// Entries that were restored with the ConfigMap. Nobody acts on them.
+    /// How large they may be together.
+    pub capacity: usize,
+    /// Journals that end with this process.
+    pub in_memory: usize,
+    /// Entries that were restored with the object. Nobody acts on them.
     pub restored: usize,
     /// Successful writes.
     pub commits: u64,
@@ -99,6 +104,8 @@ impl Add for JournalStats {
         Self {
             entries: self.entries + other.entries,
             bytes: self.bytes + other.bytes,
+            capacity: self.capacity + other.capacity,
+            in_memory: self.in_memory + other.in_memory,
             restored: self.restored + other.restored,
             commits: self.commits + other.commits,
             bytes_written: self.bytes_written + other.bytes_written,
@@ -143,9 +150,11 @@ impl Batch {
 
 impl State {
     /// `dropped` are the keys that a person has dropped before.
-    pub(super) fn new(content: Content, dropped: Vec<String>) -> Self {
+    pub(super) fn new(content: Content, kind: JournalKind, dropped: Vec<String>) -> Self {
+        let capacity = kind.capacity();
+        let in_memory = usize::from(kind == JournalKind::Memory);
         Self {
-            entries: Entries::new(content),
+            entries: Entries::new(content, capacity),
             recording: Vec::new(),
             writing: None,
             fencing: Vec::new(),
@@ -159,7 +168,7 @@ impl State {
             failures: 0,
             problem: None,
             over: None,
-            stats: JournalStats::default(),
+            stats: JournalStats { capacity: capacity.all, in_memory, ..JournalStats::default() },
         }
     }
 
@@ -301,7 +310,7 @@ impl State {
         WriterAction::Wait(due.into_iter().chain(check_due).min())
     }
 
-    /// The ConfigMap's data.
+    /// The parts of the journal as they are to be stored.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
         self.entries.data()
     }

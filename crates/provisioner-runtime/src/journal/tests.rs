@@ -1,4 +1,5 @@
 mod adoption;
+mod leases;
 mod people;
 mod restored;
 
@@ -13,7 +14,7 @@ use kube_sim::{Cluster, Faults};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::entries::{MOST_BYTES, MOST_BYTES_OF_ONE};
+use super::entries::MOST_BYTES_OF_ONE;
 use super::state::WriterAction;
 use super::text::{Content, ENTRIES, Unreadable, room, write};
 use super::*;
@@ -38,7 +39,8 @@ fn options(name: &str, holder: &str) -> JournalOptions {
     let environment = Environment::default();
     let holder = holder.to_owned();
     let (name, cluster_id) = (name.to_owned(), "this".to_owned());
-    JournalOptions { namespace, name, group, layout, cluster_id, holder, sets_restored_apart: true, environment }
+    let kind = JournalKind::ConfigMap;
+    JournalOptions { kind, namespace, name, group, layout, cluster_id, holder, sets_restored_apart: true, environment }
 }
 
 async fn hold_as(client: Client, options: JournalOptions) -> Held {
@@ -249,7 +251,7 @@ async fn writes_keep_below_twenty_and_one_and_a_half_megabytes_in_a_second() {
     let bytes = held.journal.stats().bytes_written - before;
     let last = held.journal.stats().bytes as u64;
     assert!(bytes - last <= started.elapsed().as_millis() as u64 * 1500, "{bytes} in {:?}", started.elapsed());
-    assert!(last > 200_000 && last < MOST_BYTES as u64);
+    assert!(last > 200_000 && last < JournalKind::ConfigMap.capacity().all as u64);
 }
 
 /// As large as one may be.
@@ -310,7 +312,7 @@ async fn in_a_storm_what_is_confirmed_is_stored() {
 /// Whoever recorded first gave up waiting, and somebody records the same again before the first write has failed.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
-    let mut state = State::new(Content::default(), Vec::new());
+    let mut state = State::new(Content::default(), JournalKind::ConfigMap, Vec::new());
     drop(state.record(entry("a")).unwrap());
     let WriterAction::Commit(_, first) = state.next_action(Instant::now()) else {
         panic!("there is something to store")
@@ -330,7 +332,7 @@ async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
 /// The first write is under way when somebody records the same again, and fails.
 #[tokio::test(start_paused = true)]
 async fn what_is_only_being_written_does_not_count_as_stored() {
-    let mut state = State::new(Content::default(), Vec::new());
+    let mut state = State::new(Content::default(), JournalKind::ConfigMap, Vec::new());
     let first = state.record(entry("a")).unwrap();
     let WriterAction::Commit(_, batch) = state.next_action(Instant::now()) else {
         panic!("there is something to store")

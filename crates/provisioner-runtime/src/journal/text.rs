@@ -1,11 +1,11 @@
-//! The format of a journal's ConfigMap; the documentation of [`journal`](super) describes it.
+//! The format of a journal; the documentation of [`journal`](super) describes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 
+use super::object::JournalObject;
 use crate::name::label_value;
 
 /// The format that is written. Any other is left alone.
@@ -23,13 +23,13 @@ pub(super) const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "jour
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The annotation with the keys of entries to be dropped, separated by commas.
 pub(super) const DROP: &str = "kube-provisioner/drop";
-/// The annotation with the uid of the ConfigMap that the entries were written for.
+/// The annotation with the uid of the object that the entries were written for.
 pub(super) const OF: &str = "kube-provisioner/journal-uid";
 /// The annotation with the cluster of the journal.
 pub(super) const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
 /// The annotation with the keys of restored entries that are to be finished, separated by commas; `*` stands for all.
 pub(super) const ACCEPT: &str = "kube-provisioner/accept";
-/// Lines of entries that were restored with the ConfigMap.
+/// Lines of entries that were restored with the object.
 pub(super) const RESTORED: &str = "restored";
 /// Stands for no shared text.
 const NONE: &str = "-";
@@ -85,7 +85,7 @@ impl Unreadable {
 pub(super) struct Content {
     pub(super) entries: Vec<Entry>,
     pub(super) unreadable: Vec<Unreadable>,
-    /// Entries of another ConfigMap. Whatever they were about may have ended in any way since.
+    /// Entries of another object. Whatever they were about may have ended in any way since.
     pub(super) restored: Vec<Unreadable>,
 }
 
@@ -106,10 +106,10 @@ impl Content {
         content
     }
 
-    /// The content of a journal as it is stored. What was restored with the ConfigMap, in this cluster or in another, is set
+    /// The content of a journal as it is stored. What was restored with the object, in this cluster or in another, is set
     /// apart: the uid that its writer noted is another one's.
-    pub(super) fn of(journal: &ConfigMap, cluster_id: &str) -> Self {
-        let mut content = journal.data.as_ref().map(Self::read).unwrap_or_default();
+    pub(super) fn of(journal: &JournalObject, cluster_id: &str) -> Self {
+        let mut content = Self::read(&journal.data());
         if is_copy(journal, cluster_id) {
             let entries = std::mem::take(&mut content.entries);
             content.restored.extend(entries.iter().map(Unreadable::of));
@@ -146,8 +146,8 @@ impl Content {
     }
 }
 
-/// Whether the ConfigMap is a copy of another one. A journal of an earlier version does not say which one it is.
-pub(super) fn is_copy(journal: &ConfigMap, cluster_id: &str) -> bool {
+/// Whether the object is a copy of another one. A journal of an earlier version does not say which one it is.
+pub(super) fn is_copy(journal: &JournalObject, cluster_id: &str) -> bool {
     let other = |name: &str, ours: Option<&str>| {
         journal.annotations().get(name).is_some_and(|noted| ours.is_some_and(|ours| noted != ours))
     };
@@ -165,7 +165,7 @@ fn read_entry(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Option<Entry> {
     Some(Entry { key: key.to_owned(), text: text.to_owned(), shared })
 }
 
-/// The ConfigMap's data. Shared texts that no line names are left out.
+/// The parts of the journal. Shared texts that no line names are left out.
 pub(super) fn write<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     unreadable: &[Unreadable],

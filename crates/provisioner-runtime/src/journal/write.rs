@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, HeaderValue};
-use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, PartialObjectMeta};
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::{Instant, sleep_until};
 
 use super::error::TakeOverError;
+use super::object::{JournalKind, JournalObject};
 use super::options::JournalOptions;
 use super::state::{Batch, Shared, WriterAction};
 use super::text::{
@@ -145,7 +145,7 @@ impl Writer {
     }
 }
 
-/// The ConfigMap, and the version after our last request.
+/// The object, and its version after our last request.
 pub(super) struct JournalStore {
     client: Client,
     options: JournalOptions,
@@ -182,7 +182,7 @@ pub(super) async fn take_over(
             Err(CallError::NotFound) => None,
             Err(error) => return Err(error.into()),
         };
-        let data = found.as_ref().and_then(|found| found.data.clone()).unwrap_or_default();
+        let data = found.as_ref().map(JournalObject::data).unwrap_or_default();
         match data.get(VERSION_KEY).map(String::as_str) {
             None | Some(VERSION) => {}
             Some(other) => return Err(TakeOverError::Version(other.to_owned())),
@@ -228,9 +228,12 @@ impl JournalStore {
 
     /// Checks whether we are the holder, and reads the version. Returns what a person has asked for, if anything.
     async fn check_holder(&mut self) -> Result<Requests, WriteError> {
-        let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));
+        if self.options.kind == JournalKind::Memory {
+            return Ok(Requests { drop: None, accept: None });
+        }
+        let request = kube::core::Request::new(self.collection());
         let request = request.get_metadata(&self.options.name, &GetParams::default()).map_err(unsent)?;
-        let found: PartialObjectMeta<ConfigMap> = call(LIMIT, self.client.request(request)).await?;
+        let found: PartialObjectMeta = call(LIMIT, self.client.request(request)).await?;
         let holder = found.annotations().get(HOLDER).cloned();
         if holder.as_deref() != Some(&*self.options.holder) {
             return Err(WriteError::Lost(holder.unwrap_or_else(|| "somebody who left no name".to_owned())));
@@ -241,15 +244,22 @@ impl JournalStore {
         Ok(requests)
     }
 
-    async fn read(&self) -> Result<ConfigMap, CallError> {
-        let request = kube::core::Request::new(ConfigMap::url_path(&(), Some(&self.options.namespace)));
+    fn collection(&self) -> String {
+        JournalObject::url_path(&self.options.kind, Some(&self.options.namespace))
+    }
+
+    async fn read(&self) -> Result<JournalObject, CallError> {
+        if self.options.kind == JournalKind::Memory {
+            return Err(CallError::NotFound);
+        }
+        let request = kube::core::Request::new(self.collection());
         let request = request.get(&self.options.name, &GetParams::default()).map_err(unsent)?;
         call(LIMIT, self.client.request(request)).await
     }
 
-    /// Replaces the version that we know, or creates the ConfigMap if there was none.
+    /// Replaces the version that we know, or creates the object if there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        // Entries must never be without the uid that distinguishes the journal from a copy, and a new ConfigMap has none yet.
+        // Entries must never be without the uid that distinguishes the journal from a copy, and a new object has none yet.
         if self.version.is_none() && (data.contains_key(ENTRIES) || data.contains_key(RESTORED)) {
             self.send(&BTreeMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())])).await?;
         }
@@ -257,28 +267,27 @@ impl JournalStore {
     }
 
     async fn send(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        let JournalOptions { namespace, name, group, layout, holder, cluster_id, .. } = &self.options;
+        let JournalOptions { kind, namespace, name, group, layout, holder, cluster_id, .. } = &self.options;
+        if *kind == JournalKind::Memory {
+            return Ok(());
+        }
         let mut annotations =
             BTreeMap::from([(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())]);
         annotations.extend(self.uid.clone().map(|uid| (OF.to_owned(), uid)));
         if !cluster_id.is_empty() {
             annotations.insert(CLUSTER_ID.to_owned(), cluster_id.clone());
         }
-        let object = ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                namespace: Some(namespace.clone()),
-                uid: self.uid.clone(),
-                resource_version: self.version.clone(),
-                labels: Some(labels(group)),
-                annotations: Some(annotations),
-                ..ObjectMeta::default()
-            },
-            data: Some(data.clone()),
-            ..ConfigMap::default()
+        let metadata = ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(namespace.clone()),
+            uid: self.uid.clone(),
+            resource_version: self.version.clone(),
+            labels: Some(labels(group)),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
         };
-        let body = serde_json::to_vec(&object).map_err(unsent)?;
-        let collection = ConfigMap::url_path(&(), Some(namespace));
+        let body = serde_json::to_vec(&JournalObject::new(*kind, metadata, data)).map_err(unsent)?;
+        let collection = self.collection();
         let mut request = match self.version {
             Some(_) => replace_request(&collection, name, body)?,
             None => create_request(&collection, body)?,

@@ -1,5 +1,6 @@
 //! The options of a replica, and their validation.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::environment::Environment;
@@ -16,6 +17,10 @@ pub struct LeaseOptions {
     /// What the fleet is called, see [`lease_name`](super::lease_name). With one shard it is the Lease's name, otherwise
     /// the Leases are `{name}-0`, `{name}-1` and so on.
     pub name: String,
+    /// What the label of all Leases of the fleet says; the name unless it is changed.
+    pub fleet: String,
+    /// Further labels of the Leases.
+    pub labels: BTreeMap<String, String>,
     /// How many Leases there are; at least 1, and the same in all replicas. Replicas that differ wait for each other.
     pub shards: u32,
     /// This process's identity. No other process may have it, nor this one after a restart.
@@ -33,9 +38,12 @@ pub struct LeaseOptions {
 impl LeaseOptions {
     /// One shard, and client-go's times.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
+        let name = name.into();
         Self {
             namespace: namespace.into(),
-            name: name.into(),
+            fleet: name.clone(),
+            name,
+            labels: BTreeMap::new(),
             shards: 1,
             identity: identity.into(),
             duration: Duration::from_secs(15),

@@ -1,5 +1,6 @@
 //! The API calls about Leases. What they return is observed by the cache.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::try_join;
@@ -21,6 +22,7 @@ pub(super) struct LeaseStore {
     resource: ApiResource,
     /// The value of the fleet's label.
     pub(super) fleet: String,
+    labels: BTreeMap<String, String>,
     /// The one Lease that may be without the label: the Go library sets none.
     single: String,
     shards: u32,
@@ -45,7 +47,8 @@ impl LeaseStore {
         Self {
             api: Api::namespaced_with(client, &options.namespace, &resource),
             resource,
-            fleet: label_value(&options.name),
+            fleet: label_value(&options.fleet),
+            labels: options.labels.clone(),
             single: options.name.clone(),
             shards: options.shards,
             environment: options.environment,
@@ -67,6 +70,7 @@ impl LeaseStore {
         // The server keeps what is left out.
         metadata.managed_fields = None;
         let labels = metadata.labels.get_or_insert_default();
+        labels.extend(self.labels.clone());
         labels.insert(FLEET.to_owned(), self.fleet.clone());
         if draft.member {
             labels.insert(MEMBER.to_owned(), "true".to_owned());

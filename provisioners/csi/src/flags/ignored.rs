@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Each flag, and whether it is a switch, which may stand without a value.
-const FLAGS: [(&str, bool); 26] = [
+const FLAGS: [(&str, bool); 25] = [
     ("automaxprocs", true),
     ("capacity-ownerref-level", false),
     ("capacity-poll-interval", false),
@@ -16,7 +16,6 @@ const FLAGS: [(&str, bool); 26] = [
     ("kube-api-capacity-burst", false),
     ("kube-api-capacity-qps", false),
     ("kube-api-qps", false),
-    ("leader-election-labels", false),
     ("log-flush-frequency", false),
     ("log-json-info-buffer-size", false),
     ("log-json-split-stream", true),

@@ -29,7 +29,8 @@ pub async fn cluster_id(options: &Options, client: &Client) -> Result<String, Ru
     }
 }
 
-/// As [`cluster_id`], as often as it takes. `None` if `shutdown` comes first.
+/// As [`cluster_id`], as often as it takes. `None` if `shutdown` comes first. The id is empty if the account may do without
+/// it and may not read it.
 pub(super) async fn identify(
     options: &Options,
     client: &Client,
@@ -41,6 +42,7 @@ pub(super) async fn identify(
     loop {
         let problem = match read(client).await {
             Ok(id) => return Ok(Some(id)),
+            Err(CallError::Forbidden(_)) if options.sidecar_rbac => return Ok(Some(String::new())),
             Err(error @ (CallError::Forbidden(_) | CallError::NotFound)) => {
                 return Err(RunError::Cluster { problem: error.to_string() });
             }

@@ -1,24 +1,35 @@
 //! This process, and the settings that the loop of either controller gets from it and from the options.
 
+use std::time::Duration;
+
 use kube::Client;
+use provisioner_runtime::access::{AccessError, check_access};
 use provisioner_runtime::controller::{LoopOptions, Safeguards, Sharing};
-use provisioner_runtime::lease::LeaseOptions;
+use provisioner_runtime::events::EventApi;
+use provisioner_runtime::journal::JournalKind;
+use provisioner_runtime::lease::{LeaseOptions, lease_name};
 use provisioner_runtime::limiter::Limits;
 use provisioner_runtime::{Backoff, Environment};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster;
 use crate::controller::RunError;
 use crate::options::{Coordination, Options};
+use crate::rbac;
 
 /// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
 const CALLS: usize = 100;
+
+/// The time between questions about rights that the API server does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Where this process runs, and its identity.
 pub(crate) struct Process {
     client: Client,
     pub(crate) namespace: String,
     pub(crate) cluster_id: String,
+    journal: JournalKind,
     instance: String,
     sharing: Sharing,
     environment: Environment,
@@ -35,8 +46,9 @@ impl Process {
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let instance = instance(options, &environment);
         let sharing = sharing(options, &namespace, &instance, environment)?;
-        let cluster_id = cluster::identify(options, &client, shutdown).await?;
-        Ok(cluster_id.map(|cluster_id| Self { client, namespace, cluster_id, instance, sharing, environment }))
+        let Some(cluster_id) = cluster::identify(options, &client, shutdown).await? else { return Ok(None) };
+        let Some(journal) = journal_kind(options, &client, &namespace, shutdown).await else { return Ok(None) };
+        Ok(Some(Self { client, namespace, cluster_id, journal, instance, sharing, environment }))
     }
 
     /// The client, and the options of a loop whose metrics name its queue so.
@@ -46,13 +58,15 @@ impl Process {
         queue: &'static str,
         safeguards: Safeguards,
     ) -> (Client, LoopOptions) {
-        let Self { client, namespace, cluster_id, instance, sharing, environment } = self;
+        let Self { client, namespace, cluster_id, journal, instance, sharing, environment } = self;
         let given = options.max_concurrent_calls;
         // A given number is the exact bound.
         let total = if given == 0 { CALLS } else { given };
         let options = LoopOptions {
             name: options.provisioner_name.clone(),
             namespace,
+            journal,
+            events: if options.sidecar_rbac { EventApi::Core } else { EventApi::Events },
             cluster_id,
             instance,
             queue,
@@ -74,6 +88,41 @@ impl Process {
     }
 }
 
+/// Where the journal is. `None` if `shutdown` comes first.
+async fn journal_kind(
+    options: &Options,
+    client: &Client,
+    namespace: &str,
+    shutdown: &CancellationToken,
+) -> Option<JournalKind> {
+    let kind = options.journal_kind();
+    if kind == JournalKind::ConfigMap {
+        return Some(kind);
+    }
+    let needed = [rbac::journal_leases()];
+    loop {
+        match check_access(client, namespace, &needed).await {
+            Ok(()) => {
+                tracing::info!(namespace, "attempts are recorded in a Lease");
+                return Some(kind);
+            }
+            Err(AccessError::Missing(missing)) => {
+                tracing::warn!(
+                    missing = missing.join(", "),
+                    "attempts are recorded nowhere: storage may leak whenever this process ends; grant the rights"
+                );
+                return Some(JournalKind::Memory);
+            }
+            Err(error) => tracing::warn!("cannot find out where attempts can be recorded: {error}"),
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return None,
+            () = sleep(PAUSE) => {}
+        }
+    }
+}
+
 /// The identity of this process among those of the same provisioner.
 fn instance(options: &Options, environment: &Environment) -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
@@ -90,6 +139,8 @@ fn sharing(options: &Options, namespace: &str, instance: &str, environment: Envi
             duration: options.lease_duration,
             renew_deadline: options.lease_renew_deadline,
             retry_period: options.lease_retry_period,
+            fleet: lease_name(&options.provisioner_name),
+            labels: options.lease_labels.clone(),
             environment,
             ..LeaseOptions::new(namespace, options.lease_name(), instance)
         })),

@@ -44,9 +44,11 @@ impl Rules {
         }
     }
 
-    /// Whether the volume was made in another cluster. A volume without a cluster's id is from before there was one.
+    /// Whether the volume was made in another cluster. A volume without a cluster's id is from before there was one. An
+    /// empty one was not known, and only the record of the object's creation shows a copy.
     fn in_other_cluster(&self, volume: &VolumeFacts) -> bool {
-        let other = volume.cluster_id.as_deref().is_some_and(|id| *id != *self.cluster_id);
+        let known = volume.cluster_id.as_deref().filter(|id| !id.is_empty() && !self.cluster_id.is_empty());
+        let other = known.is_some_and(|id| *id != *self.cluster_id);
         other && self.safeguards.include(Safeguard::Cluster)
     }
 

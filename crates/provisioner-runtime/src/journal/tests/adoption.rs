@@ -29,7 +29,7 @@ async fn a_journal_that_was_written_since_it_was_read_is_left_to_its_holder() {
     let living = old_journal(&cluster, &[entry("a")]).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
-    let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("mine"));
+    let api: Api<JournalObject> = Api::namespaced_with(cluster.client("mine"), "default", &JournalKind::ConfigMap);
     let before = api.get(OLD).await.unwrap();
     living.journal.record(entry("b")).await.unwrap();
     let seen = before.resource_version().unwrap();
@@ -76,7 +76,7 @@ async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
     // An earlier version had room for more.
     let large = (0..5).map(|key| Entry { text: "x".repeat(100_000), ..entry(&format!("large-{key}")) });
     *crate::sync::lock(&mine.journal.shared.state) =
-        State::new(Content { entries: large.collect(), ..Content::default() }, Vec::new());
+        State::new(Content { entries: large.collect(), ..Content::default() }, JournalKind::ConfigMap, Vec::new());
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
     for _ in 0..2 {
         let found = adoption.run(abandoned, |_| true).await.unwrap();
@@ -105,7 +105,7 @@ async fn what_a_person_has_dropped_is_not_adopted() {
     let cluster = Cluster::builder().build();
     let old = old_journal(&cluster, &[entry("a"), entry("b")]).await;
     drop(old);
-    request_drop(&cluster.client("person"), "default", OLD, "a").await.unwrap();
+    request_drop(&cluster.client("person"), JournalKind::ConfigMap, "default", OLD, "a").await.unwrap();
     let (options, mine) = new_journal(&cluster, "mine").await;
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
     assert_eq!(adoption.run(abandoned, |_| true).await.unwrap(), adopted([entry("b")]));

@@ -13,8 +13,8 @@ async fn an_entry_that_a_person_drops_is_gone_soon_and_reported() {
         held.journal.record(entry(key)).await.unwrap();
     }
     let person = cluster.client("person");
-    request_drop(&person, "default", NAME, "a").await.unwrap();
-    request_drop(&person, "default", NAME, "a").await.unwrap();
+    request_drop(&person, JournalKind::ConfigMap, "default", NAME, "a").await.unwrap();
+    request_drop(&person, JournalKind::ConfigMap, "default", NAME, "a").await.unwrap();
     assert!(held.journal.dropped().now_or_never().is_none());
     let started = Instant::now();
     assert_eq!(held.journal.dropped().await, ["a"]);
@@ -84,7 +84,7 @@ async fn a_line_that_cannot_be_read_can_be_dropped() {
     }});
     api.create(&PostParams::default(), &serde_json::from_value(damaged).unwrap()).await.unwrap();
     let held = hold(&cluster, "one").await;
-    request_drop(&cluster.client("person"), "default", NAME, "broken").await.unwrap();
+    request_drop(&cluster.client("person"), JournalKind::ConfigMap, "default", NAME, "broken").await.unwrap();
     assert_eq!(held.journal.dropped().await, ["broken"]);
     held.journal.flush().await.unwrap();
     assert!(!stored(&cluster).await.data.unwrap().contains_key(ENTRIES));
@@ -119,9 +119,9 @@ async fn all_journals_can_be_listed_or_those_of_one_group() {
         dropping: vec!["a".to_owned()],
     };
     let client = cluster.client("person");
-    let all = list(&client, "default", None).await.unwrap();
+    let all = list(&client, JournalKind::ConfigMap, "default", None).await.unwrap();
     assert_eq!((all.len(), &all[0], &*all[1].holder), (3, &disks, "two"));
-    assert_eq!(list(&client, "default", Some("disks")).await.unwrap(), [disks]);
+    assert_eq!(list(&client, JournalKind::ConfigMap, "default", Some("disks")).await.unwrap(), [disks]);
     assert!(all[2].unreadable[0].contains("\"2\""), "{all:?}");
 }
 
@@ -133,9 +133,11 @@ async fn only_what_is_in_a_journal_can_be_dropped() {
     let other = serde_json::json!({"metadata": {"name": "other"}});
     api.create(&PostParams::default(), &serde_json::from_value(other).unwrap()).await.unwrap();
     let client = cluster.client("person");
-    let request = async |journal: &str| request_drop(&client, "default", journal, "a").await.unwrap_err().to_string();
+    let request = async |journal: &str| {
+        request_drop(&client, JournalKind::ConfigMap, "default", journal, "a").await.unwrap_err().to_string()
+    };
     assert_eq!(request(NAME).await, "the journal disks-journal has no entry a");
-    assert_eq!(request("other").await, "the ConfigMap other is no journal");
+    assert_eq!(request("other").await, "other is no journal");
     assert_eq!(request("nothing").await, "The object does not exist.");
     let (name, component) = crate::journal::text::COMPONENT;
     let newer =
@@ -161,7 +163,9 @@ async fn in_a_storm_what_is_to_be_dropped_is_dropped() {
             continue;
         }
         // It may be dropped already when the answer is lost.
-        while let Err(DropError::Call(_)) = request_drop(&cluster.client("person"), "default", NAME, "a").await {
+        while let Err(DropError::Call(_)) =
+            request_drop(&cluster.client("person"), JournalKind::ConfigMap, "default", NAME, "a").await
+        {
             sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(held.journal.dropped().await, ["a"], "seed {seed}");

@@ -42,7 +42,7 @@ async fn g62_nobody_acts_on_the_entries_of_a_restored_journal() {
         drop(held);
         let held = hold(&cluster, "two").await;
         assert_eq!((keys(&held), held.journal.stats().restored), (vec!["c".to_owned()], 2));
-        let listed = &list(&cluster.client("person"), "default", None).await.unwrap()[0];
+        let listed = &list(&cluster.client("person"), JournalKind::ConfigMap, "default", None).await.unwrap()[0];
         assert_eq!(listed.restored, [entry("a"), entry("b")]);
     }
 }
@@ -54,15 +54,15 @@ async fn g62_a_person_accepts_and_drops_restored_entries() {
     restore(&cluster, saved);
     let held = hold(&cluster, "one").await;
     let person = cluster.client("person");
-    request_accept(&person, "default", NAME, "a").await.unwrap();
+    request_accept(&person, JournalKind::ConfigMap, "default", NAME, "a").await.unwrap();
     assert_eq!(held.journal.accepted().await, [entry("a")]);
-    request_drop(&person, "default", NAME, "b").await.unwrap();
+    request_drop(&person, JournalKind::ConfigMap, "default", NAME, "b").await.unwrap();
     assert_eq!(held.journal.dropped().await, ["b"]);
     sleep(Duration::from_secs(2)).await;
     assert_eq!((stored_keys(&cluster).await, held.journal.stats().restored), (vec!["a".to_owned()], 1));
     drop(held);
     // While nobody holds it.
-    request_accept(&person, "default", NAME, "c").await.unwrap();
+    request_accept(&person, JournalKind::ConfigMap, "default", NAME, "c").await.unwrap();
     let held = hold(&cluster, "two").await;
     assert_eq!((keys(&held), held.journal.stats().restored), (vec!["a".to_owned(), "c".to_owned()], 0));
 }

@@ -73,6 +73,7 @@ impl Interceptor for Edges {
                 match (request.verb, request.resource.plural.as_str()) {
                     (Verb::Watch, _) => {}
                     (_, "configmaps") => process.touch(Edge::Journal),
+                    (_, "leases") if request.name.contains("-journal") => process.touch(Edge::Journal),
                     (_, "persistentvolumes" | "persistentvolumeclaims") => process.touch(Edge::Write),
                     _ => {}
                 }

@@ -16,6 +16,7 @@ use kube_sim::{Request, Subscription, Verb};
 
 pub(crate) use self::ends::index;
 pub use self::invariant::{Invariant, Violation};
+pub(crate) use self::picture::LEASE_ENTRIES;
 use self::picture::{Picture, Seen, uid_in};
 use crate::backend::{Asset, AssetStage};
 use crate::plan::{Deed, Plan};

@@ -44,6 +44,11 @@ impl Plan {
         self.other.is_some() || self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Restore(_)))
     }
 
+    /// Whether the account has the rights of a CSI sidecar, so that journals are Leases.
+    pub(crate) fn has_sidecar_rbac(&self) -> bool {
+        self.seed % 5 == 3
+    }
+
     /// Whether some objects cannot be read for a time.
     pub(crate) fn garbles(&self) -> bool {
         self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Garble(_) | Deed::GarbleVolume(_)))

@@ -15,6 +15,7 @@ use self::backup::Backup;
 use crate::PROVISIONER;
 use crate::backend::AssetStage;
 use crate::garble::GARBLED;
+use crate::judge::LEASE_ENTRIES;
 use crate::plan::{Deed, When};
 use crate::stage::Stage;
 
@@ -22,6 +23,8 @@ pub(crate) const NAMESPACE: &str = "default";
 /// The nodes. The last one never has a replica, and is there only where a deed makes it.
 pub(crate) const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 const CLAIMS: &str = "persistentvolumeclaims";
+const CONFIG_MAPS: (&str, &str) = ("", "configmaps");
+const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
 const VOLUMES: &str = "persistentvolumes";
 /// Holds an object as somebody else's finalizer does.
 const HOLD: &str = "example.com/hold";
@@ -223,8 +226,12 @@ impl Users {
                 object::set_annotation(journal, "example.com/touched", &self.stage.now().as_micros().to_string());
             }),
             Deed::SoilJournal => self.each_journal(|journal| {
-                let entries = object::text_at(journal, &["data", "entries"]).to_owned();
-                object::object_mut(journal, "data").insert("entries".to_owned(), format!("{entries}nonsense\n").into());
+                let in_lease = object::text_at(journal, &["metadata", "annotations", LEASE_ENTRIES]);
+                let entries = format!("{in_lease}{}nonsense\n", object::text_at(journal, &["data", "entries"]));
+                match journal["kind"] == "Lease" {
+                    true => object::set_annotation(journal, LEASE_ENTRIES, &entries),
+                    false => drop(object::object_mut(journal, "data").insert("entries".to_owned(), entries.into())),
+                }
             }),
             Deed::DropJournal => self.drop_journals(),
             Deed::Compact => self.cluster.forget_history(),
@@ -394,16 +401,17 @@ impl Users {
     }
 
     fn journals(&self) -> Vec<Value> {
-        let maps = self.cluster.list("", "configmaps", None).unwrap_or_default();
-        let is_journal = |map: &Value| object::label(map, "app.kubernetes.io/component") == Some("journal");
-        maps.into_iter().filter(is_journal).collect()
+        let list = |(group, plural)| self.cluster.list(group, plural, None).unwrap_or_default();
+        let is_journal = |object: &Value| object::label(object, "app.kubernetes.io/component") == Some("journal");
+        [CONFIG_MAPS, LEASES].into_iter().flat_map(list).filter(is_journal).collect()
     }
 
     fn drop_journals(&self) {
         self.stage.judge().drop_journals(self.stage.now());
         for journal in self.journals() {
             let (namespace, name) = (object::namespace(&journal), object::name(&journal));
-            let target = Target { group: "", plural: "configmaps", namespace, name };
+            let (group, plural) = if journal["kind"] == "Lease" { LEASES } else { CONFIG_MAPS };
+            let target = Target { group, plural, namespace, name };
             // It was there a moment ago.
             let _ = self.cluster.delete(&target, DeleteOptions::default());
         }

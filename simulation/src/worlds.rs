@@ -70,7 +70,8 @@ impl World {
             builder = builder.trace();
         }
         let cluster = builder.build();
-        let watched = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("", "configmaps")];
+        let journals = if plan.has_sidecar_rbac() { ("coordination.k8s.io", "leases") } else { ("", "configmaps") };
+        let watched = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), journals];
         let namespace = cluster.get("", "namespaces", "", "kube-system").unwrap_or_default();
         let cluster_id = namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), cluster_id, plan, manner.ignored.clone()));
@@ -198,7 +199,8 @@ impl Scene {
             .unwrap_or(SimClock::EPOCH);
         let environment = Environment::simulated(plan.seed.wrapping_mul(1 << 16).wrapping_add(number), epoch);
         let author = Author::new(process.clone(), self.stage.clone());
-        let options = options(&plan.settings, life.sharing, slot);
+        let mut options = options(&plan.settings, life.sharing, slot);
+        options.sidecar_rbac = plan.has_sidecar_rbac();
         let controller = match plan.whole_author {
             true => Controller::new(Whole(author), options),
             false => Controller::new(Plain(author), options),

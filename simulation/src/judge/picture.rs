@@ -9,7 +9,9 @@ use serde::Deserialize;
 
 use crate::PROVISIONER;
 
-/// The uid of the ConfigMap that a journal was written for.
+/// The entries of a journal that is a Lease.
+pub(crate) const LEASE_ENTRIES: &str = "kube-provisioner/journal-entries";
+/// The uid of the object that a journal was written for.
 const JOURNAL_UID: &str = "kube-provisioner/journal-uid";
 
 /// What matters of the cluster.
@@ -115,9 +117,9 @@ impl Picture {
                     return Some(Seen::Shrunk(name));
                 }
             }
-            "configmaps" if stored.label("app.kubernetes.io/component") != Some("journal") => {}
-            "configmaps" if deleted => drop(self.journals.remove(stored.name())),
-            "configmaps" => drop(self.journals.insert(stored.name().to_owned(), read().keys())),
+            "configmaps" | "leases" if stored.label("app.kubernetes.io/component") != Some("journal") => {}
+            "configmaps" | "leases" if deleted => drop(self.journals.remove(stored.name())),
+            "configmaps" | "leases" => drop(self.journals.insert(stored.name().to_owned(), read().keys())),
             _ => {}
         }
         None
@@ -271,7 +273,8 @@ impl Object {
         if self.metadata.annotations.get(JOURNAL_UID).is_some_and(|uid| *uid != self.metadata.uid) {
             return BTreeSet::new();
         }
-        let entries = self.data.get("entries").map(String::as_str).unwrap_or_default();
+        let entries = self.data.get("entries").or_else(|| self.metadata.annotations.get(LEASE_ENTRIES));
+        let entries = entries.map(String::as_str).unwrap_or_default();
         let keys = entries.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
         keys.collect()
     }

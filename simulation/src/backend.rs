@@ -5,6 +5,7 @@
 //! `clean_up` or `delete`.
 
 mod author;
+mod sidecar;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,6 +15,7 @@ use kube_provisioner::{DeleteError, ExpandError, ProvisionError, Volume};
 use tokio::time::sleep;
 
 pub(crate) use self::author::{Plain, Whole, on_stage};
+pub(crate) use self::sidecar::Sidecar;
 use crate::plan::{Backend as Chances, Edge};
 use crate::process::Process;
 use crate::stage::Stage;

@@ -162,6 +162,13 @@ impl Stage {
         self.judge().assets.get(name).cloned()
     }
 
+    /// The asset with this number, and its name.
+    pub(crate) fn asset_by_number(&self, number: &str) -> Option<(String, Asset)> {
+        let judge = self.judge();
+        let found = judge.assets.iter().find(|(_, asset)| asset.number.to_string() == number);
+        found.map(|(name, asset)| (name.clone(), asset.clone()))
+    }
+
     pub(crate) fn allocate(&self, process: &Process, name: &str, claim: &str, stage: AssetStage) {
         self.judge().allocate(self.now(), name, claim, stage);
         self.stepped(&process.name, name, format_args!("{stage:?}"));

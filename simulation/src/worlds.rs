@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use crate::PROVISIONER;
-use crate::backend::{Author, Plain, Whole};
+use crate::backend::{Author, Plain, Sidecar, Whole};
 use crate::edges::Edges;
 use crate::garble::garble;
 use crate::judge::{Invariant, Judge, Violation};
@@ -201,9 +201,13 @@ impl Scene {
         let author = Author::new(process.clone(), self.stage.clone());
         let mut options = options(&plan.settings, life.sharing, slot);
         options.sidecar_rbac = plan.has_sidecar_rbac();
-        let controller = match plan.whole_author {
-            true => Controller::new(Whole(author), options),
-            false => Controller::new(Plain(author), options),
+        let controller = match (plan.whole_author, plan.has_sidecar_rbac()) {
+            (true, _) => Controller::new(Whole(author), options),
+            (false, false) => Controller::new(Plain(author), options),
+            (false, true) => {
+                let sidecar = Sidecar::new(process.clone(), self.stage.clone(), options.retry_interval_max).await;
+                Controller::new(sidecar, options)
+            }
         };
         let controller = controller.environment(environment);
         let controller = match self.without {

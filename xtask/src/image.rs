@@ -29,6 +29,8 @@ enum Beside {
     Certificates,
     /// The NFS server that it runs.
     NfsServer,
+    /// The socket of a CSI driver: most drivers let only root open it, and their charts name no user for the sidecars.
+    DriverSocket,
 }
 
 /// The one that the demo shows.
@@ -39,7 +41,7 @@ pub(crate) const HOSTPATH: Kind = Kind {
     beside: Beside::Nothing,
 };
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     HOSTPATH,
     Kind {
         name: "nfs-subdir-provisioner",
@@ -76,6 +78,12 @@ const KINDS: [Kind; 7] = [
         package: "garage-provisioner",
         about: "Kubernetes provisioner: buckets on Garage",
         beside: Beside::Certificates,
+    },
+    Kind {
+        name: "csi-provisioner",
+        package: "csi-provisioner",
+        about: "Kubernetes provisioner: volumes of CSI drivers, in the place of external-provisioner",
+        beside: Beside::DriverSocket,
     },
 ];
 
@@ -148,13 +156,13 @@ impl Kind {
             .copy(self.package, 0o755, program)
             .entrypoint([format!("/{}", self.package)])
             // Nobody, for `rbac` and the like. The manifests say who serves volumes, which needs more.
-            .user("65532:65532")
+            .user(if self.beside == Beside::DriverSocket { "0:0" } else { "65532:65532" })
             .label(label("title"), self.name)
             .label(label("description"), self.about)
             .label(label("version"), VERSION)
             .label(label("licenses"), "Apache-2.0");
         match self.beside {
-            Beside::Nothing => {}
+            Beside::Nothing | Beside::DriverSocket => {}
             Beside::Certificates => {
                 let there = Path::new(CERTIFICATES).is_file();
                 ensure!(there, "no {CERTIFICATES}: install Debian's package ca-certificates");

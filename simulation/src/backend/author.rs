@@ -161,7 +161,7 @@ fn class_of(request: &ProvisionRequest<Parameters>) -> &str {
     request.class.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn ended<T, E: fmt::Debug>(call: Call, answer: Result<T, E>) -> Result<T, E> {
+pub(super) fn ended<T, E: fmt::Debug>(call: Call, answer: Result<T, E>) -> Result<T, E> {
     match &answer {
         Ok(_) => call.end(format_args!("is done")),
         Err(error) => call.end(format_args!("says {error:?}")),

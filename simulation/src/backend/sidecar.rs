@@ -1,0 +1,241 @@
+//! A CSI driver on the same backend, and the provisioner of CSI drivers as the author's code.
+//!
+//! The driver keeps to the specification: calls are idempotent, and its codes say what they say there. Its answers get lost,
+//! it refuses calls that it has not looked at, and it works on after it has answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use csi::messages::controller_service_capability::{Rpc, Type, rpc};
+use csi::messages::{
+    ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse, ControllerServiceCapability,
+    CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetPluginCapabilitiesRequest,
+    GetPluginCapabilitiesResponse, GetPluginInfoRequest, GetPluginInfoResponse, PluginCapability, Volume as CsiVolume,
+    plugin_capability,
+};
+use csi::{Code, Error, Status};
+use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
+use kube_provisioner::{
+    Capabilities, DeleteError, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
+    StartError, Volume,
+};
+
+use super::author::ended;
+use super::{Asset, AssetStage, Author, Script, Turn};
+use crate::PROVISIONER;
+use crate::judge::Kind;
+use crate::plan::{Edge, Nature};
+use crate::process::Process;
+use crate::stage::Stage;
+
+/// Codes after which nobody knows whether there is a volume.
+const LOST: [Code; 5] = [Code::Unavailable, Code::Internal, Code::Unknown, Code::Cancelled, Code::DataLoss];
+/// Codes of a driver that has not looked at its volumes.
+const REFUSED: [Code; 4] = [Code::InvalidArgument, Code::NotFound, Code::PermissionDenied, Code::Unauthenticated];
+/// Codes of a driver that has no volume of this name.
+const WITHOUT: [Code; 2] = [Code::ResourceExhausted, Code::OutOfRange];
+
+type Texts = BTreeMap<String, String>;
+
+/// The provisioner of CSI drivers, watched by the judge.
+pub(crate) struct Sidecar {
+    inner: CsiProvisioner<Driver>,
+    process: Arc<Process>,
+    stage: Arc<Stage>,
+    cleaning: Cleaning,
+}
+
+/// The names whose volumes are being removed for an attempt that has come to nothing.
+type Cleaning = Arc<Mutex<BTreeSet<String>>>;
+
+struct Driver {
+    author: Author,
+    cleaning: Cleaning,
+}
+
+impl Sidecar {
+    pub(crate) async fn new(process: Arc<Process>, stage: Arc<Stage>, pause: Duration) -> Self {
+        let cleaning = Cleaning::default();
+        let author = Author::new(process.clone(), stage.clone());
+        let driver = Driver { author, cleaning: cleaning.clone() };
+        let info = DriverInfo::ask(&driver).await.expect("the driver answers such questions at once");
+        let mut settings = Settings::default();
+        settings.extra_create_metadata = true;
+        settings.retry_interval_max = pause;
+        let inner = CsiProvisioner::new(driver, info, settings, process.name.clone());
+        Self { inner, process, stage, cleaning }
+    }
+}
+
+impl Provisioner for Sidecar {
+    type Parameters = Texts;
+
+    async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
+        self.inner.prepare(request).await
+    }
+
+    async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
+        let call = self.stage.begin(&self.process, Kind::Provision, &request.name);
+        ended(call, self.inner.provision(request).await)
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        let name = attempt.name.clone();
+        let call = self.stage.begin(&self.process, Kind::CleanUp, &name);
+        lock(&self.cleaning).insert(name.clone());
+        let answer = self.inner.clean_up(attempt).await;
+        lock(&self.cleaning).remove(&name);
+        ended(call, answer)
+    }
+
+    async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        self.inner.end_attempt(attempt).await
+    }
+
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.inner.should_delete(volume).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        let call = self.stage.begin(&self.process, Kind::Delete, &volume.name);
+        ended(call, self.inner.delete(volume).await)
+    }
+
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        self.inner.start(start).await
+    }
+
+    fn capabilities() -> Capabilities {
+        CsiProvisioner::<Driver>::capabilities()
+    }
+}
+
+impl Driver {
+    async fn create(&self, name: &str, nature: Nature) -> Result<CsiVolume, Error> {
+        let Author { process, stage, .. } = &self.author;
+        let mut script = Script::draw(stage, "");
+        match nature {
+            Nature::Invalid | Nature::Ignored => return Err(status(Code::InvalidArgument)),
+            Nature::Fickle if !stage.is_calm() => return Err(status(Code::InvalidArgument)),
+            Nature::Good | Nature::Fickle => {}
+        }
+        loop {
+            if let Some(turn) = self.author.wait(&mut script).await {
+                return Err(self.turn(name, turn, &mut script).await);
+            }
+            let asset = stage.asset(name);
+            if asset.as_ref().is_some_and(Asset::is_foreign) {
+                return Err(status(Code::OutOfRange));
+            }
+            match asset.map(|asset| (asset.number, asset.stage)) {
+                Some((number, AssetStage::Exported)) => {
+                    return Ok(CsiVolume { volume_id: number.to_string(), ..CsiVolume::default() });
+                }
+                Some((_, AssetStage::Ordered | AssetStage::Fading)) => return Err(status(Code::Aborted)),
+                Some((_, stage)) => self.author.stage.advance(process, name, stage.next()),
+                None => stage.allocate(process, name, claim_of(name), AssetStage::Allocated),
+            }
+            process.pass(Edge::Step).await;
+        }
+    }
+
+    async fn turn(&self, name: &str, turn: Turn, script: &mut Script) -> Error {
+        let Author { process, stage, .. } = &self.author;
+        let asset = stage.asset(name);
+        let whole = asset.as_ref().is_some_and(|asset| asset.stage == AssetStage::Exported);
+        let random = &mut script.random;
+        match turn {
+            Turn::Background if !whole => {
+                if asset.is_none() {
+                    stage.allocate(process, name, claim_of(name), AssetStage::Ordered);
+                }
+                stage.go_on(name, Duration::from_millis(random.u64(0..15_000)));
+                process.pass(Edge::Step).await;
+                Error::TimedOut(Duration::from_secs(10))
+            }
+            Turn::Fail | Turn::Reschedule if !whole => {
+                if asset.is_some() {
+                    stage.clean_up(process, name);
+                    process.pass(Edge::Step).await;
+                }
+                status(WITHOUT[random.usize(0..WITHOUT.len())])
+            }
+            Turn::Leave => status(REFUSED[random.usize(0..REFUSED.len())]),
+            Turn::Break if random.bool() => Error::Interrupted("the driver ends".to_owned()),
+            _ => status(LOST[random.usize(0..LOST.len())]),
+        }
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), Error> {
+        let Author { process, stage, .. } = &self.author;
+        let mut script = Script::draw(stage, "");
+        loop {
+            match self.author.wait(&mut script).await {
+                None => {}
+                Some(Turn::Background) => return Err(status(Code::Aborted)),
+                Some(Turn::Leave) => return Err(status(Code::FailedPrecondition)),
+                Some(_) => return Err(status(LOST[script.random.usize(0..LOST.len())])),
+            }
+            let found = stage.asset_by_number(id).filter(|(_, asset)| !asset.is_foreign());
+            let Some((name, asset)) = found else { return Ok(()) };
+            let cleaning = lock(&self.cleaning).contains(&name);
+            match asset.stage {
+                AssetStage::Exported | AssetStage::Filled if cleaning => stage.undo(process, &name),
+                _ if cleaning => stage.clean_up(process, &name),
+                AssetStage::Fading => stage.remove(process, &name),
+                _ => stage.advance(process, &name, AssetStage::Fading),
+            }
+            process.pass(Edge::Step).await;
+        }
+    }
+}
+
+impl csi::Identity for Driver {
+    async fn get_plugin_info(&self, _: GetPluginInfoRequest) -> Result<GetPluginInfoResponse, Error> {
+        Ok(GetPluginInfoResponse { name: PROVISIONER.to_owned(), ..GetPluginInfoResponse::default() })
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: GetPluginCapabilitiesRequest,
+    ) -> Result<GetPluginCapabilitiesResponse, Error> {
+        let kind = plugin_capability::service::Type::ControllerService.into();
+        let service = plugin_capability::Type::Service(plugin_capability::Service { r#type: kind });
+        Ok(GetPluginCapabilitiesResponse { capabilities: vec![PluginCapability { r#type: Some(service) }] })
+    }
+}
+
+impl csi::Controller for Driver {
+    async fn controller_get_capabilities(
+        &self,
+        _: ControllerGetCapabilitiesRequest,
+    ) -> Result<ControllerGetCapabilitiesResponse, Error> {
+        let rpc = Type::Rpc(Rpc { r#type: rpc::Type::CreateDeleteVolume.into() });
+        Ok(ControllerGetCapabilitiesResponse { capabilities: vec![ControllerServiceCapability { r#type: Some(rpc) }] })
+    }
+
+    async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {
+        let claim = request.parameters.get("csi.storage.k8s.io/pvc/name").map(String::as_str).unwrap_or_default();
+        let volume = self.create(&request.name, self.author.stage.nature(claim)).await?;
+        Ok(CreateVolumeResponse { volume: Some(volume) })
+    }
+
+    async fn delete_volume(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Error> {
+        self.delete(&request.volume_id).await?;
+        Ok(DeleteVolumeResponse {})
+    }
+}
+
+fn status(code: Code) -> Error {
+    Status::new(code, "the driver says so").into()
+}
+
+/// The claim's uid.
+fn claim_of(volume: &str) -> &str {
+    volume.strip_prefix("pvc-").unwrap_or_default()
+}
+
+fn lock(cleaning: &Cleaning) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    cleaning.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -23,12 +23,13 @@ use kube_provisioner::{
 
 use super::author::ended;
 use super::{Asset, AssetStage, Author, Script, Turn};
-use crate::PROVISIONER;
 use crate::judge::Kind;
 use crate::plan::{Edge, Nature};
 use crate::process::Process;
 use crate::stage::Stage;
 
+/// The name in volumes, which has no slash.
+const DRIVER: &str = "simulated.csi.example.com";
 /// Codes after which nobody knows whether there is a volume.
 const LOST: [Code; 5] = [Code::Unavailable, Code::Internal, Code::Unknown, Code::Cancelled, Code::DataLoss];
 /// Codes of a driver that has not looked at its volumes.
@@ -116,8 +117,9 @@ impl Driver {
         let Author { process, stage, .. } = &self.author;
         let mut script = Script::draw(stage, "");
         match nature {
-            Nature::Invalid | Nature::Ignored => return Err(status(Code::InvalidArgument)),
-            Nature::Fickle if !stage.is_calm() => return Err(status(Code::InvalidArgument)),
+            // After a code that says nothing of earlier calls an attempt stays recorded until a person drops it.
+            Nature::Invalid | Nature::Ignored => return Err(status(Code::OutOfRange)),
+            Nature::Fickle if !stage.is_calm() => return Err(status(Code::OutOfRange)),
             Nature::Good | Nature::Fickle => {}
         }
         loop {
@@ -144,13 +146,12 @@ impl Driver {
         let Author { process, stage, .. } = &self.author;
         let asset = stage.asset(name);
         let whole = asset.as_ref().is_some_and(|asset| asset.stage == AssetStage::Exported);
-        let random = &mut script.random;
         match turn {
             Turn::Background if !whole => {
                 if asset.is_none() {
                     stage.allocate(process, name, claim_of(name), AssetStage::Ordered);
                 }
-                stage.go_on(name, Duration::from_millis(random.u64(0..15_000)));
+                stage.go_on(name, Duration::from_millis(script.random.u64(0..15_000)));
                 process.pass(Edge::Step).await;
                 Error::TimedOut(Duration::from_secs(10))
             }
@@ -159,11 +160,12 @@ impl Driver {
                     stage.clean_up(process, name);
                     process.pass(Edge::Step).await;
                 }
-                status(WITHOUT[random.usize(0..WITHOUT.len())])
+                status(WITHOUT[script.random.usize(0..WITHOUT.len())])
             }
-            Turn::Leave => status(REFUSED[random.usize(0..REFUSED.len())]),
-            Turn::Break if random.bool() => Error::Interrupted("the driver ends".to_owned()),
-            _ => status(LOST[random.usize(0..LOST.len())]),
+            // It has not looked yet.
+            Turn::Leave if script.passed == 1 => status(REFUSED[script.random.usize(0..REFUSED.len())]),
+            Turn::Break if script.random.bool() => Error::Interrupted("the driver ends".to_owned()),
+            _ => status(LOST[script.random.usize(0..LOST.len())]),
         }
     }
 
@@ -193,7 +195,7 @@ impl Driver {
 
 impl csi::Identity for Driver {
     async fn get_plugin_info(&self, _: GetPluginInfoRequest) -> Result<GetPluginInfoResponse, Error> {
-        Ok(GetPluginInfoResponse { name: PROVISIONER.to_owned(), ..GetPluginInfoResponse::default() })
+        Ok(GetPluginInfoResponse { name: DRIVER.to_owned(), ..GetPluginInfoResponse::default() })
     }
 
     async fn get_plugin_capabilities(

@@ -121,6 +121,15 @@ pub struct Options {
     #[arg(skip)]
     pub lease_name: Option<String>,
 
+    /// What the names of new volumes begin with, before a hyphen and the uid of the claim.
+    #[arg(skip = String::from("pvc"))]
+    pub volume_name_prefix: String,
+
+    /// How many characters of the claim's uid, without its hyphens, the names of new volumes have: 1 to 32. By default the
+    /// whole uid. Where two claims would have the same name, one of them waits until the other and its volume are gone.
+    #[arg(skip)]
+    pub volume_name_uid_length: Option<usize>,
+
     /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if per-node]
     #[arg(long, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
@@ -167,6 +176,8 @@ impl Options {
             lease_renew_deadline: Duration::from_secs(10),
             lease_retry_period: Duration::from_secs(2),
             lease_name: None,
+            volume_name_prefix: "pvc".to_owned(),
+            volume_name_uid_length: None,
             identity: None,
             cluster_id: None,
             shutdown_timeout: Duration::from_secs(20),

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use kube_sim::Cluster;
+use kube_provisioner::Coordination;
+use kube_sim::{Cluster, Verb};
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Request, Script, VOLUMES, volume};
+use super::outages::{Outage, Outages};
 
 /// A backend whose assets have the names of the volumes.
 #[derive(Clone, Default)]
@@ -195,4 +197,27 @@ async fn g70_a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing
     assert_eq!(fixture.calls.count("clean_up"), 0);
     assert_eq!((fixture.calls.count("provision"), fixture.calls.count("delete")), (2, 1));
     assert_eq!(store.seen(), (vec![first], vec![]));
+}
+
+/// The watch does not show the volume of a claim that is gone.
+#[tokio::test(start_paused = true)]
+async fn g70_a_name_is_looked_up_before_it_is_used_again() {
+    let (store, outages) = (Store::default(), Outages::default());
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
+    let mut fixture = Fixture::on(cluster, store.script());
+    fixture.options.volume_name_uid_length = Some(1);
+    fixture.options.coordination = Coordination::None;
+    outages.next(Verb::Watch, VOLUMES, [Outage::Silence]);
+    let _running = fixture.start(1);
+    fixture.until("the watch", || outages.asked(Verb::Watch, VOLUMES).len() == 1).await;
+    // It has no class yet.
+    let name = fixture.claim("one", "late")[..5].to_owned();
+    let uid = format!("{}0000000-0000-4000-8000-000000000000", &name[4..]);
+    let claim = json!({"namespace": "default", "name": "gone", "uid": uid});
+    fixture.released(&name, json!({"spec": {"claimRef": claim, "storageClassName": "late"}}));
+    store.lock().owners.insert(name.clone(), "gone".to_owned());
+    fixture.class("late", json!({}));
+    fixture.until("bound", || fixture.is_bound("one") && fixture.entries().is_empty()).await;
+    assert_eq!((fixture.calls.count("provision"), fixture.calls.count("delete")), (1, 1));
+    assert_eq!(store.seen(), (vec!["one".to_owned()], vec![]));
 }

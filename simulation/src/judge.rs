@@ -17,7 +17,7 @@ use kube_sim::{Request, Subscription, Verb};
 pub(crate) use self::ends::index;
 pub use self::invariant::{Invariant, Violation};
 pub(crate) use self::picture::LEASE_ENTRIES;
-use self::picture::{Picture, Seen, uid_in};
+use self::picture::{Picture, Seen};
 use crate::backend::{Asset, AssetStage};
 use crate::plan::{Deed, Plan};
 use crate::process::Process;
@@ -110,7 +110,7 @@ impl Judge {
         };
         Self {
             changes,
-            picture: Picture::default(),
+            picture: Picture::of(plan),
             assets: BTreeMap::new(),
             removed: BTreeSet::new(),
             cleaned: BTreeSet::new(),
@@ -265,8 +265,12 @@ impl Judge {
     /// Whether a volume comes too late: nothing can stop a request that was sent before its process stood still. Another
     /// process has finished the volume and deleted it, and no claim will ever be bound to this one.
     fn was_under_way(&self, volume: &str) -> bool {
-        (self.removed.contains(volume) || self.cleaned.contains(volume))
-            && !self.picture.claims.contains_key(uid_in(volume))
+        let picture = &self.picture;
+        // Another claim may have got the name meanwhile.
+        let of_another = picture.is_of_another(volume) && !picture.claims.contains_key(&picture.volumes[volume].claim);
+        of_another
+            || (self.removed.contains(volume) || self.cleaned.contains(volume))
+                && !picture.claims.contains_key(picture.uid_in(volume))
     }
 
     /// A request of a process was handled.
@@ -326,6 +330,26 @@ impl Judge {
         let call = Call { process: process.clone(), freezes: process.freezes(), kind, name: name.to_owned() };
         self.calls.insert(self.numbers, call);
         self.numbers
+    }
+
+    /// A call for this claim begins. Where names have only a part of the uid, another claim may have been served by the name
+    /// before, and must have nothing by now.
+    pub(crate) fn serve(&mut self, at: Duration, who: &str, name: &str, claim: &str) {
+        self.look(at);
+        let Some(served) = &mut self.picture.served else { return };
+        if served.insert(name.to_owned(), claim.to_owned()).is_none_or(|former| former == claim) {
+            return;
+        }
+        let has_volume = self.picture.is_of_another(name);
+        let has_asset = self.assets.get(name).is_some_and(|asset| !asset.is_foreign() && asset.claim != claim);
+        if (has_volume || has_asset) && !self.forgiven.contains(name) {
+            let seen =
+                format!("{who} calls for the claim {claim} by {name}, which another claim's volume or asset has");
+            self.accuse(at, Invariant::Exclusive, seen);
+        }
+        for said in [&mut self.removed, &mut self.cleaned, &mut self.by_hand, &mut self.stripped] {
+            said.remove(name);
+        }
     }
 
     /// The author prepares an attempt.

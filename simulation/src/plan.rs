@@ -49,6 +49,14 @@ impl Plan {
         self.seed % 5 == 3
     }
 
+    /// The name of the volume of the claim with this uid.
+    pub(crate) fn volume_name(&self, uid: &str) -> String {
+        match self.settings.uid_length {
+            None => format!("pvc-{uid}"),
+            Some(length) => format!("pvc-{}", &uid[..length]),
+        }
+    }
+
     /// Whether some objects cannot be read for a time.
     pub(crate) fn garbles(&self) -> bool {
         self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Garble(_) | Deed::GarbleVolume(_)))
@@ -76,6 +84,8 @@ pub struct Settings {
     pub lease: (Duration, Duration, Duration),
     /// How long work may take to end when a process is asked to end.
     pub grace: Duration,
+    /// How many characters of the claim's uid a volume's name has. Otherwise the whole uid.
+    pub uid_length: Option<usize>,
 }
 
 /// The faults with requests and watches.

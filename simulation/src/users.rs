@@ -385,7 +385,7 @@ impl Users {
 
     fn volume_of(&self, claim: usize) -> Option<String> {
         let uids = self.uids.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(format!("pvc-{}", uids.get(&claim)?))
+        Some(self.stage.plan.volume_name(uids.get(&claim)?))
     }
 
     fn hold(&self, plural: &str, name: &str) {

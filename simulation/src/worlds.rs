@@ -134,7 +134,7 @@ async fn come_to_an_end(stage: &Stage) {
     let mut pause = Duration::from_millis(500);
     let limit = stage.now() + PATIENCE;
     loop {
-        let unmet = stage.judge().unmet(stage.now(), &stage.plan.claims);
+        let unmet = stage.judge().unmet(stage.now(), &stage.plan);
         match unmet {
             None if settled => return,
             None => {
@@ -292,6 +292,7 @@ fn options(settings: &Settings, sharing: Sharing, slot: usize) -> Options {
     options.add_finalizer = settings.finalizer;
     (options.lease_duration, options.lease_renew_deadline, options.lease_retry_period) = settings.lease;
     options.shutdown_timeout = settings.grace;
+    options.volume_name_uid_length = settings.uid_length;
     match sharing {
         Sharing::Leases(shards) => options.shards = shards,
         Sharing::Nodes => {

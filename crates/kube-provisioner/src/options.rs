@@ -133,6 +133,15 @@ pub struct Options {
     #[arg(skip)]
     pub sidecar_rbac: bool,
 
+    /// What the names of new volumes begin with, before a hyphen and the uid of the claim.
+    #[arg(skip = String::from("pvc"))]
+    pub volume_name_prefix: String,
+
+    /// How many characters of the claim's uid, without its hyphens, the names of new volumes have: 1 to 32. By default the
+    /// whole uid. Where two claims would have the same name, one of them waits until the other and its volume are gone.
+    #[arg(skip)]
+    pub volume_name_uid_length: Option<usize>,
+
     /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if per-node]
     #[arg(long, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
@@ -181,6 +190,8 @@ impl Options {
             lease_name: None,
             lease_labels: BTreeMap::new(),
             sidecar_rbac: false,
+            volume_name_prefix: "pvc".to_owned(),
+            volume_name_uid_length: None,
             identity: None,
             cluster_id: None,
             shutdown_timeout: Duration::from_secs(20),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, Parser, ValueEnum};
 use kube_provisioner::{Coordination, LogStyle, Options, parse_duration};
 
@@ -41,13 +41,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     prevent_volume_mode_conversion: bool,
 
-    /// Prefix of the names of volumes; only the default can be used yet
-    #[arg(long, value_name = "TEXT", default_value = "pvc")]
+    /// Beginning of the names of volumes, before a hyphen and the uid of the claim
+    #[arg(long, value_name = "TEXT", default_value = "pvc", value_parser = NonEmptyStringValueParser::new())]
     volume_name_prefix: String,
 
-    /// Length of the claim's uid in the names of volumes; only the default, the whole uid, can be used yet
-    #[arg(long, value_name = "COUNT", default_value_t = -1, allow_negative_numbers = true)]
-    volume_name_uuid_length: i64,
+    /// Number of characters of the claim's uid in the names of volumes, 1 to 32 without hyphens; -1: the whole uid
+    #[arg(long, value_name = "COUNT", default_value = "-1", allow_negative_numbers = true, value_parser = uuid_length)]
+    volume_name_uuid_length: UuidLength,
 
     /// Delay after the first failed attempt
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
@@ -112,6 +112,10 @@ pub(crate) struct Flags {
     ignored: Ignored,
 }
 
+/// `None` for the whole uid.
+#[derive(Clone, Copy, Debug)]
+struct UuidLength(Option<usize>);
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LoggingFormat {
     Text,
@@ -137,8 +141,6 @@ impl Flags {
             (self.refused.enable_capacity, missing("--enable-capacity")),
             (self.refused.node_deployment, missing("--node-deployment")),
             (!self.refused.master.is_empty(), missing("--master")),
-            (self.volume_name_prefix != "pvc", missing("a --volume-name-prefix other than pvc")),
-            (self.volume_name_uuid_length != -1, missing("--volume-name-uuid-length")),
         ];
         checks.into_iter().find(|(is_so, _)| *is_so).map(|(_, text)| text)
     }
@@ -185,6 +187,8 @@ impl Flags {
         options.sidecar_rbac = true;
         options.lease_name = Some(sanitized(driver));
         options.lease_labels = self.leader_election_labels.iter().cloned().collect();
+        options.volume_name_prefix = self.volume_name_prefix.clone();
+        options.volume_name_uid_length = self.volume_name_uuid_length.0;
         options.lease_duration = self.leader_election_lease_duration;
         options.lease_renew_deadline = self.leader_election_renew_deadline;
         options.lease_retry_period = self.leader_election_retry_period;
@@ -207,6 +211,14 @@ fn sanitized(driver: &str) -> String {
 fn time(text: &str) -> Result<Duration, String> {
     // Go writes no unit behind a zero.
     if text == "0" { Ok(Duration::ZERO) } else { parse_duration(text) }
+}
+
+fn uuid_length(text: &str) -> Result<UuidLength, String> {
+    match text.parse() {
+        Ok(-1) => Ok(UuidLength(None)),
+        Ok(length @ 1..=32) => Ok(UuidLength(usize::try_from(length).ok())),
+        Ok(_) | Err(_) => Err("expected -1 or a number from 1 to 32".to_owned()),
+    }
 }
 
 /// Go's addresses may leave out the host.
@@ -276,18 +288,28 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_refused() {
-        for arguments in [
-            &["--enable-capacity"][..],
-            &["--node-deployment=true"],
-            &["--volume-name-prefix=kube"],
-            &["--volume-name-uuid-length=8"],
-            &["--master=https://10.0.0.1"],
-        ] {
+        for arguments in [&["--enable-capacity"][..], &["--node-deployment=true"], &["--master=https://10.0.0.1"]] {
             let refusal = flags(arguments).refusal().unwrap();
             assert!(refusal.contains("use external-provisioner for this driver"), "{refusal}");
         }
-        assert_eq!(flags(&["--volume-name-uuid-length", "-1"]).refusal(), None);
         assert!(Flags::try_parse_from(["csi-provisioner", "--unknown"]).is_err());
+    }
+
+    #[test]
+    fn names_of_volumes_have_the_prefix_and_the_length_of_the_flags() {
+        let names = |arguments: &[&str]| {
+            let flags = flags(arguments);
+            assert_eq!(flags.refusal(), None);
+            let options = flags.options("d");
+            (options.volume_name_prefix, options.volume_name_uid_length)
+        };
+        assert_eq!(names(&[]), ("pvc".to_owned(), None));
+        assert_eq!(names(&["--volume-name-uuid-length", "-1"]), ("pvc".to_owned(), None));
+        let chosen = ["--volume-name-prefix=kube", "--volume-name-uuid-length=8"];
+        assert_eq!(names(&chosen), ("kube".to_owned(), Some(8)));
+        for bad in ["prefix=", "uuid-length=0", "uuid-length=33", "uuid-length=-2", "uuid-length=x"] {
+            assert!(Flags::try_parse_from(["csi-provisioner", &format!("--volume-name-{bad}")]).is_err(), "{bad}");
+        }
     }
 
     #[test]

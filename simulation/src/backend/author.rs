@@ -78,10 +78,17 @@ impl Author {
 
     fn goes_on(&self, attempt: &ProvisionRequest<Parameters>) {
         let prepared = attempt.prepared.read().unwrap_or_default();
+        self.serve(attempt);
         self.stage.judge().attempt(self.stage.now(), &self.process.name, &attempt.name, prepared);
     }
 
+    fn serve(&self, request: &ProvisionRequest<Parameters>) {
+        let claim = request.claim.metadata.uid.as_deref().unwrap_or_default();
+        self.stage.judge().serve(self.stage.now(), &self.process.name, &request.name, claim);
+    }
+
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        self.serve(&request);
         let name = &request.name;
         let metadata = &request.claim.metadata;
         let claim = metadata.uid.as_deref().unwrap_or_default();
@@ -102,6 +109,7 @@ impl Author {
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        self.serve(&attempt);
         let call = self.stage.begin(&self.process, Kind::CleanUp, &attempt.name);
         ended(call, self.undo(&attempt.name, class_of(&attempt)).await)
     }

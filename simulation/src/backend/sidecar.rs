@@ -3,8 +3,8 @@
 //! The driver keeps to the specification: calls are idempotent, and its codes say what they say there. Its answers get lost,
 //! it refuses calls that it has not looked at, and it works on after it has answered.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use csi::messages::controller_service_capability::{Rpc, Type, rpc};
@@ -44,28 +44,42 @@ pub(crate) struct Sidecar {
     inner: CsiProvisioner<Driver>,
     process: Arc<Process>,
     stage: Arc<Stage>,
-    cleaning: Cleaning,
+    calls: Calls,
 }
 
-/// The names whose volumes are being removed for an attempt that has come to nothing.
-type Cleaning = Arc<Mutex<BTreeSet<String>>>;
+/// What the driver is not told: by name, the last calls about attempts.
+type Calls = Arc<Mutex<BTreeMap<String, Call>>>;
+
+struct Call {
+    /// The claim's uid.
+    claim: String,
+    /// The attempt has come to nothing, and its volume is being removed.
+    cleans_up: bool,
+}
 
 struct Driver {
     author: Author,
-    cleaning: Cleaning,
+    calls: Calls,
 }
 
 impl Sidecar {
     pub(crate) async fn new(process: Arc<Process>, stage: Arc<Stage>, pause: Duration) -> Self {
-        let cleaning = Cleaning::default();
+        let calls = Calls::default();
         let author = Author::new(process.clone(), stage.clone());
-        let driver = Driver { author, cleaning: cleaning.clone() };
+        let driver = Driver { author, calls: calls.clone() };
         let info = DriverInfo::ask(&driver).await.expect("the driver answers such questions at once");
         let mut settings = Settings::default();
         settings.extra_create_metadata = true;
         settings.retry_interval_max = pause;
         let inner = CsiProvisioner::new(driver, info, settings, process.name.clone());
-        Self { inner, process, stage, cleaning }
+        Self { inner, process, stage, calls }
+    }
+
+    /// A call of an attempt begins.
+    fn begin(&self, kind: Kind, attempt: &ProvisionRequest<Texts>) -> crate::stage::Call {
+        let claim = attempt.claim.metadata.uid.clone().unwrap_or_default();
+        lock(&self.calls).insert(attempt.name.clone(), Call { claim, cleans_up: kind == Kind::CleanUp });
+        self.stage.begin(&self.process, kind, &attempt.name)
     }
 }
 
@@ -77,17 +91,13 @@ impl Provisioner for Sidecar {
     }
 
     async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
-        let call = self.stage.begin(&self.process, Kind::Provision, &request.name);
+        let call = self.begin(Kind::Provision, &request);
         ended(call, self.inner.provision(request).await)
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        let name = attempt.name.clone();
-        let call = self.stage.begin(&self.process, Kind::CleanUp, &name);
-        lock(&self.cleaning).insert(name.clone());
-        let answer = self.inner.clean_up(attempt).await;
-        lock(&self.cleaning).remove(&name);
-        ended(call, answer)
+        let call = self.begin(Kind::CleanUp, &attempt);
+        ended(call, self.inner.clean_up(attempt).await)
     }
 
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
@@ -99,6 +109,7 @@ impl Provisioner for Sidecar {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        lock(&self.calls).remove(&volume.name);
         let call = self.stage.begin(&self.process, Kind::Delete, &volume.name);
         ended(call, self.inner.delete(volume).await)
     }
@@ -136,7 +147,7 @@ impl Driver {
                 }
                 Some((_, AssetStage::Ordered | AssetStage::Fading)) => return Err(status(Code::Aborted)),
                 Some((_, stage)) => self.author.stage.advance(process, name, stage.next()),
-                None => stage.allocate(process, name, claim_of(name), AssetStage::Allocated),
+                None => stage.allocate(process, name, &self.claim_of(name), AssetStage::Allocated),
             }
             process.pass(Edge::Step).await;
         }
@@ -149,7 +160,7 @@ impl Driver {
         match turn {
             Turn::Background if !whole => {
                 if asset.is_none() {
-                    stage.allocate(process, name, claim_of(name), AssetStage::Ordered);
+                    stage.allocate(process, name, &self.claim_of(name), AssetStage::Ordered);
                 }
                 stage.go_on(name, Duration::from_millis(script.random.u64(0..15_000)));
                 process.pass(Edge::Step).await;
@@ -169,6 +180,10 @@ impl Driver {
         }
     }
 
+    fn claim_of(&self, name: &str) -> String {
+        lock(&self.calls).get(name).map(|call| call.claim.clone()).unwrap_or_default()
+    }
+
     async fn delete(&self, id: &str) -> Result<(), Error> {
         let Author { process, stage, .. } = &self.author;
         let mut script = Script::draw(stage, "");
@@ -181,7 +196,7 @@ impl Driver {
             }
             let found = stage.asset_by_number(id).filter(|(_, asset)| !asset.is_foreign());
             let Some((name, asset)) = found else { return Ok(()) };
-            let cleaning = lock(&self.cleaning).contains(&name);
+            let cleaning = lock(&self.calls).get(&name).is_some_and(|call| call.cleans_up);
             match asset.stage {
                 AssetStage::Exported | AssetStage::Filled if cleaning => stage.undo(process, &name),
                 _ if cleaning => stage.clean_up(process, &name),
@@ -233,11 +248,6 @@ fn status(code: Code) -> Error {
     Status::new(code, "the driver says so").into()
 }
 
-/// The claim's uid.
-fn claim_of(volume: &str) -> &str {
-    volume.strip_prefix("pvc-").unwrap_or_default()
-}
-
-fn lock(cleaning: &Cleaning) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-    cleaning.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(calls: &Calls) -> MutexGuard<'_, BTreeMap<String, Call>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }

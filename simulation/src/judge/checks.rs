@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::picture::{Volume, uid_in};
+use super::picture::Volume;
 use super::{Invariant, Judge};
 
 impl Judge {
@@ -14,6 +14,7 @@ impl Judge {
         }
         if let Some(claim) = self.picture.waiting_claim_of(name)
             && !self.by_hand.contains(name)
+            && !self.picture.is_of_another(name)
         {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
             return self.accuse(at, Invariant::Untouched, seen);
@@ -68,7 +69,7 @@ impl Judge {
         let read = self.read(who, name);
         // What was saved since cannot be stopped by anybody. No claim gets it.
         let late = |volume: &Volume| {
-            read.is_some_and(|read| read < volume.since) && !self.picture.claims.contains_key(uid_in(name))
+            read.is_some_and(|read| read < volume.since) && !self.picture.claims.contains_key(self.picture.uid_in(name))
         };
         if self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting && !late(volume)) {
             self.accuse(at, Invariant::Untouched, format!("{who} cleans {name} up, and its volume is saved"));
@@ -78,7 +79,7 @@ impl Judge {
     /// Whoever removes what a saved volume needs has not looked, or was overtaken where nothing can be done about it.
     pub(super) fn check_undoing(&mut self, at: Duration, name: &str) {
         self.check_removal(at, name);
-        let waits = self.picture.claims.contains_key(uid_in(name));
+        let waits = self.picture.claims.contains_key(self.picture.uid_in(name));
         if waits && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting) {
             let seen =
                 format!("the asset of {name} is being cleaned up, and its volume is saved for a claim that is there");

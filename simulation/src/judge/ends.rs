@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::picture::{Claim, Volume};
 use super::{Invariant, Judge};
 use crate::backend::{Asset, AssetStage};
-use crate::plan::{Claim as PlannedClaim, Nature, Plan};
+use crate::plan::{Nature, Plan};
 
 impl Judge {
     /// What does not hold yet once the faults have ended.
-    pub(crate) fn unmet(&mut self, at: Duration, planned: &[PlannedClaim]) -> Option<(Invariant, String)> {
+    pub(crate) fn unmet(&mut self, at: Duration, plan: &Plan) -> Option<(Invariant, String)> {
         self.look(at);
-        self.unbound(planned)
+        self.unbound(plan)
             .map(|seen| (Invariant::Bound, seen))
             .or_else(|| self.too_small().map(|seen| (Invariant::Sized, seen)))
             .or_else(|| self.lingering().map(|seen| (Invariant::Gone, seen)))
@@ -20,51 +20,65 @@ impl Judge {
             .filter(|(invariant, _)| !self.ignored.contains(invariant))
     }
 
-    fn unbound(&self, planned: &[PlannedClaim]) -> Option<String> {
-        for (uid, claim) in &self.picture.claims {
-            let Some(index) = index(&claim.name) else { continue };
-            let (name, volume) = (&claim.name, format!("pvc-{uid}"));
-            if claim.deleting {
-                return Some(format!("{name} is still being deleted"));
+    fn unbound(&self, plan: &Plan) -> Option<String> {
+        let name = |uid: &str| plan.volume_name(uid);
+        // One of the claims with one name has the volume, or cannot have one.
+        let waits_for_another = |uid: &String| {
+            let others = self.picture.claims.iter().filter(|(other, _)| *other != uid && name(other) == name(uid));
+            let volume = self.picture.volumes.get(&name(uid)).filter(|_| self.picture.served.is_some());
+            volume.is_some_and(|volume| volume.claim != *uid)
+                || others.into_iter().any(|(other, claim)| self.is_unbound(other, claim, plan).is_none())
+        };
+        let mut claims = self.picture.claims.iter();
+        claims.find_map(|(uid, claim)| {
+            self.is_unbound(uid, claim, plan).filter(|_| claim.deleting || !waits_for_another(uid))
+        })
+    }
+
+    /// What the claim does not have that it should have.
+    fn is_unbound(&self, uid: &String, claim: &Claim, plan: &Plan) -> Option<String> {
+        let index = index(&claim.name)?;
+        let (name, volume) = (&claim.name, plan.volume_name(uid));
+        if claim.deleting {
+            return Some(format!("{name} is still being deleted"));
+        }
+        // It has the volume that it had, or none. A restored volume may also take a claim of the same name.
+        if self.copied_claims.contains(uid) || self.bound_again.contains(&claim.volume) {
+            return None;
+        }
+        // Who has its volume keeps it, whatever an administrator has done to the asset; who waits is refused what is
+        // somebody else's, and gets what was only removed.
+        let foreign = self.assets.get(&volume).is_some_and(Asset::is_foreign);
+        if self.emptied.contains(&volume) && (foreign || !claim.volume.is_empty()) {
+            return None;
+        }
+        // Users have taken the volume away by force, or have stopped its removal half-way.
+        let taken = |volume: &String| self.stripped.contains(volume) && !self.picture.volumes.contains_key(volume);
+        if taken(&claim.volume) || taken(&volume) {
+            return None;
+        }
+        let planned = plan.claims.get(index)?;
+        if matches!(planned.nature, Nature::Invalid | Nature::Ignored) {
+            if claim.bound {
+                return Some(format!("{name} is bound, although it never can be"));
             }
-            // It has the volume that it had, or none. A restored volume may also take a claim of the same name.
-            if self.copied_claims.contains(uid) || self.bound_again.contains(&claim.volume) {
-                continue;
-            }
-            // Who has its volume keeps it, whatever an administrator has done to the asset; who waits is refused what is
-            // somebody else's, and gets what was only removed.
-            let foreign = self.assets.get(&volume).is_some_and(Asset::is_foreign);
-            if self.emptied.contains(&volume) && (foreign || !claim.volume.is_empty()) {
-                continue;
-            }
-            // Users have taken the volume away by force, or have stopped its removal half-way.
-            let taken = |volume: &String| self.stripped.contains(volume) && !self.picture.volumes.contains_key(volume);
-            if taken(&claim.volume) || taken(&volume) {
-                continue;
-            }
-            let Some(planned) = planned.get(index) else { continue };
-            if matches!(planned.nature, Nature::Invalid | Nature::Ignored) {
-                if claim.bound {
-                    return Some(format!("{name} is bound, although it never can be"));
-                }
-                continue;
-            }
-            // Deleted by hand while it was being bound: Kubernetes neither binds it any more nor lets it go, whoever made it,
-            // until the claim is deleted.
-            let half_bound = |volume: &Volume| volume.bound && volume.deleting;
-            if claim.volume.is_empty() && self.picture.volumes.get(&volume).is_some_and(half_bound) {
-                continue;
-            }
-            if !claim.bound || claim.volume != volume {
-                return Some(format!("{name} ({uid}) is not bound"));
-            }
-            if !self.picture.volumes.contains_key(&volume) {
-                return Some(format!("{name} is bound to {volume}, which does not exist"));
-            }
-            let stage = self.assets.get(&volume).map(|asset| asset.stage);
-            if stage != Some(AssetStage::Exported) {
-                return Some(format!("{name} is bound to {volume}, whose asset is {stage:?}"));
-            }
+            return None;
+        }
+        // Deleted by hand while it was being bound: Kubernetes neither binds it any more nor lets it go, whoever made it,
+        // until the claim is deleted.
+        let half_bound = |volume: &Volume| volume.bound && volume.deleting;
+        if claim.volume.is_empty() && self.picture.volumes.get(&volume).is_some_and(half_bound) {
+            return None;
+        }
+        if !claim.bound || claim.volume != volume {
+            return Some(format!("{name} ({uid}) is not bound"));
+        }
+        if !self.picture.volumes.contains_key(&volume) {
+            return Some(format!("{name} is bound to {volume}, which does not exist"));
+        }
+        let stage = self.assets.get(&volume).map(|asset| asset.stage);
+        if stage != Some(AssetStage::Exported) {
+            return Some(format!("{name} is bound to {volume}, whose asset is {stage:?}"));
         }
         None
     }
@@ -125,7 +139,9 @@ impl Judge {
 
     fn noted(&self) -> Option<String> {
         // An attempt waits while an object that is not ours has the name of its volume, and for what users have stopped half-way.
-        let blocked = |key: &String| self.picture.volumes.get(key).is_some_and(|volume| !volume.ours);
+        let blocked = |key: &String| {
+            self.picture.volumes.get(key).is_some_and(|volume| !volume.ours) || self.picture.is_of_another(key)
+        };
         let waits = |key: &String| blocked(key) || self.stripped.contains(key);
         let noted = self.picture.journals.iter();
         let noted = noted.flat_map(|(journal, keys)| keys.iter().map(move |key| (journal, key)));

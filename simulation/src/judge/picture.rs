@@ -8,6 +8,7 @@ use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
 
 use crate::PROVISIONER;
+use crate::plan::Plan;
 
 /// The entries of a journal that is a Lease.
 pub(crate) const LEASE_ENTRIES: &str = "kube-provisioner/journal-entries";
@@ -26,6 +27,8 @@ pub(crate) struct Picture {
     pub(crate) journals: BTreeMap<String, BTreeSet<String>>,
     /// Of the latest change.
     pub(crate) version: u64,
+    /// Where names have only a part of the uid, the claim that was served last by each.
+    pub(crate) served: Option<BTreeMap<String, String>>,
 }
 
 /// What a change means beside what it changes.
@@ -70,6 +73,10 @@ pub(crate) struct Claim {
 }
 
 impl Picture {
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self { served: plan.settings.uid_length.map(|_| BTreeMap::new()), ..Self::default() }
+    }
+
     /// Takes in a change.
     pub(super) fn apply(&mut self, change: &Change, forgiven: &mut BTreeSet<String>) -> Option<Seen> {
         self.version = change.resource_version;
@@ -143,19 +150,33 @@ impl Picture {
 
     /// The class of the claim that this volume is or would be for.
     pub(crate) fn class_of(&self, volume: &str) -> Option<&str> {
-        Some(&self.claims.get(uid_in(volume))?.class)
+        Some(&self.claims.get(self.uid_in(volume))?.class)
     }
 
     /// The claim that this volume is or would be for, which is not being deleted and has none yet.
     pub(crate) fn waiting_claim_of(&self, volume: &str) -> Option<&str> {
-        let claim = self.claims.get(uid_in(volume))?;
+        let claim = self.claims.get(self.uid_in(volume))?;
         (!claim.deleting && claim.volume.is_empty()).then_some(claim.name.as_str())
     }
 
     /// Whether the claim that this volume is or would be for has none, or went without one.
     pub(crate) fn was_never_bound(&self, volume: &str) -> bool {
-        let uid = uid_in(volume);
+        let uid = self.uid_in(volume);
         self.claims.get(uid).map_or_else(|| self.unserved.contains(uid), |claim| claim.volume.is_empty())
+    }
+
+    /// The uid of the claim that a volume of this name is or would be for; empty where it is for none.
+    pub(super) fn uid_in<'a>(&'a self, volume: &'a str) -> &'a str {
+        match &self.served {
+            None => volume.strip_prefix("pvc-").unwrap_or_default(),
+            Some(served) => served.get(volume).map(String::as_str).unwrap_or_default(),
+        }
+    }
+
+    /// Whether the volume of this name is another claim's than the one that was served last by it.
+    pub(super) fn is_of_another(&self, volume: &str) -> bool {
+        let claim = self.volumes.get(volume).map(|volume| &*volume.claim);
+        self.served.is_some() && claim.is_some_and(|claim| *claim != *self.uid_in(volume))
     }
 
     /// The claim that has this volume and is not being deleted.
@@ -167,11 +188,6 @@ impl Picture {
         };
         self.claims.iter().find(lives).map(|(_, claim)| claim.name.as_str())
     }
-}
-
-/// The uid of the claim that a volume of this name is or would be for; empty where it is for none.
-pub(super) fn uid_in(volume: &str) -> &str {
-    volume.strip_prefix("pvc-").unwrap_or_default()
 }
 
 /// As much of any object as matters.

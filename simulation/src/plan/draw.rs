@@ -23,6 +23,7 @@ impl Plan {
             _ => {}
         }
         worlds::meet(&mut plan);
+        shorten_names(&mut plan);
         plan.deeds.sort_by_key(|(when, _)| match when {
             When::At(time) => (0, *time),
             When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
@@ -113,6 +114,45 @@ fn lose_nodes(plan: &mut Plan) {
     }
 }
 
+/// Names with so little of the uid that some claims share one. It has dice of its own, as [`grow`].
+fn shorten_names(plan: &mut Plan) {
+    let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x005a_ed0f_4a3e));
+    // Each of these has rules of its own for what is done to a name, whoever has it.
+    let by_force = |deed: &Deed| {
+        matches!(
+            deed,
+            Deed::Backup
+                | Deed::Lose(_)
+                | Deed::Strip(_)
+                | Deed::MakeAsset(_)
+                | Deed::RemoveAsset(_)
+                | Deed::TakeAsset(_)
+        )
+    };
+    if plan.unhindered || plan.deeds.iter().any(|(_, deed)| by_force(deed)) || dice.chance(0.85) {
+        return;
+    }
+    plan.settings.uid_length = Some(dice.pick(&[1, 1, 1, 2]));
+    // There are sixteen names with one character.
+    let (known, seconds) = (plan.claims.len(), plan.storm.as_secs_f64());
+    for claim in known..(known + 6).min(known.max(10)) {
+        plan.claims.push(Claim { large: false, ..plan.claims[claim % known] });
+        let created = dice.seconds(0.0, seconds * 0.6);
+        plan.deeds.push((When::At(created), Deed::Create(claim)));
+        for _ in 0..dice.pick(&[0, 1, 1, 2]) {
+            let deleted = match dice.number(0, 3) {
+                0 => When::Step(dice.small(40)),
+                1 => When::Write(dice.small(60)),
+                _ => When::At(dice.seconds(created.as_secs_f64(), seconds)),
+            };
+            plan.deeds.push((deleted, Deed::Delete(claim)));
+            if dice.chance(0.5) {
+                plan.deeds.push((When::At(dice.seconds(seconds * 0.5, seconds)), Deed::Create(claim)));
+            }
+        }
+    }
+}
+
 fn settings(dice: &mut Dice) -> Settings {
     Settings {
         call_limit: Duration::from_secs(dice.pick(&[5, 20])),
@@ -127,6 +167,7 @@ fn settings(dice: &mut Dice) -> Settings {
         resync: Duration::from_secs(dice.pick(&[900, 900, 30])),
         lease: dice.lease(),
         grace: Duration::from_secs(dice.pick(&[1, 20])),
+        uid_length: None,
     }
 }
 

@@ -19,6 +19,7 @@ mod fuzzing;
 mod journal_entry;
 mod key;
 mod metrics;
+mod names;
 mod object;
 mod outcome;
 mod partial;
@@ -48,10 +49,12 @@ use self::decide::{Decision, Rules, decide};
 use self::facts::{ClaimState, Facts};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
+use self::names::VolumeNames;
 use self::outcome::Outcome;
 use self::partial::{WatchedClaim, WatchedVolume};
 use self::report::{Case, report};
-use super::shared::calls::{self, Crashed};
+use super::RunError;
+use super::shared::calls;
 use super::shared::limits::{CallLimits, Thresholds};
 use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
@@ -119,12 +122,13 @@ pub(crate) fn rules(
     backend: &dyn Backend,
     (namespace, cluster_id): (&str, &str),
     safeguards: Safeguards,
-) -> Result<Rules, Crashed> {
+) -> Result<Rules, RunError> {
     let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
     let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
     Ok(Rules {
         names,
+        volume_names: VolumeNames::of(options).map_err(RunError::Options)?,
         capabilities: calls::capabilities(|| backend.capabilities())?,
         finalizer: options.add_finalizer,
         identity: identity.into(),
@@ -139,6 +143,25 @@ impl VolumeReconciler {
         let (attempt, repeats, waits) = (work.attempt(), work.repeats(), work.waits());
         let (provisioner, thresholds) = (&self.actions.context.rules.names.own, self.thresholds);
         Case { provisioner, volume, facts, attempt, repeats, waits, thresholds }
+    }
+
+    /// Says to the claims that do not get the name why they have no volume. The work on the name's claim may take long.
+    fn refuse_twins(&self, facts: &Facts, step: &Step<'_>) {
+        for twin in &facts.twins {
+            let decision = self.decide(twin);
+            let Decision::Refuse(refusal) = &decision else { continue };
+            if self.actions.asked_for(&decision, twin, step).is_err() {
+                continue;
+            }
+            let volume = step.key().to_string();
+            // As of the second attempt: the first one says nothing of a class that may come at once.
+            let case = Case { attempt: 2, ..self.case(&volume, twin, step.work()) };
+            let report = report(Outcome::Refused(refusal.clone()), &case);
+            events::log(&report, &case);
+            if let Some(event) = report.event.and_then(|event| events::to_event(event, &case)) {
+                self.actions.context.runtime.events().record(event);
+            }
+        }
     }
 }
 
@@ -189,6 +212,7 @@ impl Reconciler for VolumeReconciler {
     }
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
+        self.refuse_twins(facts, step);
         self.actions.execute(decision, facts, step).await
     }
 
@@ -218,9 +242,11 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
-        let of_other_node = matches!(self.decide(facts), Decision::LookForNode { .. });
-        if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
-            events.record(events::blocked(&claim.facts, problem));
+        for facts in facts.twins.iter().chain([facts]) {
+            let of_other_node = matches!(self.decide(facts), Decision::LookForNode { .. });
+            if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
+                events.record(events::blocked(&claim.facts, problem));
+            }
         }
     }
 

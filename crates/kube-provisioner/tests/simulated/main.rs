@@ -10,6 +10,7 @@ mod faults;
 mod fixture;
 mod hostile;
 mod journal;
+mod namesakes;
 mod nodes;
 mod outages;
 mod repeats;

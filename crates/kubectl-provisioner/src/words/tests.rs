@@ -35,6 +35,7 @@ fn volume_refusals() -> Vec<volume::Refusal> {
         R::ClassMissing(None) => R::ClassMissing(None),
         R::DataSource { .. } => R::DataSource { kind: text(), name: text() }, R::Expansion => R::Expansion,
         R::ImmediateClass => R::ImmediateClass, R::MountOptions => R::MountOptions, R::NameTaken => R::NameTaken,
+        R::NameShared { .. } => R::NameShared { rival: text() },
         R::NodeGone { .. } => R::NodeGone { node: text() },
         R::Copy { .. } => R::Copy { uid: text() }, R::Nobodys => R::Nobodys,
         R::Unreadable { .. } => R::Unreadable { problem: text() },
@@ -114,7 +115,7 @@ fn every_rest_and_every_refusal_of_volumes_is_explained() {
     let actions = volume_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(volume_refusal)).chain(actions.iter().filter_map(volume_action)).collect();
-    assert_eq!(all.len(), 15 + 26 + 14);
+    assert_eq!(all.len(), 15 + 27 + 14);
     check(&all);
 }
 

@@ -117,6 +117,11 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::MountOptions => {
             words("refused: mountOptions", "The volume would be mounted without the options of its class.", "")
         }
+        Refusal::NameShared { .. } => words(
+            "refused: another claim has the name of its volume",
+            "Volumes are named after a part of the claim's uid, and both uids begin with the same part.",
+            "",
+        ),
         Refusal::NameTaken => words(
             "refused: the name of its volume is taken",
             "Each claim's volume has one name, and a volume of that name is somebody else's.",

@@ -93,7 +93,7 @@ impl Actions {
     }
 
     /// The claim of a new attempt. Where the author's `accepts` refuses the claim, it gets no event.
-    fn asked_for(
+    pub(crate) fn asked_for(
         &self,
         decision: &Decision,
         facts: &Facts,

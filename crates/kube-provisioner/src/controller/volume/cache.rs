@@ -3,6 +3,7 @@
 //! A pure data structure. Every change returns the keys that it may affect. The tables do not hold claims that ask no
 //! provisioner or another one, and only the names of foreign volumes.
 
+mod namesakes;
 mod progress;
 mod stale;
 mod view;
@@ -15,29 +16,32 @@ use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 use tokio::time::Instant;
 
+use self::namesakes::Namesakes;
 use super::author_view;
 use super::class::ReadClass;
 use super::decide::Rules;
 use super::facts::{
-    ClaimFacts, ClassState, GrowingClaim, OurClass, OurVolume, Progress, UnreadableClaim, UnreadableVolume,
+    ClaimFacts, ClaimState, ClassState, GrowingClaim, OurClass, OurVolume, Progress, UnreadableClaim, UnreadableVolume,
     VolumeFacts, WaitingClaim, fingerprint,
 };
-use super::key::Key;
+use super::key::{ClaimUid, Key};
+use super::names::VolumeNames;
 use super::partial::{self, Meta, WatchedClaim, WatchedVolume};
 use super::safeguards::Safeguard;
 use crate::controller::shared::index::take;
 
 pub(crate) struct VolumeCache {
     rules: Arc<Rules>,
-    claims: Table<Key, ClaimEntry>,
+    claims: Table<ClaimUid, ClaimEntry>,
+    namesakes: Namesakes,
     volumes: Table<Key, Option<Arc<OurVolume>>>,
     /// Those of the volumes without facts that are ours and cannot be read.
     unreadable: HashMap<Key, Arc<UnreadableVolume>>,
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
     /// The waiting claims by the class that they name.
-    by_class: HashMap<Box<str>, BTreeSet<Key>>,
+    by_class: HashMap<Box<str>, BTreeSet<ClaimUid>>,
     /// Our volumes that are not named after their claim, by that claim.
-    by_claim: HashMap<Key, BTreeSet<Key>>,
+    by_claim: HashMap<ClaimUid, BTreeSet<Key>>,
     /// Claims of anybody that have a volume and ask for more, by that volume: those whose key is not the volume's name, and
     /// those that ask no provisioner.
     guests: Table<Key, Arc<GrowingClaim>>,
@@ -68,6 +72,7 @@ impl VolumeCache {
         Self {
             rules,
             claims: Table::new(),
+            namesakes: Namesakes::default(),
             volumes: Table::new(),
             unreadable: HashMap::new(),
             classes: Table::new(),
@@ -86,7 +91,7 @@ impl VolumeCache {
         match self.claims.get(&owner) {
             None => false,
             Some(ClaimEntry::Waiting(_) | ClaimEntry::Unreadable(_)) => true,
-            Some(ClaimEntry::Bound { bound_here, .. }) => *bound_here == (owner == *key),
+            Some(ClaimEntry::Bound { bound_here, .. }) => *bound_here == (self.key(&owner) == *key),
         }
     }
 
@@ -122,18 +127,18 @@ impl VolumeCache {
             }
             Change::Deleted(claim) => {
                 let volume = self.guest_of(&claim).filter(|volume| self.guests.remove(volume).is_some());
-                let key = claim.metadata().uid.as_deref().map(Key::of_claim);
-                let key = key.filter(|key| self.claim_gone(key));
-                key.into_iter().flat_map(|key| self.of_claim(key)).chain(volume).collect()
+                let uid = claim.metadata().uid.as_deref().map(ClaimUid::new);
+                let uid = uid.filter(|uid| self.claim_gone(uid));
+                uid.iter().flat_map(|uid| self.of_claim(uid)).chain(volume).collect()
             }
             Change::Ready => {
                 let volumes = self.guests.end_snapshot();
                 let gone = self.claims.end_snapshot();
-                for (key, entry) in &gone {
-                    self.forget_class_of(key, entry);
-                    self.claim_gone(key);
+                for (uid, entry) in &gone {
+                    self.forget_class_of(uid, entry);
+                    self.claim_gone(uid);
                 }
-                let keys = gone.into_iter().flat_map(|(key, _)| self.of_claim(key));
+                let keys = gone.iter().flat_map(|(uid, _)| self.of_claim(uid));
                 keys.chain(volumes.into_iter().map(|(key, _)| key)).collect()
             }
         }
@@ -183,7 +188,7 @@ impl VolumeCache {
     /// Applies a claim that the API server returned. An unknown claim is ignored, since it may be gone: only the watch
     /// adds claims.
     pub(crate) fn observe_claim(&mut self, answer: WatchedClaim) {
-        let Some(key) = answer.metadata().uid.as_deref().map(Key::of_claim) else { return };
+        let Some(uid) = answer.metadata().uid.as_deref().map(ClaimUid::new) else { return };
         if let Some(volume) = self.guest_of(&answer) {
             let awaits_listing = self.guests.awaits_listing(&volume);
             self.put_guest(&answer);
@@ -191,12 +196,12 @@ impl VolumeCache {
                 self.guests.await_listing(volume);
             }
         }
-        if self.claims.get(&key).is_some() {
-            let awaits_listing = self.claims.awaits_listing(&key);
+        if self.claims.get(&uid).is_some() {
+            let awaits_listing = self.claims.awaits_listing(&uid);
             self.claim_event(Change::Applied(answer));
             // A list that is being read may be newer than the answer, and the claim missing in it.
             if awaits_listing {
-                self.claims.await_listing(key);
+                self.claims.await_listing(uid);
             }
         }
     }
@@ -232,12 +237,13 @@ impl VolumeCache {
             }
             Err(_) => return None,
         };
-        let key = Key::of_claim(claim.metadata.uid.as_deref()?);
+        let uid = ClaimUid::new(claim.metadata.uid.as_deref()?);
+        let key = self.key(&uid);
         if !ours {
-            return self.claim_gone(&key).then_some(key);
+            return self.claim_gone(&uid).then_some(key);
         }
-        if self.claims.get(&key).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
-            self.claims.keep(&key);
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
+            self.claims.keep(&uid);
             return None;
         }
         let entry = match claim.bound_to() {
@@ -252,18 +258,26 @@ impl VolumeCache {
             }
             None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),
         };
-        self.drop_claim(&key);
-        if let ClaimEntry::Waiting(claim) = &entry
-            && let Some(class) = &claim.facts.class
-        {
-            self.by_class.entry(class.clone()).or_default().insert(key.clone());
-        }
         // A bound claim need not be read from the API server again.
         if matches!(entry, ClaimEntry::Bound { .. }) {
             self.confirmed(&key);
         }
-        self.claims.insert(key.clone(), entry);
+        self.insert_claim((uid, &key), watched.metadata(), entry);
         Some(key)
+    }
+
+    fn insert_claim(&mut self, (uid, key): (ClaimUid, &Key), meta: &Meta, entry: ClaimEntry) {
+        self.drop_claim(&uid);
+        if let ClaimEntry::Waiting(claim) = &entry
+            && let Some(class) = &claim.facts.class
+        {
+            self.by_class.entry(class.clone()).or_default().insert(uid.clone());
+        }
+        if !matches!(self.rules.volume_names, VolumeNames::Usual) {
+            let created = meta.creation_timestamp.as_deref().unwrap_or_default();
+            self.namesakes.insert(key.clone(), created, uid.clone());
+        }
+        self.claims.insert(uid, entry);
     }
 
     /// The volume for which this claim is known as a guest.
@@ -284,7 +298,7 @@ impl VolumeCache {
             self.guests.keep(volume);
             return None;
         }
-        let named_after = Key::of_claim(claim.metadata.uid.as_deref()?) == volume;
+        let named_after = self.key(&ClaimUid::new(claim.metadata.uid.as_deref()?)) == volume;
         let ours = claim.metadata.annotations.asked().is_some_and(|name| self.rules.names.include(name));
         match GrowingClaim::read(claim).filter(|_| !(ours && named_after)) {
             Some(growing) => {
@@ -298,13 +312,13 @@ impl VolumeCache {
     /// What cannot be read is present. What was begun for it stays as it is.
     fn put_unreadable(&mut self, meta: &Meta, problem: &str) -> Option<Key> {
         let claim = UnreadableClaim::read(meta, problem)?;
-        let key = Key::of_claim(&claim.facts.uid);
-        if self.claims.get(&key).is_some_and(|known| known.is_newer_than(&claim.resource_version)) {
-            self.claims.keep(&key);
+        let uid = ClaimUid::new(&claim.facts.uid);
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(&claim.resource_version)) {
+            self.claims.keep(&uid);
             return None;
         }
-        self.drop_claim(&key);
-        self.claims.insert(key.clone(), ClaimEntry::Unreadable(Arc::new(claim)));
+        let key = self.key(&uid);
+        self.insert_claim((uid, &key), meta, ClaimEntry::Unreadable(Arc::new(claim)));
         Some(key)
     }
 
@@ -336,10 +350,13 @@ impl VolumeCache {
                 self.unreadable.insert(key.clone(), Arc::new(volume));
                 return Some(key);
             }
-            return (was_ours || self.claims.get(&key).is_some()).then_some(key);
+            return (was_ours || self.is_asked_for(&key)).then_some(key);
         };
+        let attempt = self.progress.get(&key).and_then(Progress::pending).cloned();
+        let of_another = attempt.filter(|pending| facts.is_for_another(&pending.claim.facts.uid));
         let ends = match self.progress.get(&key) {
             Some(Progress::Confirm) => true,
+            _ if of_another.is_some() => false,
             // The author has a part in the end.
             Some(Progress::Unsaved(_) | Progress::Background(_)) => !self.rules.capabilities.attempt_end,
             _ => false,
@@ -349,9 +366,13 @@ impl VolumeCache {
         if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
+        // What was made for one claim and not saved may be what the other's volume has, and be deleted with it.
+        if let (Some(pending), Some(Progress::Unsaved(_))) = (of_another, self.progress.get(&key)) {
+            self.progress.insert(key.clone(), Progress::Background(pending));
+        }
         let resource_version = watched_version(watched).into();
         let volume = Arc::new(OurVolume { facts, resource_version });
-        let owner = volume.owner().filter(|owner| *owner != key);
+        let owner = volume.owner().filter(|owner| self.key(owner) != key);
         let before = self.volumes.insert(key.clone(), Some(volume));
         self.forget_claim_of(&key, before);
         if let Some(owner) = owner {
@@ -369,9 +390,18 @@ impl VolumeCache {
     }
 
     /// The keys of a claim and of its volumes with other names.
-    fn of_claim(&self, claim: Key) -> Vec<Key> {
-        let volumes = self.by_claim.get(&claim).into_iter().flatten().cloned();
-        volumes.chain([claim.clone()]).collect()
+    fn of_claim(&self, claim: &ClaimUid) -> Vec<Key> {
+        let volumes = self.by_claim.get(claim).into_iter().flatten().cloned();
+        volumes.chain([self.key(claim)]).collect()
+    }
+
+    fn key(&self, claim: &ClaimUid) -> Key {
+        self.rules.volume_names.key(claim)
+    }
+
+    /// Whether a claim of ours has this key.
+    fn is_asked_for(&self, key: &Key) -> bool {
+        self.holder(key).is_some_and(|claim| self.claims.get(&claim).is_some())
     }
 
     fn forget_claim_of(&mut self, volume: &Key, known: Option<Option<Arc<OurVolume>>>) {
@@ -381,13 +411,13 @@ impl VolumeCache {
 
     fn waiting(&self, watched: &WatchedClaim, claim: &partial::ClaimFields) -> Option<WaitingClaim> {
         let facts = ClaimFacts::read(claim)?;
-        let key = Key::of_claim(&facts.uid);
-        let object = match (self.has_volume(&key, &facts), watched.raw.as_deref()) {
+        let uid = ClaimUid::new(&facts.uid);
+        let object = match (self.has_volume(&self.key(&uid), &facts), watched.raw.as_deref()) {
             (true, _) => None,
             (false, Some(raw)) => Some(author_view::claim(raw, &self.rules.capabilities).ok()?),
             (false, None) => return None,
         };
-        let since = match self.claims.get(&key) {
+        let since = match self.claims.get(&uid) {
             Some(ClaimEntry::Waiting(known)) => known.since,
             _ => Instant::now(),
         };
@@ -407,7 +437,10 @@ impl VolumeCache {
 
     /// Drops the object of a claim whose volume is saved: the claim only waits to be bound.
     fn let_object_go(&mut self, key: &Key) {
-        let Some(ClaimEntry::Waiting(claim)) = self.claims.get(key) else { return };
+        let Some(owner) = self.volumes.get(key).and_then(|volume| volume.as_ref()?.owner()) else { return };
+        let Some(ClaimEntry::Waiting(claim)) = self.claims.get(&owner).filter(|_| self.key(&owner) == *key) else {
+            return;
+        };
         if claim.object.is_none() || !self.has_volume(key, &claim.facts) {
             return;
         }
@@ -418,8 +451,26 @@ impl VolumeCache {
             since: claim.since,
             object: None,
         };
-        if let Some(entry) = self.claims.get_mut(key) {
+        if let Some(entry) = self.claims.get_mut(&owner) {
             *entry = ClaimEntry::Waiting(Arc::new(slim));
+        }
+    }
+
+    fn claim_state(&self, claim: &ClaimUid) -> ClaimState {
+        match self.claims.get(claim) {
+            None => ClaimState::Absent,
+            Some(ClaimEntry::Bound { bound_here, deleting, growing, .. }) => {
+                ClaimState::Bound { bound_here: *bound_here, deleting: *deleting, growing: growing.clone() }
+            }
+            Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
+            Some(ClaimEntry::Unreadable(claim)) => ClaimState::Unreadable(claim.clone()),
+        }
+    }
+
+    fn class_of(&self, claim: &ClaimState) -> ClassState {
+        match claim {
+            ClaimState::Waiting(claim) => self.class(claim.facts.class.as_deref()),
+            _ => ClassState::Missing,
         }
     }
 
@@ -432,24 +483,26 @@ impl VolumeCache {
     }
 
     fn waiting_for(&self, class: &str) -> Vec<Key> {
-        self.by_class.get(class).into_iter().flatten().cloned().collect()
+        self.by_class.get(class).into_iter().flatten().map(|claim| self.key(claim)).collect()
     }
 
-    fn claim_gone(&mut self, key: &Key) -> bool {
-        self.confirmed(key);
-        self.drop_claim(key)
+    fn claim_gone(&mut self, claim: &ClaimUid) -> bool {
+        let key = self.key(claim);
+        self.confirmed(&key);
+        self.namesakes.remove(&key, claim);
+        self.drop_claim(claim)
     }
 
-    fn drop_claim(&mut self, key: &Key) -> bool {
-        let Some(entry) = self.claims.remove(key) else { return false };
-        self.forget_class_of(key, &entry);
+    fn drop_claim(&mut self, claim: &ClaimUid) -> bool {
+        let Some(entry) = self.claims.remove(claim) else { return false };
+        self.forget_class_of(claim, &entry);
         true
     }
 
-    fn forget_class_of(&mut self, key: &Key, entry: &ClaimEntry) {
+    fn forget_class_of(&mut self, uid: &ClaimUid, entry: &ClaimEntry) {
         let ClaimEntry::Waiting(claim) = entry else { return };
         if let Some(class) = &claim.facts.class {
-            take(&mut self.by_class, class, key);
+            take(&mut self.by_class, class, uid);
         }
     }
 

@@ -6,6 +6,7 @@ use super::facts::{
     ClaimFacts, ClaimState, ClassState, DataSource, Facts, OurClass, Phase, Progress, ReclaimPolicy, UnreadableClaim,
     VolumeFacts, VolumeState,
 };
+use super::names::VolumeNames;
 use super::partial::{self, ClaimRef};
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
@@ -16,6 +17,7 @@ use crate::controller::shared::names::ProvisionerNames;
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) names: ProvisionerNames,
+    pub(crate) volume_names: VolumeNames,
     pub(crate) capabilities: Capabilities,
     /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
     pub(crate) finalizer: bool,
@@ -200,6 +202,11 @@ pub enum Refusal {
     MountOptions,
     /// The name of the claim's volume is another one's.
     NameTaken,
+    /// Another claim has the name that the claim's volume would have.
+    NameShared {
+        /// That claim.
+        rival: String,
+    },
     /// The volume is on a node that does not exist any more.
     NodeGone {
         /// Its name.
@@ -332,6 +339,9 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
     }
     if let Some(refusal) = refusal(claim, class, &rules.capabilities) {
         return Decision::Refuse(refusal);
+    }
+    if let Some(rival) = &facts.rival {
+        return Decision::Refuse(Refusal::NameShared { rival: rival.clone() });
     }
     match facts.progress {
         Progress::Confirm => Decision::Confirm,

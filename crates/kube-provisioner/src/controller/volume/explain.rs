@@ -12,7 +12,8 @@ use super::class::read_class;
 use super::decide::{Decision, Rules, decide};
 use super::facts::Facts;
 use super::journal_entry;
-use super::key::Key;
+use super::key::{ClaimUid, Key};
+use super::names::VolumeNames;
 use super::outcome::Outcome;
 use super::report::{Case, report};
 use super::safeguards::Safeguards;
@@ -58,7 +59,7 @@ pub struct Judgement {
 /// What this installation does about the claim. `None` for what is no object of an API server.
 pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
     let uid = objects.claim?["metadata"]["uid"].as_str()?;
-    Some(judge(&Key::of_claim(uid), installation, able, objects))
+    Some(judge(&VolumeNames::Usual.key(&ClaimUid::new(uid)), installation, able, objects))
 }
 
 /// What this installation does about the volume.
@@ -92,6 +93,7 @@ fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
     let Installation { provisioner, identity, cluster_id, node } = installation;
     Rules {
         names: ProvisionerNames { own: provisioner.clone(), additional: Vec::new() },
+        volume_names: VolumeNames::Usual,
         capabilities,
         finalizer: true,
         identity: identity.as_str().into(),

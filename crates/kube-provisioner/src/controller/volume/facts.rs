@@ -31,6 +31,10 @@ pub(crate) struct Facts {
     /// The claim that has the volume and asks for more, if the volume is not named after it or if it asks no provisioner: the
     /// volume was adopted, restored, or made by a populator.
     pub(crate) guest: Option<Arc<GrowingClaim>>,
+    /// The claim that has the name which the volume of this one would have, for people.
+    pub(crate) rival: Option<String>,
+    /// The other claims that ask for a volume of this name. Each is judged by itself, and nothing is made for them.
+    pub(crate) twins: Vec<Facts>,
 }
 
 impl Facts {
@@ -55,11 +59,7 @@ impl Facts {
 
     /// The attempt that may have left something in the backend.
     pub(crate) fn attempt(&self) -> Option<&Arc<Pending>> {
-        match &self.progress {
-            Progress::Background(pending) => Some(pending),
-            Progress::Unsaved(unsaved) | Progress::Surplus(unsaved) => Some(&unsaved.pending),
-            _ => None,
-        }
+        self.progress.pending()
     }
 
     /// The class and the kind of data source that the work is counted under. Both are of a bounded number, whatever claims say.
@@ -125,6 +125,17 @@ pub(crate) enum Progress {
     Confirm,
     /// The asset of the volume with this uid is gone; the object may remain.
     BackendDeleted { uid: Arc<str>, finished: bool },
+}
+
+impl Progress {
+    /// The attempt that may have left something in the backend.
+    pub(crate) fn pending(&self) -> Option<&Arc<Pending>> {
+        match self {
+            Self::Background(pending) => Some(pending),
+            Self::Unsaved(unsaved) | Self::Surplus(unsaved) => Some(&unsaved.pending),
+            Self::None | Self::AwaitsAdoption | Self::Confirm | Self::BackendDeleted { .. } => None,
+        }
+    }
 }
 
 /// A claim and its class as they were when the work began.

@@ -8,6 +8,7 @@ use provisioner_runtime::watch::Change;
 use super::cache::VolumeCache;
 use super::class::read_class;
 use super::decide::{Rules, decide};
+use super::names::VolumeNames;
 use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::provisioner::Provisioner;
@@ -31,6 +32,7 @@ pub(crate) fn take_in(bytes: &[u8]) {
     let capabilities = crate::Capabilities::default();
     let rules = Arc::new(Rules {
         names,
+        volume_names: VolumeNames::Usual,
         capabilities,
         finalizer: true,
         identity: "here".into(),

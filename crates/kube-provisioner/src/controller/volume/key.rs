@@ -22,12 +22,43 @@ impl Key {
         }
     }
 
-    /// The name of the claim's volume. It is deterministic, so a second attempt finds the volume of the first.
+    /// The key of the claim with this uid, by the usual names.
+    #[cfg(test)]
     pub(crate) fn of_claim(uid: &str) -> Self {
-        match parse_uuid(uid) {
-            Some(uid) => Self::ForClaim(uid),
-            None => Self::Named(format!("{PREFIX}{uid}").into()),
-        }
+        ClaimUid::new(uid).0
+    }
+}
+
+/// The uid of a claim, as compact as the key that it is by the usual names.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClaimUid(Key);
+
+impl ClaimUid {
+    /// No other one is less.
+    pub(super) const LEAST: Self = Self(Key::ForClaim(0));
+
+    pub(crate) fn new(uid: &str) -> Self {
+        Self(match parse_uuid(uid) {
+            Some(uid) => Key::ForClaim(uid),
+            None => Key::Named(format!("{PREFIX}{uid}").into()),
+        })
+    }
+
+    /// The key by the usual names, `pvc-` and the uid.
+    pub(super) fn usual_key(&self) -> &Key {
+        &self.0
+    }
+
+    /// The claim whose volume has this name by the usual names.
+    pub(super) fn of_usual(key: &Key) -> Self {
+        Self(key.clone())
+    }
+}
+
+impl fmt::Display for ClaimUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.to_string();
+        f.write_str(name.strip_prefix(PREFIX).unwrap_or(&name))
     }
 }
 

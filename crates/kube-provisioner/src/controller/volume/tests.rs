@@ -5,6 +5,7 @@ mod cache;
 mod claims;
 mod event_table;
 mod growth;
+mod namesakes;
 mod reports;
 mod volumes;
 
@@ -21,6 +22,7 @@ use super::decide::{Decision, Rules, decide};
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::journal_entry;
 use super::key::Key;
+use super::names::VolumeNames;
 use super::partial;
 use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
@@ -89,6 +91,7 @@ impl Fixture {
         let names = ProvisionerNames { own: own.to_owned(), additional };
         let rules = Arc::new(Rules {
             names,
+            volume_names: VolumeNames::Usual,
             capabilities,
             finalizer,
             identity: "here".into(),

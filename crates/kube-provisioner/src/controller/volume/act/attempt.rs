@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::Cache;
+use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallAborted, CallPermit, JournalRecord, guarded};
 use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::queue::Permit;
@@ -20,7 +21,7 @@ use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::{Decision, NoAction, decide};
 use crate::controller::volume::events::slow;
-use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress};
+use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress};
 use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
@@ -84,6 +85,9 @@ impl Provisioning {
         let (fencing_token, _guard) = step.token();
         let (waiting, key) = (pending.claim.clone(), step.key());
         let facts = &waiting.facts;
+        if !resumed && self.context.rules.volume_names.can_coincide() {
+            self.name_is_free(facts, key).await?;
+        }
         let node_labels = match self.node_labels(facts.selected_node.as_deref(), &decision).await {
             Err(Outcome::NotReady(MissingInput::Node(node))) if !resumed => {
                 return Err(self.leave_missing_node(facts, &node, step).await);
@@ -113,6 +117,26 @@ impl Provisioning {
             step.call(step_call, wanted, || watched(self.context.runtime.events(), slow, call(request))).await,
         )?;
         Ok(Answer { value, pending, permit })
+    }
+
+    /// Reads volume and claim from the API server before anything is made by a name that other claims have had: the watch may
+    /// not show yet the volume of another claim, or what has become of this one.
+    async fn name_is_free(&self, claim: &ClaimFacts, key: &Key) -> Result<(), Outcome> {
+        match self.context.read_volume(&key.to_string()).await {
+            Err(CallError::NotFound) => {}
+            Ok(_) => return Err(Outcome::Behind),
+            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+        }
+        match self.context.read_claim(&claim.namespace, &claim.name).await {
+            Ok(live) if live.metadata().uid.as_deref() != Some(&*claim.uid) => Err(Outcome::Behind),
+            Ok(live) if live.fields.as_ref().is_ok_and(|live| live.bound_to().is_none()) => Ok(()),
+            Ok(live) => {
+                self.context.cache().observe_claim(live);
+                Err(Outcome::Changed)
+            }
+            Err(CallError::NotFound) => Err(Outcome::Behind),
+            Err(error) => Err(Outcome::CallFailed { doing: "reading the claim again", error }),
+        }
     }
 
     /// Calls the author's `prepare` for an attempt that is about to begin.

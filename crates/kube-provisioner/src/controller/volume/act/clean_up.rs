@@ -14,7 +14,7 @@ use super::attempt::{Answer, Attempt};
 use super::provision::Provisioning;
 use super::{Step, answered};
 use crate::controller::volume::decide::Decision;
-use crate::controller::volume::facts::{ClaimState, Facts, Progress};
+use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::DeleteVerdict;
@@ -64,7 +64,7 @@ impl Provisioning {
         let volume = attempt.step.key().to_string();
         match self.context.read_volume(&volume).await {
             Err(CallError::NotFound) => {}
-            Ok(live) if self.context.is_elsewhere(&live.seen) => {}
+            Ok(live) if self.context.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => {}
             Ok(_) => return Err(Outcome::Behind),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
         }
@@ -90,7 +90,8 @@ impl Provisioning {
         };
         // If the cache knows that the claim exists, the class is the reason for the clean-up.
         let known = self.context.cache().facts(attempt.step.key()).claim;
-        let lives = matches!(known, ClaimState::Waiting(claim) if !claim.facts.deleting);
+        let is_it = |known: &ClaimFacts| known.uid == claim.uid && !known.deleting;
+        let lives = matches!(known, ClaimState::Waiting(known) if is_it(&known.facts));
         if goes || has_other || lives { Ok(()) } else { Err(Outcome::Behind) }
     }
 
@@ -126,4 +127,10 @@ impl Provisioning {
             Err(outcome) => outcome,
         }
     }
+}
+
+/// Whether the volume is another claim's than the attempt's: the asset of that name may be the other's.
+fn is_of_another(volume: &PersistentVolume, attempt: &Pending) -> bool {
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
+    claim.is_some_and(|uid| *uid != *attempt.claim.facts.uid)
 }

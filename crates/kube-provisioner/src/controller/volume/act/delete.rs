@@ -125,7 +125,9 @@ impl Deleting {
 
     /// The cache may not have the claim of a volume that is not named after its claim: such a claim need not ask us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Outcome> {
-        let Some(claim) = volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| owner != *key))
+        let names = &self.context.rules.volume_names;
+        let Some(claim) =
+            volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| names.key(&owner) != *key))
         else {
             return Ok(());
         };

@@ -26,6 +26,8 @@ enum Found {
     OtherAsset,
     /// A volume of the same claim with the same path on another server, or on the same one under another name.
     OtherServer,
+    /// A volume of ours of another claim.
+    OfAnother,
     /// Another volume.
     Foreign,
 }
@@ -69,6 +71,13 @@ impl Provisioning {
                         self.context.cache().saved(key, seen);
                         return Outcome::Changed;
                     }
+                    Found::OfAnother => {
+                        // Its asset may be what the author has made or found for this claim, so nothing is deleted, and the
+                        // author is asked again when the other volume is gone. The watch shows that.
+                        let attempt = Progress::Background(unsaved.pending.clone());
+                        self.context.cache().set_progress(key, attempt);
+                        return Outcome::Behind;
+                    }
                     Found::Foreign => return Outcome::NameTakenMeanwhile,
                 },
                 Err(error) => return Outcome::NotSaved(error),
@@ -92,6 +101,9 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
     let annotation = |volume: &PersistentVolume, key: &str| volume.metadata.annotations.as_ref()?.get(key).cloned();
     let same = |key: &str| annotation(found, key) == annotation(&wanted, key);
     let claim = |volume: &PersistentVolume| volume.spec.as_ref()?.claim_ref.as_ref()?.uid.clone();
+    if same(protocol::PROVISIONED_BY) && claim(found).is_some() && claim(found) != claim(&wanted) {
+        return Found::OfAnother;
+    }
     if found.metadata.deletion_timestamp.is_some() || !same(protocol::PROVISIONED_BY) || claim(found) != claim(&wanted)
     {
         return Found::Foreign;
@@ -166,7 +178,8 @@ mod tests {
         assert_eq!(compared(with(elsewhere, json!({"spec": {"nfs": {"path": "/w"}}}))), Found::OtherAsset);
         assert_eq!(compared(json!({"spec": {"nfs": {"path": "/w"}}})), Found::OtherAsset);
         assert_eq!(compared(json!({"spec": {"nfs": null, "hostPath": {"path": "/v"}}})), Found::OtherAsset);
-        assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Found::Foreign);
+        assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Found::OfAnother);
+        assert_eq!(compared(json!({"spec": {"claimRef": null}})), Found::Foreign);
         assert_eq!(compared(json!({"metadata": {"annotations": {protocol::PROVISIONED_BY: "q"}}})), Found::Foreign);
         let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(compared(deleting), Found::Foreign);

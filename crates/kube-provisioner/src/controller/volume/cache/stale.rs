@@ -33,7 +33,7 @@ impl VolumeCache {
     /// Marks the claims among these keys to be read first, unless the watch has passed the stale versions.
     pub(crate) fn revalidate_claims(&mut self, position: u64, among: impl Fn(&Key) -> bool) {
         if position < self.stale_claims {
-            let keys: Vec<Key> = self.claims.iter().map(|(key, _)| key).filter(|key| among(key)).cloned().collect();
+            let keys: Vec<Key> = self.claims.iter().map(|(uid, _)| self.key(uid)).filter(|key| among(key)).collect();
             keys.iter().for_each(|key| self.confirm_first(key));
         }
     }
@@ -49,7 +49,8 @@ impl VolumeCache {
 
     /// The claim may look unbound only because the watch is behind. It is read before it gets another volume.
     pub(crate) fn confirm_first(&mut self, key: &Key) {
-        if matches!(self.claims.get(key), Some(ClaimEntry::Waiting(_))) && !self.progress.contains_key(key) {
+        let claim = self.holder(key).and_then(|claim| self.claims.get(&claim));
+        if matches!(claim, Some(ClaimEntry::Waiting(_))) && !self.progress.contains_key(key) {
             self.progress.insert(key.clone(), Progress::Confirm);
         }
     }

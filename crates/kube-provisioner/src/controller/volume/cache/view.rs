@@ -7,7 +7,9 @@ use provisioner_runtime::controller::{Cache, Journaled, StaleReads};
 
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::volume::decide::{Decision, decide};
-use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress, VolumeState, fingerprint};
+use crate::controller::volume::facts::{
+    ClaimState, ClassState, Facts, Pending, Progress, VolumeFacts, VolumeState, fingerprint,
+};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::safeguards::Safeguard;
 
@@ -16,19 +18,9 @@ impl Cache for VolumeCache {
     type Facts = Facts;
 
     fn facts(&self, key: &Key) -> Facts {
-        let progress = self.progress.get(key).cloned().unwrap_or_default();
-        let claim = match self.claims.get(key) {
-            None => ClaimState::Absent,
-            Some(ClaimEntry::Bound { bound_here, deleting, growing, .. }) => {
-                ClaimState::Bound { bound_here: *bound_here, deleting: *deleting, growing: growing.clone() }
-            }
-            Some(ClaimEntry::Waiting(claim)) => ClaimState::Waiting(claim.clone()),
-            Some(ClaimEntry::Unreadable(claim)) => ClaimState::Unreadable(claim.clone()),
-        };
-        let class = match &claim {
-            ClaimState::Waiting(claim) => self.class(claim.facts.class.as_deref()),
-            _ => ClassState::Missing,
-        };
+        let holder = self.holder(key);
+        let claim = holder.as_ref().map_or(ClaimState::Absent, |claim| self.claim_state(claim));
+        let class = self.class_of(&claim);
         let volume = match self.volumes.get(key) {
             None => VolumeState::Absent,
             Some(None) => match self.unreadable.get(key) {
@@ -37,24 +29,16 @@ impl Cache for VolumeCache {
             },
             Some(Some(volume)) => VolumeState::Ours(volume.clone()),
         };
+        let progress = self.progress.get(key).filter(|progress| !is_kept_waiting(progress, &volume));
+        let progress = progress.cloned().unwrap_or_default();
         let owner_lives = matches!(&volume, VolumeState::Ours(volume) if self.owner_lives(key, volume));
         let guest = self.guests.get(key).cloned();
-        Facts { claim, class, volume, progress, owner_lives, guest }
+        let twins = self.twins(key, holder.as_ref());
+        Facts { claim, class, volume, progress, owner_lives, guest, rival: None, twins }
     }
 
     fn inputs(&self, key: &Key) -> u64 {
         let facts = self.facts(key);
-        let claim = match &facts.claim {
-            ClaimState::Absent => (0, 0),
-            ClaimState::Bound { bound_here, deleting, .. } => (1, u64::from(*bound_here) << 1 | u64::from(*deleting)),
-            ClaimState::Waiting(claim) => (2, claim.fingerprint),
-            ClaimState::Unreadable(claim) => (3, fingerprint(&claim.facts)),
-        };
-        let class = match &facts.class {
-            ClassState::Missing => 0,
-            ClassState::Unmanaged => 1,
-            ClassState::Ours(class) => class.fingerprint,
-        };
         let volume = match &facts.volume {
             VolumeState::Absent => 0,
             VolumeState::Unmanaged => 1,
@@ -62,18 +46,22 @@ impl Cache for VolumeCache {
             VolumeState::Ours(volume) => volume.facts.fingerprint(),
         };
         let growing = facts.growing().map(|growing| growing.inputs());
-        fingerprint(&(claim, class, volume, growing, facts.owner_lives))
+        let twins: Vec<_> = facts.twins.iter().map(of_claim).collect();
+        fingerprint(&(of_claim(&facts), volume, growing, facts.owner_lives, twins))
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
-        let needs_work =
-            |key: &&Key| among(key) && !matches!(decide(&self.facts(key), &self.rules), Decision::NoAction(_));
+        let rests = |facts: &Facts| matches!(decide(facts, &self.rules), Decision::NoAction(_));
+        let needs_work = |key: &Key| {
+            let facts = among(key).then(|| self.facts(key));
+            facts.is_some_and(|facts| !rests(&facts) || !facts.twins.iter().all(rests))
+        };
         let waiting =
             self.claims.iter().filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(_) | ClaimEntry::Unreadable(_)));
         let ours = self.volumes.iter().filter(|(_, entry)| entry.is_some());
-        let mut keys: BTreeSet<&Key> = waiting.map(|(key, _)| key).chain(ours.map(|(key, _)| key)).collect();
-        keys.extend(self.progress.keys().chain(self.unreadable.keys()));
-        keys.into_iter().filter(needs_work).cloned().collect()
+        let mut keys: BTreeSet<Key> = waiting.map(|(uid, _)| self.key(uid)).collect();
+        keys.extend(ours.map(|(key, _)| key).chain(self.progress.keys()).chain(self.unreadable.keys()).cloned());
+        keys.into_iter().filter(needs_work).collect()
     }
 
     fn stale_before(&mut self, versions: &[u64]) {
@@ -98,7 +86,11 @@ impl Journaled for VolumeCache {
     type Attempt = Pending;
 
     fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
-        let saved = matches!(self.volumes.get(key), Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts));
+        let of_another = |volume: &VolumeFacts| volume.is_for_another(&pending.claim.facts.uid);
+        let saved = matches!(
+            self.volumes.get(key),
+            Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts) && !of_another(&volume.facts)
+        );
         // The known volume may be older than our term, so the attempt reads it first.
         if saved && !self.rules.safeguards.include(Safeguard::FreshVolumes) {
             self.adopted(key);
@@ -145,4 +137,29 @@ impl Journaled for VolumeCache {
     fn forget(&mut self, of: &dyn Fn(&Key) -> bool) {
         self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
     }
+}
+
+/// Whether the attempt of one claim waits while another claim's volume has the name: what is made by that name may be what
+/// the volume has.
+fn is_kept_waiting(progress: &Progress, volume: &VolumeState) -> bool {
+    match (progress.pending(), volume) {
+        (Some(pending), VolumeState::Ours(volume)) => volume.facts.is_for_another(&pending.claim.facts.uid),
+        _ => false,
+    }
+}
+
+/// What decisions about the claim and its class depend on.
+fn of_claim(facts: &Facts) -> (u64, u64, u64) {
+    let (state, claim) = match &facts.claim {
+        ClaimState::Absent => (0, 0),
+        ClaimState::Bound { bound_here, deleting, .. } => (1, u64::from(*bound_here) << 1 | u64::from(*deleting)),
+        ClaimState::Waiting(claim) => (2, claim.fingerprint),
+        ClaimState::Unreadable(claim) => (3, fingerprint(&claim.facts)),
+    };
+    let class = match &facts.class {
+        ClassState::Missing => 0,
+        ClassState::Unmanaged => 1,
+        ClassState::Ours(class) => class.fingerprint,
+    };
+    (state, claim, class)
 }

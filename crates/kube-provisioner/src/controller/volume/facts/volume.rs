@@ -6,7 +6,7 @@ use provisioner_runtime::limiter::{Flow, Purpose};
 
 use super::class::class_name;
 use super::fingerprint::fingerprint;
-use crate::controller::volume::key::Key;
+use crate::controller::volume::key::ClaimUid;
 use crate::controller::volume::partial::{self, ClaimRef, amount_text};
 use crate::protocol;
 use crate::quantity;
@@ -26,10 +26,10 @@ pub(crate) struct UnreadableVolume {
 }
 
 impl OurVolume {
-    /// The key of the volume's claim.
-    pub(crate) fn owner(&self) -> Option<Key> {
+    /// The volume's claim.
+    pub(crate) fn owner(&self) -> Option<ClaimUid> {
         let uid = &self.facts.claim.as_ref()?.uid;
-        (!uid.is_empty()).then(|| Key::of_claim(uid))
+        (!uid.is_empty()).then(|| ClaimUid::new(uid))
     }
 }
 
@@ -82,6 +82,11 @@ impl VolumeFacts {
 }
 
 impl VolumeFacts {
+    /// Whether the volume is another claim's than this one.
+    pub(crate) fn is_for_another(&self, uid: &str) -> bool {
+        self.claim.as_ref().is_some_and(|claim| !claim.uid.is_empty() && claim.uid != *uid)
+    }
+
     /// What a call takes its permits for: classes share them, and so do the namespaces of a class.
     pub(crate) fn flow(&self, purpose: Purpose) -> Flow {
         let flow = Flow { purpose, group: self.class.as_deref().unwrap_or_default().into(), tenant: None };

@@ -46,6 +46,9 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             protocol::RELEASE
         ),
         Refusal::Expansion => expansion_text(provisioner),
+        Refusal::NameShared { rival } => format!(
+            "the claim {rival} has the name {volume}, which the volume of this claim would have too; nothing is made for this claim until that claim and its volume are gone; delete this claim and create it again, or start the provisioner with a greater --volume-name-uuid-length"
+        ),
         Refusal::NameTaken => format!(
             "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until that object is deleted"
         ),

@@ -32,6 +32,7 @@ every!(refusals -> Refusal {
     Refusal::Expansion => [],
     Refusal::ImmediateClass => [Refusal::ImmediateClass],
     Refusal::MountOptions => [Refusal::MountOptions],
+    Refusal::NameShared { .. } => [Refusal::NameShared { rival: "\"default/OTHER\"".to_owned() }],
     Refusal::NameTaken => [Refusal::NameTaken],
     Refusal::Nobodys => [Refusal::Nobodys],
     Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],

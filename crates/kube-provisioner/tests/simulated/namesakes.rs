@@ -1,0 +1,223 @@
+//! Claims whose volumes would have the same name, because names have only one character of the uid.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use kube_provisioner::Coordination;
+use kube_sim::{Cluster, Verb};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::fixture::{CLAIMS, Fixture, Request, Script, VOLUMES, volume};
+use super::outages::{Outage, Outages};
+
+/// A backend whose assets have the names of the volumes.
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<Assets>>);
+
+#[derive(Default)]
+struct Assets {
+    /// The claims for which they were made, by name.
+    owners: BTreeMap<String, String>,
+    /// The calls for a claim that met the asset of another one.
+    mistakes: Vec<String>,
+}
+
+impl Store {
+    /// Every call takes a while, so that something can happen on the way.
+    const STEP: Duration = Duration::from_millis(100);
+
+    fn script(&self) -> Script {
+        let (makes, cleans, deletes) = (self.clone(), self.clone(), self.clone());
+        Script {
+            provision: Box::new(move |request| {
+                let store = makes.clone();
+                Box::pin(async move {
+                    sleep(Self::STEP).await;
+                    store.check(&request, "provision").owners.insert(request.name.clone(), claim_of(&request));
+                    sleep(Self::STEP).await;
+                    Ok(volume(&request.name))
+                })
+            }),
+            clean_up: Box::new(move |request| {
+                let store = cleans.clone();
+                Box::pin(async move {
+                    sleep(Self::STEP).await;
+                    store.check(&request, "clean_up").owners.remove(&request.name);
+                    Ok(())
+                })
+            }),
+            delete: Box::new(move |volume| {
+                let store = deletes.clone();
+                Box::pin(async move {
+                    sleep(Self::STEP).await;
+                    store.lock().owners.remove(&volume.name);
+                    Ok(())
+                })
+            }),
+            ..Script::default()
+        }
+    }
+
+    /// The assets, and a note if this one is another claim's.
+    fn check(&self, request: &Request, method: &str) -> MutexGuard<'_, Assets> {
+        let mut assets = self.lock();
+        if let Some(owner) = assets.owners.get(&request.name).filter(|owner| **owner != claim_of(request)) {
+            let seen = format!("{method} for {} meets the asset of {owner}", claim_of(request));
+            assets.mistakes.push(seen);
+        }
+        assets
+    }
+
+    /// The claims that have an asset, and the mistakes.
+    fn seen(&self) -> (Vec<String>, Vec<String>) {
+        let assets = self.lock();
+        (assets.owners.values().cloned().collect(), assets.mistakes.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Assets> {
+        self.0.lock().unwrap()
+    }
+}
+
+fn claim_of(request: &Request) -> String {
+    request.claim.metadata.name.clone().unwrap_or_default()
+}
+
+/// A cluster with two claims of one name. Returns the older one, the younger one and the name.
+fn twins(store: &Store, seed: u64) -> (Fixture, String, String, String) {
+    let cluster = Cluster::builder().seed(seed).hide_managed_fields().build();
+    let mut fixture = Fixture::on(cluster, store.script());
+    fixture.options.volume_name_uid_length = Some(1);
+    let mut known: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for number in 0.. {
+        let claim = format!("claim-{number:02}");
+        let uid = fixture.claim(&claim, "class").trim_start_matches("pvc-").to_owned();
+        let name = format!("pvc-{}", &uid[..1]);
+        if let Some((first, first_uid)) = known.remove(&name) {
+            known.values().for_each(|(claim, _)| fixture.delete(CLAIMS, claim));
+            // They are of the same second.
+            let (older, younger) = if first_uid < uid { (first, claim) } else { (claim, first) };
+            return (fixture, older, younger, name);
+        }
+        known.insert(name, (claim, uid));
+    }
+    unreachable!("there are only sixteen names")
+}
+
+#[tokio::test(start_paused = true)]
+async fn g70_one_of_two_claims_is_served_and_the_other_says_which_one_it_waits_for() {
+    let store = Store::default();
+    let (fixture, first, second, name) = twins(&store, 1);
+    let running = fixture.start(1);
+    fixture.until("the first is bound", || fixture.is_bound(&first)).await;
+    fixture.until("the second has an event", || !fixture.events(&second).is_empty()).await;
+    let expected = format!(
+        "Warning ProvisioningFailed: the claim \"default/{first}\" has the name {name}, which the volume of this claim would \
+         have too; nothing is made for this claim until that claim and its volume are gone; delete this claim and create \
+         it again, or start the provisioner with a greater --volume-name-uuid-length"
+    );
+    assert_eq!(fixture.events(&second), [&*expected]);
+    // A process that begins later says so, too.
+    running.abort();
+    fixture.cluster.list("", "events", None).unwrap().iter().for_each(|event| {
+        fixture.delete("events", event["metadata"]["name"].as_str().unwrap());
+    });
+    let _running = fixture.start(2);
+    fixture.until("the second has an event again", || !fixture.events(&second).is_empty()).await;
+    assert_eq!(fixture.events(&second), [&*expected]);
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(fixture.calls.count("provision"), 1);
+    fixture.delete(CLAIMS, &first);
+    let took = fixture.until("the second is bound", || fixture.is_bound(&second)).await;
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert_eq!((fixture.calls.count("provision"), fixture.calls.count("delete")), (2, 1));
+    assert_eq!(store.seen(), (vec![second], vec![]));
+}
+
+/// One of two claims goes at some moment, and perhaps the process too.
+async fn one_goes(seed: u64, after: Duration, first_goes: bool, restarts: bool) {
+    let store = Store::default();
+    let (fixture, first, second, name) = twins(&store, seed);
+    let mut running = fixture.start(1);
+    sleep(after).await;
+    let (gone, stays) = if first_goes { (&first, &second) } else { (&second, &first) };
+    let case = format!("seed {seed}, {gone} goes after {after:?}, restarts: {restarts}");
+    fixture.delete(CLAIMS, gone);
+    if restarts {
+        running.abort();
+        running = fixture.start(2);
+    }
+    fixture.until(&case, || fixture.is_bound(stays) && fixture.entries().is_empty()).await;
+    assert_eq!(store.seen(), (vec![stays.clone()], vec![]), "{case}");
+    assert_eq!(fixture.get(VOLUMES, &name).unwrap()["spec"]["claimRef"]["name"], **stays, "{case}");
+    // The last one goes, too, and nothing is left.
+    fixture.delete(CLAIMS, stays);
+    fixture.until(&case, || fixture.get(VOLUMES, &name).is_none() && fixture.entries().is_empty()).await;
+    assert_eq!(store.seen(), (vec![], vec![]), "{case}");
+    assert!(!running.is_finished(), "{case}");
+}
+
+async fn one_goes_at_each_moment(restarts: bool) {
+    for moment in 0..8 {
+        for first_goes in [true, false] {
+            one_goes(1 + moment % 2, Duration::from_millis(1 + moment * 80), first_goes, restarts).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g70_each_claim_takes_only_what_is_its_own_whenever_one_goes() {
+    one_goes_at_each_moment(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g70_each_claim_takes_only_what_is_its_own_whenever_one_goes_with_the_process() {
+    one_goes_at_each_moment(true).await;
+}
+
+/// Another program has made a volume for the second claim while the author made one for the first.
+#[tokio::test(start_paused = true)]
+async fn g70_a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing() {
+    let store = Store::default();
+    let (fixture, first, second, name) = twins(&store, 3);
+    let _running = fixture.start(1);
+    fixture.until("the call", || fixture.calls.count("provision") == 1).await;
+    let uid = fixture.get(CLAIMS, &second).unwrap()["metadata"]["uid"].clone();
+    let claim = json!({"namespace": "default", "name": second, "uid": uid});
+    fixture.released(&name, json!({"spec": {"claimRef": claim, "storageClassName": "class"}}));
+    fixture.until("the second is bound", || fixture.is_bound(&second)).await;
+    fixture.until("the first has an event", || !fixture.events(&first).is_empty()).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(fixture.calls.all(), ["start ".to_owned(), format!("provision {first}")]);
+    assert_eq!(fixture.entries(), [&*name]);
+    fixture.delete(CLAIMS, &second);
+    fixture.until("the first is bound", || fixture.is_bound(&first) && fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up"), 0);
+    assert_eq!((fixture.calls.count("provision"), fixture.calls.count("delete")), (2, 1));
+    assert_eq!(store.seen(), (vec![first], vec![]));
+}
+
+/// The watch does not show the volume of a claim that is gone.
+#[tokio::test(start_paused = true)]
+async fn g70_a_name_is_looked_up_before_it_is_used_again() {
+    let (store, outages) = (Store::default(), Outages::default());
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
+    let mut fixture = Fixture::on(cluster, store.script());
+    fixture.options.volume_name_uid_length = Some(1);
+    fixture.options.coordination = Coordination::None;
+    outages.next(Verb::Watch, VOLUMES, [Outage::Silence]);
+    let _running = fixture.start(1);
+    fixture.until("the watch", || outages.asked(Verb::Watch, VOLUMES).len() == 1).await;
+    // It has no class yet.
+    let name = fixture.claim("one", "late")[..5].to_owned();
+    let uid = format!("{}0000000-0000-4000-8000-000000000000", &name[4..]);
+    let claim = json!({"namespace": "default", "name": "gone", "uid": uid});
+    fixture.released(&name, json!({"spec": {"claimRef": claim, "storageClassName": "late"}}));
+    store.lock().owners.insert(name.clone(), "gone".to_owned());
+    fixture.class("late", json!({}));
+    fixture.until("bound", || fixture.is_bound("one") && fixture.entries().is_empty()).await;
+    assert_eq!((fixture.calls.count("provision"), fixture.calls.count("delete")), (1, 1));
+    assert_eq!(store.seen(), (vec!["one".to_owned()], vec![]));
+}

@@ -507,10 +507,17 @@ impl VolumeCache {
     }
 
     fn volume_gone(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
+        let known_here = known.as_ref().is_some_and(|volume| !self.rules.made_elsewhere(&volume.facts));
         self.forget_claim_of(key, Some(known));
         self.unreadable.remove(key);
-        if matches!(self.progress.get(key), Some(Progress::BackendDeleted { .. })) {
-            self.progress.remove(key);
+        match self.progress.get(key) {
+            Some(Progress::BackendDeleted { .. }) => drop(self.progress.remove(key)),
+            // The volume was saved and is gone again before the attempt has ended. The answer to its saving is old.
+            Some(Progress::Unsaved(unsaved)) if known_here => {
+                let attempt = Progress::Background(unsaved.pending.clone());
+                self.progress.insert(key.clone(), attempt);
+            }
+            _ => {}
         }
         self.confirm_first(key);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::controller::volume::decide::{NoAction, Refusal};
-use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress, VolumeState};
+use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress, UnsavedVolume, VolumeState};
 
 fn key() -> Key {
     Key::of_claim("uid-1-1")
@@ -113,6 +113,21 @@ fn g1_a_late_answer_makes_no_ghost() {
     delete_volume(&mut fixture, saved());
     fixture.cache.saved(&key(), sent(saved()));
     assert_eq!(fixture.about_claim(), Decision::Confirm);
+}
+
+/// As above, while the author has not yet released what the attempt has held.
+#[test]
+fn g1_a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
+    let able = Fixture::able(Capabilities::default().attempt_end());
+    let mut fixture = able.class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
+    let Progress::Background(pending) = fixture.cache.facts(&key()).progress else { panic!("begun") };
+    let unsaved = UnsavedVolume { name: key().to_string(), pending, body: Vec::new(), warning: None };
+    fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved)));
+    fixture.put_volume(saved());
+    delete_volume(&mut fixture, saved());
+    fixture.cache.saved(&key(), sent(saved()));
+    assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
 /// A read of an object is answered after the watch has shown its deletion.

@@ -105,6 +105,7 @@ pub mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gid;
+mod object_watch;
 mod options;
 pub mod parameters;
 mod prepared;
@@ -127,6 +128,7 @@ pub use self::duration::parse_duration;
 pub use self::error::{
     DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,
 };
+pub use self::object_watch::{ObjectWatch, Wake};
 pub use self::options::{BucketOptions, Coordination, LogStyle, Options};
 pub use self::prepared::Prepared;
 pub use self::provisioner::Provisioner;
@@ -148,5 +150,7 @@ pub use provisioner_runtime::controller::FencingToken;
 pub use provisioner_runtime::environment::Environment;
 /// An error and its causes as one line, as events and logs show them.
 pub use provisioner_runtime::error_chain;
+/// What an [`ObjectWatch`] delivers.
+pub use provisioner_runtime::watch::Change;
 /// What stops [`Controller::run_with`].
 pub use tokio_util::sync::CancellationToken;

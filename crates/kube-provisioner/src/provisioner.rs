@@ -2,12 +2,14 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Client;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
 use crate::capabilities::Capabilities;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
+use crate::object_watch::ObjectWatch;
 use crate::prepared::Prepared;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::start::Start;
@@ -275,6 +277,34 @@ pub trait Provisioner: Send + Sync + 'static {
     fn start(&self, start: Start) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }
+    }
+
+    /// Objects of other kinds that the answers depend on. When one of them changes, what waits for it is tried again at once
+    /// instead of after its back-off:
+    ///
+    /// ```
+    /// # use kube_provisioner::*;
+    /// # use kube_provisioner::kube::{Api, Client, ResourceExt, api::{ApiResource, GroupVersionKind}};
+    /// # struct Exports;
+    /// # impl Provisioner for Exports {
+    /// #     type Parameters = ();
+    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
+    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
+    /// fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
+    ///     let backups = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Backup"));
+    ///     vec![ObjectWatch::new("backups", Api::all_with(client.clone(), &backups), |change| match change {
+    ///         Change::Applied(backup) => vec![Wake::DataSource {
+    ///             namespace: backup.namespace().unwrap_or_default(),
+    ///             name: backup.name_any(),
+    ///         }],
+    ///         _ => Vec::new(),
+    ///     })]
+    /// }
+    /// # }
+    /// ```
+    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
+        let _ = client;
+        Vec::new()
     }
 
     /// What claims and classes may ask for. The controller refuses everything else before it calls `provision`, and so

@@ -6,6 +6,7 @@
 //! [`Provisioner`]: kube_provisioner::Provisioner
 
 mod answer;
+mod attachments;
 mod driver;
 mod parameters;
 mod provisioner;

@@ -7,22 +7,23 @@ use csi::messages::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volu
 use csi::{Controller, Identity, Operations, Secrets};
 use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{Secret, SecretReference};
-use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
+use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment, VolumeAttachmentSpec};
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube_provisioner::kube::{Client, Error as KubeError};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
-    Capabilities, DeleteError, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
-    StartError, Volume, error_chain,
+    Capabilities, DeleteError, ObjectWatch, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Start, StartError, Volume, error_chain,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{self, DELETION_SECRET};
+use crate::attachments::{Attachments, NotListed};
 use crate::driver::{DriverInfo, Need, Rpc};
 use crate::parameters::{Texts, of_class};
 use crate::request::{Settings, create_volume, tokens};
 use crate::secret_refs::{Role, Tokens, secret_ref};
-use crate::sources::{Holds, KINDS, Kind, Source, Sources};
+use crate::sources::{self, Holds, KINDS, Kind, Source, Sources};
 use crate::verdict::{self, Left};
 
 /// Provisions the volumes of a driver.
@@ -34,6 +35,7 @@ pub struct CsiProvisioner<D> {
     identity: String,
     client: OnceLock<Client>,
     holds: Holds,
+    attachments: Attachments,
     operations: Option<Operations>,
 }
 
@@ -77,6 +79,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             identity: identity.into(),
             client: OnceLock::new(),
             holds: Holds::default(),
+            attachments: Attachments::default(),
             operations: None,
         }
     }
@@ -263,15 +266,28 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         if !self.info.can(Rpc::PublishUnpublishVolume) {
             return Ok(());
         }
-        let attachments = Api::<VolumeAttachment>::all(self.client()).list(&ListParams::default().match_any()).await?;
-        let is_its = |one: &&VolumeAttachment| one.spec.source.persistent_volume_name.as_ref() == Some(&volume.name);
-        match attachments.iter().find(is_its) {
-            Some(attachment) => Err(DeleteError::in_use(format!(
-                "the volume is still attached to node {}, waiting for its detachment",
-                attachment.spec.node_name
+        let node = match self.attachments.node_of(&volume.name) {
+            Ok(node) => node,
+            Err(NotListed) => {
+                let parameters = ListParams::default().match_any();
+                let attachments = Api::<VolumeAttachment>::all(self.client()).list(&parameters).await?;
+                let is_its =
+                    |spec: &VolumeAttachmentSpec| spec.source.persistent_volume_name.as_ref() == Some(&volume.name);
+                attachments.items.into_iter().map(|one| one.spec).find(is_its).map(|spec| spec.node_name)
+            }
+        };
+        match node {
+            Some(node) => Err(DeleteError::in_use(format!(
+                "the volume is still attached to node {node}, waiting for its detachment"
             ))),
             None => Ok(()),
         }
+    }
+
+    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
+        let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
+        let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
+        attachments.into_iter().chain(snapshots).collect()
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {

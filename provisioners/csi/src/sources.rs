@@ -9,7 +9,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentV
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kube_provisioner::kube::{Client, Error as KubeError, Resource, ResourceExt};
 use kube_provisioner::quantity::parse_bytes;
-use kube_provisioner::{ProvisionRequest, error_chain};
+use kube_provisioner::{Change, ObjectWatch, ProvisionRequest, Wake, error_chain};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -273,6 +273,18 @@ impl Holds {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// A claim whose snapshot was not ready need not wait for its back-off.
+pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
+    let api = Api::all_with(client.clone(), &Kind::Snapshot.resource());
+    ObjectWatch::new("volumesnapshots", api, |change| match change {
+        Change::Applied(snapshot) => {
+            let namespace = snapshot.namespace().unwrap_or_default();
+            vec![Wake::DataSource { namespace, name: snapshot.name_any() }]
+        }
+        Change::Begin | Change::Listed(_) | Change::Ready | Change::Deleted(_) => Vec::new(),
+    })
 }
 
 /// Writes the source back if `edit` changes it. The charts of drivers grant update, and not patch.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Client;
 use kube_sim::Cluster;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::access::AccessRule;
@@ -21,6 +22,7 @@ use crate::capabilities::Capabilities;
 use crate::controller::shared::class_parameters::Parsed;
 use crate::controller::volume::{Backend, UntypedRequest};
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
+use crate::object_watch::ObjectWatch;
 use crate::parameters::ParameterError;
 use crate::prepared::Prepared;
 use crate::request::ProvisionedVolume;
@@ -195,6 +197,10 @@ impl Backend for Spy {
 
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         self.backend.accepts(claim)
+    }
+
+    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
+        self.backend.watches(client)
     }
 
     fn register_metrics(&self, registry: &mut Registry) {

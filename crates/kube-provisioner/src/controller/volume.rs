@@ -59,6 +59,7 @@ use super::shared::limits::{CallLimits, Thresholds};
 use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
 use super::shared::watched::WatchedClass;
+use crate::object_watch::{ObjectWatch, Wake};
 use crate::options::{Coordination, Options};
 
 pub(crate) use self::backend::Backend;
@@ -204,7 +205,23 @@ impl Reconciler for VolumeReconciler {
             on_class,
             |cache: &mut VolumeCache, event: Change<ReadClass>| cache.class_event(event),
         );
-        vec![claims.dated().after_first_term(), volumes.dated(), classes]
+        let mut watches = vec![claims.dated().after_first_term(), volumes.dated(), classes];
+        let of_author = catch_panic(|| self.actions.context.backend.watches(&client())).unwrap_or_else(|panic| {
+            tracing::warn!("the provisioner's code crashed in `watches`: {panic}");
+            Vec::new()
+        });
+        watches.extend(of_author.into_iter().map(|ObjectWatch { plural, api, on_change }| {
+            let wakes = move |change| {
+                catch_panic(|| on_change(change)).unwrap_or_else(|panic| {
+                    tracing::warn!("the provisioner's code crashed at a change of {plural}: {panic}");
+                    Vec::new()
+                })
+            };
+            let apply =
+                |cache: &mut VolumeCache, wakes: Vec<Wake>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
+            WatchSpec::new(plural, api, WatchHealth::new(), wakes, apply).optional()
+        }));
+        watches
     }
 
     fn decide(&self, facts: &Facts) -> Decision {

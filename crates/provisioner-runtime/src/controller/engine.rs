@@ -110,7 +110,7 @@ impl<R: Reconciler> Engine<R> {
         }
         self.context.cache().stale_before(&versions);
         self.first_term.cancel();
-        for watch in &self.watches {
+        for watch in self.watches.iter().filter(|watch| !watch.optional) {
             watch.health.wait_synced().await;
         }
         for (index, (watch, version)) in self.watches.iter().zip(versions).enumerate() {
@@ -263,7 +263,7 @@ impl<R: Reconciler> Engine<R> {
 
     pub(super) fn checks(self: &Arc<Self>, leases: Option<LeaseHealth>) -> Checks {
         let checks = Checks::new();
-        for watch in &self.watches {
+        for watch in self.watches.iter().filter(|watch| !watch.optional) {
             let health = watch.health.clone();
             checks.add(format!("watch of {}", watch.name), move || match health.problem() {
                 Some(problem) => Err(problem),

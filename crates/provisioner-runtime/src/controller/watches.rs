@@ -21,12 +21,15 @@ pub struct WatchSpec<C: Cache> {
     version: FetchVersion<C>,
     dated: bool,
     after_first_term: bool,
+    optional: bool,
 }
 
 /// A running watch.
 pub(super) struct Watched<C> {
     pub(super) name: &'static str,
     pub(super) health: WatchHealth,
+    /// Nothing waits for it, and it may fail.
+    pub(super) optional: bool,
     /// How to fetch the current version; `None` if the watch is not dated.
     pub(super) version: Option<FetchVersion<C>>,
 }
@@ -74,7 +77,7 @@ impl<C: Cache> WatchSpec<C> {
             watch(scope, name, environment, watched, sink).boxed()
         };
         let (run, version): (Run<C>, FetchVersion<C>) = (Box::new(run), Box::new(version));
-        Self { name, health, run, version, dated: false, after_first_term: false }
+        Self { name, health, run, version, dated: false, after_first_term: false, optional: false }
     }
 
     /// At the start of each term the API server is asked for the current version of this kind; see
@@ -91,9 +94,16 @@ impl<C: Cache> WatchSpec<C> {
         Self { after_first_term: true, ..self }
     }
 
+    /// The controller works and is ready without it: while it has not listed all objects, and if it fails.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+
     pub(super) fn split(self) -> (Watched<C>, Start<C>) {
-        let Self { name, health, run, version, dated, after_first_term } = self;
-        (Watched { name, health, version: dated.then_some(version) }, Start { name, run, after_first_term })
+        let Self { name, health, run, version, dated, after_first_term, optional } = self;
+        let version = dated.then_some(version);
+        (Watched { name, health, optional, version }, Start { name, run, after_first_term })
     }
 }
 

@@ -12,7 +12,7 @@ use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use kube::api::{WatchEvent, WatchParams};
-use kube::core::Request;
+use kube::core::{DynamicObject, Request};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -34,6 +34,7 @@ pub trait FromJson: DeserializeOwned {
 
 impl FromJson for ConfigMap {}
 impl FromJson for Secret {}
+impl FromJson for DynamicObject {}
 
 /// The events of one watch.
 pub(crate) struct Reader<T> {

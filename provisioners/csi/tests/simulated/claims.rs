@@ -7,7 +7,7 @@ use csi::messages::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
 use csi_sim::{Method, Step};
 use kube_sim::{DeleteOptions, PatchKind, Target};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::fixture::Fixture;
 
@@ -207,7 +207,10 @@ async fn a_volume_that_is_attached_is_not_deleted() {
     assert_eq!(fixture.driver.volumes().len(), 1);
     let target = Target { group: "storage.k8s.io", plural: "volumeattachments", namespace: "", name: "csi-1" };
     fixture.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    // After ten minutes the back-off is long, and nothing waits for its end.
+    let detached = Instant::now();
     fixture.until("gone", || fixture.volume(&name).is_none()).await;
+    assert!(detached.elapsed() < Duration::from_secs(2), "{:?}", detached.elapsed());
     assert!(fixture.driver.volumes().is_empty());
 }
 

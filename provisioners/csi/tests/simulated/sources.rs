@@ -9,7 +9,7 @@ use csi::messages::{CreateSnapshotRequest, CreateVolumeResponse, Volume};
 use csi_sim::{Method, Step};
 use kube_sim::{DeleteOptions, PatchKind, Target};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::fixture::Fixture;
 
@@ -213,4 +213,20 @@ async fn an_empty_volume_is_no_copy() {
     fixture.claim("copy", "fast", of_claim("source"));
     fixture.says("copy", "made an empty volume, but the claim asks for a copy").await;
     fixture.until("bound", || fixture.is_bound("copy")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_waits_for_a_snapshot_gets_its_volume_as_soon_as_that_is_ready() {
+    let fixture = Fixture::with_snapshots();
+    let _running = fixture.start(1).await;
+    let source = fixture.source().await;
+    fixture.snapshot("monday", &source, json!({"snapshot": {"status": {"readyToUse": false}}})).await;
+    fixture.claim("copy", "fast", of_snapshot("monday"));
+    fixture.says("copy", "not ready yet").await;
+    sleep(Duration::from_secs(600)).await;
+    let ready = json!({"status": {"readyToUse": true}});
+    fixture.cluster.patch(&Fixture::snapshot_target("monday"), None, PatchKind::Merge, &ready).unwrap();
+    let since = Instant::now();
+    fixture.until("bound", || fixture.is_bound("copy")).await;
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Client;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::access::AccessRule;
 use provisioner_runtime::controller::FencingToken;
@@ -13,6 +14,7 @@ use provisioner_runtime::controller::FencingToken;
 use crate::capabilities::Capabilities;
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
+use crate::object_watch::ObjectWatch;
 use crate::parameters::ParameterError;
 use crate::prepared::Prepared;
 use crate::provisioner::Provisioner;
@@ -91,6 +93,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn access_rules(&self) -> Vec<AccessRule>;
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool;
     fn register_metrics(&self, registry: &mut Registry);
+    fn watches(&self, client: &Client) -> Vec<ObjectWatch>;
 }
 
 impl<P: Provisioner> Backend for P {
@@ -148,5 +151,9 @@ impl<P: Provisioner> Backend for P {
 
     fn register_metrics(&self, registry: &mut Registry) {
         Provisioner::register_metrics(self, registry);
+    }
+
+    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
+        Provisioner::watches(self, client)
     }
 }

@@ -21,14 +21,15 @@ use super::author_view;
 use super::class::ReadClass;
 use super::decide::Rules;
 use super::facts::{
-    ClaimFacts, ClaimState, ClassState, GrowingClaim, OurClass, OurVolume, Progress, UnreadableClaim, UnreadableVolume,
-    VolumeFacts, WaitingClaim, fingerprint,
+    ClaimFacts, ClaimState, ClassState, GrowingClaim, OurClass, OurVolume, Phase, Progress, UnreadableClaim,
+    UnreadableVolume, VolumeFacts, WaitingClaim, fingerprint,
 };
 use super::key::{ClaimUid, Key};
 use super::names::VolumeNames;
 use super::partial::{self, Meta, WatchedClaim, WatchedVolume};
 use super::safeguards::Safeguard;
 use crate::controller::shared::index::take;
+use crate::object_watch::Wake;
 
 pub(crate) struct VolumeCache {
     rules: Arc<Rules>,
@@ -46,6 +47,8 @@ pub(crate) struct VolumeCache {
     /// those that ask no provisioner.
     guests: Table<Key, Arc<GrowingClaim>>,
     progress: HashMap<Key, Progress>,
+    /// How often the author's watches have shown what the work on a key waits for.
+    woken: HashMap<Key, u64>,
     /// See `stale`.
     stale_claims: u64,
     stale_volumes: u64,
@@ -80,6 +83,7 @@ impl VolumeCache {
             by_claim: HashMap::new(),
             guests: Table::new(),
             progress: HashMap::new(),
+            woken: HashMap::new(),
             stale_claims: 0,
             stale_volumes: 0,
         }
@@ -163,6 +167,33 @@ impl VolumeCache {
             }
         }
         Vec::new()
+    }
+
+    /// An author's watch shows what this work may wait for.
+    pub(crate) fn wake(&mut self, wake: &Wake) -> Vec<Key> {
+        let keys: Vec<Key> = match wake {
+            Wake::Volume(name) => {
+                let key = Key::of_volume(name);
+                let waits = |volume: &Arc<OurVolume>| volume.facts.phase != Phase::Bound || volume.facts.deleting;
+                let is_known = matches!(self.volumes.get(&key), Some(Some(volume)) if waits(volume));
+                is_known.then_some(key).into_iter().collect()
+            }
+            Wake::DataSource { namespace, name } => {
+                let has_source = |claim: &WaitingClaim| {
+                    let source = claim.facts.data_source.as_ref();
+                    *claim.facts.namespace == **namespace && source.is_some_and(|source| source.name == *name)
+                };
+                let waiting = self
+                    .claims
+                    .iter()
+                    .filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(claim) if has_source(claim)));
+                waiting.map(|(uid, _)| self.key(uid)).collect()
+            }
+        };
+        for key in &keys {
+            *self.woken.entry(key.clone()).or_default() += 1;
+        }
+        keys
     }
 
     /// Applies a class event that [`read_class`](super::class::read_class) has read.
@@ -507,6 +538,7 @@ impl VolumeCache {
     }
 
     fn volume_gone(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
+        self.woken.remove(key);
         let known_here = known.as_ref().is_some_and(|volume| !self.rules.made_elsewhere(&volume.facts));
         self.forget_claim_of(key, Some(known));
         self.unreadable.remove(key);

@@ -47,7 +47,8 @@ impl Cache for VolumeCache {
         };
         let growing = facts.growing().map(|growing| growing.inputs());
         let twins: Vec<_> = facts.twins.iter().map(of_claim).collect();
-        fingerprint(&(of_claim(&facts), volume, growing, facts.owner_lives, twins))
+        let woken = self.woken.get(key);
+        fingerprint(&(of_claim(&facts), volume, growing, facts.owner_lives, twins, woken))
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {

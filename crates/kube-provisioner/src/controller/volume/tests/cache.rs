@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::controller::volume::decide::{NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress, UnsavedVolume, VolumeState};
+use crate::object_watch::Wake;
 
 fn key() -> Key {
     Key::of_claim("uid-1-1")
@@ -405,4 +406,31 @@ fn g60_a_volume_that_cannot_be_read_is_present() {
     assert_eq!(fixture.cache.unsettled(&|_| true), [key()]);
     assert_eq!(delete_volume(&mut fixture, damaged), [key()]);
     assert_eq!(fixture.about_claim(), Decision::Provision);
+}
+
+/// An author's watch ends the back-off of what waits for the object, and of nothing else.
+#[test]
+fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
+    let source = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}});
+    let namespace = claim(json!({}))["metadata"]["namespace"].as_str().unwrap().to_owned();
+    let released = volume("Released", "Delete", json!({"metadata": {"name": "released"}}));
+    let bound = volume("Bound", "Delete", json!({"metadata": {"name": "bound"}}));
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(source)).volume(released).volume(bound);
+    let wake_claims = |name: &str| Wake::DataSource { namespace: namespace.clone(), name: name.to_owned() };
+    let wake_volume = |name: &str| Wake::Volume(name.to_owned());
+    for (wake, keys) in [
+        (wake_claims("source"), vec![key()]),
+        (wake_claims("other"), vec![]),
+        (Wake::DataSource { namespace: "elsewhere".to_owned(), name: "source".to_owned() }, vec![]),
+        (wake_volume("released"), vec![Key::of_volume("released")]),
+        (wake_volume("bound"), vec![]),
+        (wake_volume("unknown"), vec![]),
+    ] {
+        let all = [key(), Key::of_volume("released"), Key::of_volume("bound")];
+        let before = all.each_ref().map(|key| fixture.cache.inputs(key));
+        assert_eq!(fixture.cache.wake(&wake), keys, "{wake:?}");
+        for (key, before) in all.iter().zip(before) {
+            assert_eq!(fixture.cache.inputs(key) != before, keys.contains(key), "{wake:?} {key}");
+        }
+    }
 }

@@ -1,0 +1,53 @@
+//! Objects of other kinds that an author's answers depend on.
+
+use std::fmt;
+
+use kube::Api;
+use kube::core::DynamicObject;
+use provisioner_runtime::watch::Change;
+
+/// A watch of one kind of object, which the controller runs for the author: see
+/// [`Provisioner::watches`](crate::Provisioner::watches).
+///
+/// The controller does not wait for it. Until its first [`Change::Ready`], and where the account may not watch these objects,
+/// the author has to do without what it shows.
+pub struct ObjectWatch {
+    pub(crate) plural: &'static str,
+    pub(crate) api: Api<DynamicObject>,
+    pub(crate) on_change: OnChange,
+}
+
+type OnChange = Box<dyn Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static>;
+
+/// Work that need not wait any longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wake {
+    /// The deletion of the volume with this name.
+    Volume(String),
+    /// The claims that wait for volumes with this data source.
+    DataSource {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl ObjectWatch {
+    /// Watches all that `api` covers; `plural` is the name in metrics. `on_change` sees each change in order, and returns the
+    /// work that waits for it: that is tried again at once, whatever its back-off. It must not block.
+    pub fn new(
+        plural: &'static str,
+        api: Api<DynamicObject>,
+        on_change: impl Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static,
+    ) -> Self {
+        Self { plural, api, on_change: Box::new(on_change) }
+    }
+}
+
+impl fmt::Debug for ObjectWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectWatch").field("plural", &self.plural).finish_non_exhaustive()
+    }
+}

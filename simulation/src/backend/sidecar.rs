@@ -78,6 +78,7 @@ impl Sidecar {
     /// A call of an attempt begins.
     fn begin(&self, kind: Kind, attempt: &ProvisionRequest<Texts>) -> crate::stage::Call {
         let claim = attempt.claim.metadata.uid.clone().unwrap_or_default();
+        self.stage.judge().serve(self.stage.now(), &self.process.name, &attempt.name, &claim);
         lock(&self.calls).insert(attempt.name.clone(), Call { claim, cleans_up: kind == Kind::CleanUp });
         self.stage.begin(&self.process, kind, &attempt.name)
     }

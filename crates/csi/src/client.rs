@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt::Debug;
+use std::io;
 use std::iter::successors;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +11,16 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Uri};
 use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
 use prost::Message;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, ConnectError, Request, Status};
 use tonic_prost::ProstCodec;
-use tower::ServiceExt;
+use tower::{ServiceExt, service_fn};
 
 use crate::address::Address;
 use crate::error::{Error, code_name};
@@ -46,6 +50,8 @@ pub struct Client {
     receive_limit: usize,
     operations: Option<Operations>,
     channel: Channel,
+    /// How many connections have been made.
+    connections: Arc<watch::Sender<u64>>,
 }
 
 impl Client {
@@ -55,10 +61,19 @@ impl Client {
     ///
     /// If no runtime of tokio runs.
     pub fn new(address: Address) -> Self {
-        let endpoint = Endpoint::from_shared(address.to_string()).expect("tonic takes each path of a unix socket");
-        let endpoint = endpoint.origin(Uri::from_static("http://localhost")).http2_max_header_list_size(HEADER_LIMIT);
-        let channel = endpoint.connect_lazy();
-        Self { address, timeout: TIMEOUT, receive_limit: RECEIVE_LIMIT, operations: None, channel }
+        let (connections, socket) = (Arc::new(watch::Sender::new(0)), address.clone());
+        let connected = connections.clone();
+        let connect = move |_: Uri| {
+            let (connected, socket) = (connected.clone(), socket.clone());
+            async move {
+                let stream = UnixStream::connect(socket.path()).await?;
+                connected.send_modify(|count| *count += 1);
+                Ok::<_, io::Error>(TokioIo::new(stream))
+            }
+        };
+        let endpoint = Endpoint::from_static("http://localhost").http2_max_header_list_size(HEADER_LIMIT);
+        let channel = endpoint.connect_with_connector_lazy(service_fn(connect));
+        Self { address, timeout: TIMEOUT, receive_limit: RECEIVE_LIMIT, operations: None, channel, connections }
     }
 
     /// Limits how long each call may take, connecting included. The default is 10 seconds.
@@ -77,6 +92,17 @@ impl Client {
     pub fn with_metrics(mut self, operations: Operations) -> Self {
         self.operations = Some(operations);
         self
+    }
+
+    /// Returns when another connection is made after this call. The driver may be another one by then.
+    pub fn reconnected(&self) -> impl Future<Output = ()> + Send + use<> {
+        let connections = self.connections.clone();
+        let mut made = connections.subscribe();
+        async move {
+            // The sender lives as long as this future.
+            let _ = made.changed().await;
+            drop(connections);
+        }
     }
 
     /// Connects and probes until the driver is ready.

@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 const FULL: &str = "100% full: ü\n\"no\"";
 /// Longer than hyper reads by default.
@@ -192,6 +193,8 @@ async fn a_status_after_the_message_counts() {
 async fn the_client_survives_a_restart_of_the_driver() {
     let mut bed = Bed::new();
     let client = bed.client();
+    client.probe(ProbeRequest {}).await.unwrap();
+    let reconnected = client.reconnected();
     let hanging = tokio::spawn({
         let client = client.clone();
         async move { client.create_volume(volume("hang")).await }
@@ -207,6 +210,8 @@ async fn the_client_survives_a_restart_of_the_driver() {
 
     bed.start();
     client.create_volume(volume("one")).await.unwrap();
+    timeout(Duration::from_secs(5), reconnected).await.unwrap();
+    timeout(Duration::from_millis(100), client.reconnected()).await.unwrap_err();
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ pub enum DriverError {
 }
 
 /// What a driver says about itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverInfo {
     name: String,
     services: BTreeSet<Service>,

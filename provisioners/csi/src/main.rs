@@ -4,6 +4,7 @@ mod flags;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use csi::{Client, Operations};
@@ -72,14 +73,39 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     let operations = Operations::default();
     let client = Client::new(flags.csi_address.clone()).with_timeout(flags.timeout).with_metrics(operations.clone());
     client.wait_until_ready().await?;
+    let reconnected = client.reconnected();
     let driver = DriverInfo::ask(&client).await?;
     operations.set_driver_name(driver.name());
     if driver.has_topology() && flags.has_topology() {
         return Err(driver.needs_topology().into());
     }
     let (options, identity) = (flags.options(driver.name()), identity(&driver));
+    let another = another_driver(client.clone(), driver.clone(), reconnected);
     let provisioner = CsiProvisioner::new(client, driver, flags.settings(), identity).with_metrics(operations);
-    Ok(Controller::new(provisioner, options).run().await?)
+    tokio::select! {
+        ended = Controller::new(provisioner, options).run() => Ok(ended?),
+        problem = another => Err(problem.into()),
+    }
+}
+
+/// Returns when a driver answers at the socket that says something else about itself than the one before. The kubelet starts
+/// the program anew then.
+async fn another_driver(client: Client, known: DriverInfo, reconnected: impl Future<Output = ()>) -> String {
+    reconnected.await;
+    loop {
+        let reconnected = client.reconnected();
+        match DriverInfo::ask(&client).await {
+            Ok(found) if found == known => reconnected.await,
+            Ok(found) if found.name() != known.name() => {
+                return format!("the CSI driver at the socket is {} now, and was {}", found.name(), known.name());
+            }
+            Ok(_) => return format!("the CSI driver {} has other capabilities now than at the start", known.name()),
+            Err(error) => {
+                tracing::info!("the CSI driver is back, and does not say what it is: {}", error_chain(&error));
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]

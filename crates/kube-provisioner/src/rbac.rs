@@ -186,8 +186,9 @@ fn leases(options: &Options) -> Vec<AccessRule> {
         return Vec::new();
     }
     let all = lease::access_rule(options.shards);
-    if options.shards > 1 {
-        // Each replica has another Lease of its own, of unknown name.
+    // With several shards each replica has another Lease of its own, of unknown name. A sidecar's Lease has its driver's name
+    // in another form.
+    if options.shards > 1 || options.sidecar_rbac {
         return vec![all];
     }
     let names = vec![options.lease_name()];

@@ -56,7 +56,7 @@ fn rights() -> Vec<AccessRule> {
         rule(STORAGE, "storageclasses", &["get"]),
         rule(STORAGE, "volumeattachments", &["list", "watch"]),
         rule(STORAGE, "volumeattributesclasses", &["get"]),
-        rule(SNAPSHOTS, "volumesnapshots", &["get", "update"]),
+        rule(SNAPSHOTS, "volumesnapshots", &["get", "list", "watch", "update"]),
         rule(SNAPSHOTS, "volumesnapshotcontents", &["get"]),
     ]
 }

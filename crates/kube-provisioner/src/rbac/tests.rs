@@ -138,3 +138,44 @@ async fn the_rights_are_enough() {
         running.abort();
     }
 }
+
+/// With the rights that the charts of CSI drivers grant: with those of leader election, and without them.
+#[tokio::test(start_paused = true)]
+async fn the_rights_of_a_csi_sidecar_are_enough() {
+    for coordination in [Coordination::Lease, Coordination::None] {
+        let options = Options {
+            namespace: Some("default".to_owned()),
+            sidecar_rbac: true,
+            lease_name: Some("example-com-disks".to_owned()),
+            ..options(coordination, 1)
+        };
+        let cluster = Cluster::builder().rbac().build();
+        let _actors = cluster.run(Actors::all());
+        let mut rules = required_rules(&options, &Capabilities::default(), &[]);
+        let elects = coordination == Coordination::Lease;
+        rules.extend(elects.then(journal_leases));
+        let account = Account { name: "disks", namespace: "default" };
+        manifests(&account, &rules).iter().for_each(|object| drop(cluster.create(object).unwrap()));
+        cluster.create_yaml(CLAIM).unwrap();
+        let client = cluster.client("system:serviceaccount:default:disks");
+        let running = tokio::spawn(Controller::new(Disks, options).run_with(client, CancellationToken::new()));
+        let volumes = |cluster: &Cluster| cluster.list("", "persistentvolumes", None).unwrap();
+        let reasons = |cluster: &Cluster| {
+            let events = cluster.list("", "events", None).unwrap();
+            events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let has_event = |cluster: &Cluster| reasons(cluster).iter().any(|reason| reason == "ProvisioningSucceeded");
+        let minute = Duration::from_secs(60);
+        cluster.wait(minute, has_event).await.unwrap_or_else(|_| panic!("{coordination:?}: no volume"));
+        let leases = cluster.list("coordination.k8s.io", "leases", Some("default")).unwrap();
+        let names: Vec<_> = leases.iter().map(|lease| lease["metadata"]["name"].as_str().unwrap()).collect();
+        let expected: &[&str] = if elects { &["example-com-disks", "example.com-disks-journal"] } else { &[] };
+        assert_eq!(names, expected);
+        assert_eq!(reasons(&cluster).iter().any(|reason| reason == "JournalInMemory"), !elects);
+        let claim =
+            Target { plural: "persistentvolumeclaims", namespace: "default", name: "data", ..Target::default() };
+        cluster.delete(&claim, Default::default()).unwrap();
+        cluster.wait(minute, |cluster| volumes(cluster).is_empty()).await.unwrap();
+        running.abort();
+    }
+}

@@ -1,0 +1,34 @@
+//! What `--help` and `rbac` say is a promise: a change of it is a change of this file's snapshots.
+
+use std::process::Command;
+
+fn said(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_csi-provisioner")).args(arguments).env_clear().output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+#[test]
+fn help_says_every_option_with_its_default_and_unit() {
+    insta::assert_snapshot!(said(&["--help"]).1);
+}
+
+#[test]
+fn rbac_has_the_rights_of_external_provisioner() {
+    let arguments = ["rbac", "--provisioner-name", "ebs.csi.example.com", "--namespace", "kube-system"];
+    insta::assert_snapshot!(said(&arguments).1);
+}
+
+#[test]
+fn wrong_arguments_are_one_clear_line_first() {
+    for (arguments, status, says) in [
+        (&["--unknown"][..], 2, "unexpected argument '--unknown'"),
+        (&["--csi-address=tcp://localhost:1"], 2, "write an absolute path or unix:///path"),
+        (&["--volume-name-prefix="], 2, "--volume-name-prefix"),
+        (&["--leader-election-labels=team"], 2, "expected a label such as team:storage"),
+        (&["--enable-capacity"], 1, "use external-provisioner for this driver"),
+    ] {
+        let (code, text) = said(arguments);
+        assert!(code == Some(status) && text.contains(says), "{says}: {code:?} {text}");
+    }
+}

@@ -1,0 +1,121 @@
+//! What was asked of a driver, and what became of it.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// The processes that were started so far.
+    life: usize,
+    pub(super) create_calls: usize,
+    pub(super) delete_calls: usize,
+    /// When CreateVolume was called first, by the volume's name.
+    first_call: HashMap<String, Instant>,
+    /// All calls of CreateVolume.
+    calls: Vec<Instant>,
+    /// The ids that a name has had.
+    ids: HashMap<String, HashSet<String>>,
+    /// The lives in which the deletion of a volume was called and succeeded, by id.
+    deleted: HashMap<String, Vec<usize>>,
+    /// Calls of CreateVolume after the name's volume was deleted.
+    pub(super) create_after_delete: usize,
+}
+
+impl Ledger {
+    /// A process of the sidecar begins.
+    pub(super) fn process_starts(&mut self) {
+        self.life += 1;
+    }
+
+    pub(super) fn create_begins(&mut self, name: &str, now: Instant) {
+        self.create_calls += 1;
+        self.calls.push(now);
+        self.first_call.entry(name.to_owned()).or_insert(now);
+        let ids = self.ids.get(name);
+        if ids.is_some_and(|ids| ids.iter().any(|id| self.deleted.contains_key(id))) {
+            self.create_after_delete += 1;
+        }
+    }
+
+    pub(super) fn create_ends(&mut self, name: &str, id: Option<&str>) {
+        if let Some(id) = id {
+            self.ids.entry(name.to_owned()).or_default().insert(id.to_owned());
+        }
+    }
+
+    /// The life of the process that asks.
+    pub(super) fn delete_begins(&mut self) -> usize {
+        self.delete_calls += 1;
+        self.life
+    }
+
+    pub(super) fn delete_ends(&mut self, id: &str, life: usize, succeeded: bool) {
+        if succeeded {
+            self.deleted.entry(id.to_owned()).or_default().push(life);
+        }
+    }
+
+    /// When CreateVolume was called first for this name.
+    pub(super) fn first_call(&self, name: &str) -> Option<Instant> {
+        self.first_call.get(name).copied()
+    }
+
+    /// The first call of CreateVolume after a moment.
+    pub(super) fn next_call(&self, after: Instant) -> Option<Instant> {
+        self.calls.iter().copied().find(|at| *at > after)
+    }
+
+    /// The volumes that there have been.
+    pub(super) fn volumes(&self) -> usize {
+        self.ids.values().map(HashSet::len).sum()
+    }
+
+    /// The names that have had more than one volume.
+    pub(super) fn names_with_two(&self) -> usize {
+        self.ids.values().filter(|ids| ids.len() > 1).count()
+    }
+
+    /// The calls of DeleteVolume that succeeded though an earlier one had.
+    pub(super) fn repeated_deletes(&self) -> usize {
+        self.deleted.values().map(|lives| lives.len() - 1).sum()
+    }
+
+    /// Those of them that came from the same process, which had the earlier answer.
+    pub(super) fn needless_deletes(&self) -> usize {
+        let same = |lives: &Vec<usize>| lives.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        self.deleted.values().map(same).sum()
+    }
+
+    /// Changes with every call.
+    pub(super) fn progress(&self) -> (usize, usize) {
+        (self.create_calls, self.delete_calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_deletion_is_needless_without_a_kill_between() {
+        let mut ledger = Ledger::default();
+        for (id, lives) in [("killed", [1, 2]), ("twice", [2, 2])] {
+            lives.iter().for_each(|life| ledger.delete_ends(id, *life, true));
+        }
+        ledger.delete_ends("killed", 2, false);
+        assert_eq!((ledger.repeated_deletes(), ledger.needless_deletes()), (2, 1));
+    }
+
+    #[test]
+    fn a_name_that_is_made_again_is_counted() {
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        ledger.create_begins("pvc-1", now);
+        ledger.create_ends("pvc-1", Some("volume-1"));
+        ledger.create_begins("pvc-1", now);
+        assert_eq!((ledger.create_after_delete, ledger.names_with_two()), (0, 0));
+        ledger.delete_ends("volume-1", 1, true);
+        ledger.create_begins("pvc-1", now);
+        ledger.create_ends("pvc-1", Some("volume-2"));
+        assert_eq!((ledger.create_after_delete, ledger.names_with_two(), ledger.volumes()), (1, 1, 2));
+    }
+}

@@ -1,0 +1,193 @@
+//! Where one sidecar works: a namespace with its account and claims, a class, and its driver.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use testbed::cluster::{Program, apply, class, random_suffix};
+use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
+use testbed::scenario::csi_rights;
+
+use super::driver::{Driver, Pace};
+use super::peer::{Peer, Programs};
+
+const ACCOUNT: &str = "csi-provisioner";
+
+pub(super) struct Stage {
+    state: State,
+    client: Client,
+    programs: Programs,
+    /// Of the namespace and of the class.
+    pub(super) name: String,
+    pub(super) driver: Driver,
+    driver_name: String,
+    kubeconfig: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+/// What the cluster and the driver hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) claims: usize,
+    pub(super) volumes: usize,
+    /// Claims and volumes with finalizers.
+    pub(super) finalizers: usize,
+    /// In the driver.
+    pub(super) in_driver: usize,
+    /// Those of them that no PersistentVolume is for.
+    pub(super) leaked: usize,
+}
+
+impl Left {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Stage {
+    /// `what` is measured, by a driver of this pace.
+    pub(super) async fn set(programs: &Programs, what: &str, pace: Pace, seed: u64) -> anyhow::Result<Self> {
+        let state = State::for_tests()?;
+        let client = client_from(&state.kubeconfig).await?;
+        let name = format!("{what}-{}", random_suffix());
+        let driver_name = format!("{name}.csi.example.com");
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let mut objects = vec![namespace];
+        objects.extend(csi_rights(&name)?);
+        objects.extend(more_rights(&name));
+        apply(&client, &objects).await?;
+        let classes = Api::all(client.clone());
+        classes.create(&PostParams::default(), &class(&name, &driver_name)).await?;
+        let kubeconfig = kubeconfig_for_service_account(&client, &state, &name, ACCOUNT).await?;
+        let folder = tempfile::tempdir()?;
+        let driver = Driver::new(&driver_name, &folder.path().join("csi.sock"), pace, seed);
+        driver.serve()?;
+        Ok(Self { state, client, programs: programs.clone(), name, driver, driver_name, kubeconfig, folder })
+    }
+
+    /// Starts a sidecar on a host of its own: the holder of external-provisioner's Lease is the host's name.
+    pub(super) fn start(&self, peer: Peer, host: &str, more: &[&str]) -> anyhow::Result<Program> {
+        let mut arguments = ["--uts", "sh", "-c", r#"hostname "$0" && exec "$@""#, host].map(str::to_owned).to_vec();
+        arguments.push(self.programs.path(peer).display().to_string());
+        arguments.push(format!("--csi-address={}", self.folder.path().join("csi.sock").display()));
+        arguments.push(format!("--kubeconfig={}", self.kubeconfig.display()));
+        arguments.push(format!("--leader-election-namespace={}", self.name));
+        arguments.extend(more.iter().map(ToString::to_string));
+        let program = Program::spawn(&self.state, &format!("{}-{host}", self.name), "unshare", &arguments)?;
+        self.driver.ledger().process_starts();
+        Ok(program)
+    }
+
+    pub(super) fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The name of the election's Lease.
+    pub(super) fn lease(&self) -> String {
+        self.driver_name.replace('.', "-")
+    }
+
+    /// As the API server's audit log has it.
+    pub(super) fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{ACCOUNT}", self.name)
+    }
+
+    /// Creates a claim, and returns the name that its volume will have.
+    pub(super) async fn create_claim(&self, name: &str) -> anyhow::Result<String> {
+        let claim = testbed::cluster::claim(name, &self.name);
+        let claim = self.claims().create(&PostParams::default(), &claim).await?;
+        Ok(format!("pvc-{}", claim.uid().context("a claim without a uid")?))
+    }
+
+    /// The volumes of the driver.
+    pub(super) async fn volumes(&self) -> anyhow::Result<Vec<PersistentVolume>> {
+        // From the API server's memory: this is not to slow down what is measured.
+        let mut volumes =
+            Api::<PersistentVolume>::all(self.client.clone()).list(&ListParams::default().match_any()).await?.items;
+        volumes.retain(|volume| handle(volume).is_some_and(|(driver, _)| driver == self.driver_name));
+        Ok(volumes)
+    }
+
+    /// Deletes all claims, and waits until nothing is left of them, or nothing has changed for a while.
+    pub(super) async fn settle(&self, patience: Duration, quiet: Duration) -> anyhow::Result<(Left, Duration)> {
+        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let begun = Instant::now();
+        let (mut before, mut since) = (None, begun);
+        loop {
+            let left = self.left().await?;
+            let now = (left.clone(), self.driver.ledger().progress());
+            if before.as_ref() != Some(&now) {
+                (before, since) = (Some(now), Instant::now());
+            }
+            if left.is_nothing() || since.elapsed() > quiet || begun.elapsed() > patience {
+                return Ok((left, begun.elapsed()));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// What there is now.
+    pub(super) async fn left(&self) -> anyhow::Result<Left> {
+        let in_driver = self.driver.volumes();
+        let claims = self.claims().list(&ListParams::default()).await?.items;
+        let volumes = self.volumes().await?;
+        let handles: Vec<_> = volumes.iter().filter_map(handle).map(|(_, id)| id).collect();
+        let finalizers = claims.iter().filter(|claim| !claim.finalizers().is_empty()).count()
+            + volumes.iter().filter(|volume| !volume.finalizers().is_empty()).count();
+        Ok(Left {
+            claims: claims.len(),
+            volumes: volumes.len(),
+            finalizers,
+            leaked: in_driver.iter().filter(|id| !handles.contains(&id.as_str())).count(),
+            in_driver: in_driver.len(),
+        })
+    }
+
+    /// What the journal of csi-provisioner holds, as it stands in its ConfigMaps.
+    pub(super) async fn journal(&self) -> anyhow::Result<Vec<String>> {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.name).list(&ListParams::default()).await?;
+        let own = maps.items.into_iter().filter(|map| map.name_any() != "kube-root-ca.crt");
+        Ok(own.flat_map(|map| map.data.unwrap_or_default()).map(|(key, value)| format!("{key}: {value}")).collect())
+    }
+}
+
+/// What csi-provisioner needs beside upstream's rights.
+fn more_rights(namespace: &str) -> Vec<Value> {
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let rbac = "rbac.authorization.k8s.io";
+    let (cluster_wide, account) = (format!("{namespace}-more"), json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]));
+    let version = format!("{rbac}/v1");
+    vec![
+        json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": cluster_wide}, "rules": [
+            rule("", "persistentvolumeclaims", &["patch"]),
+            rule("", "namespaces", &["get"]),
+            rule("events.k8s.io", "events", &["create", "patch"]),
+        ]}),
+        json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": cluster_wide}, "subjects": account,
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": cluster_wide}}),
+        json!({"apiVersion": version, "kind": "Role", "metadata": {"name": "more", "namespace": namespace}, "rules": [
+            rule("", "configmaps", &["get", "list", "watch", "create", "update", "patch", "delete"]),
+            rule("coordination.k8s.io", "leases", &["patch"]),
+        ]}),
+        json!({"apiVersion": version, "kind": "RoleBinding", "metadata": {"name": "more", "namespace": namespace}, "subjects": account,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "more"}}),
+    ]
+}
+
+/// The driver and the id of a volume.
+fn handle(volume: &PersistentVolume) -> Option<(&str, &str)> {
+    let source = volume.spec.as_ref()?.csi.as_ref()?;
+    Some((&source.driver, &source.volume_handle))
+}

@@ -59,7 +59,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
         sleep(Duration::from_millis(rng.u64(LIFE))).await;
         sidecar.kill().await?;
         sidecar = stage.start(peer, "sidecar", &["--leader-election=false"])?;
-        if number % 20 == 0 {
+        if number.is_multiple_of(20) {
             eprintln!("{}: {number} kills after {:.0} s, {:?}", peer.slug(), begun.elapsed().as_secs_f64(), stage.left().await?);
         }
     }

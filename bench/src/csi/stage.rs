@@ -155,11 +155,11 @@ impl Stage {
         })
     }
 
-    /// What the journal of csi-provisioner holds, as it stands in its ConfigMaps.
+    /// The attempts in the journal of csi-provisioner.
     pub(super) async fn journal(&self) -> anyhow::Result<Vec<String>> {
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.name).list(&ListParams::default()).await?;
-        let own = maps.items.into_iter().filter(|map| map.name_any() != "kube-root-ca.crt");
-        Ok(own.flat_map(|map| map.data.unwrap_or_default()).map(|(key, value)| format!("{key}: {value}")).collect())
+        let entries = maps.items.into_iter().filter_map(|map| map.data?.remove("entries"));
+        Ok(entries.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect())
     }
 }
 

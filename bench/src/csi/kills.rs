@@ -42,7 +42,13 @@ pub(super) struct Outcome {
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let programs = Programs::find(&State::for_tests()?).await?;
     let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
-    println!("| {} kills of each, seed {} | {} | {} |", settings.kills, settings.seed, Peer::Ours.title(), Peer::Go.title());
+    println!(
+        "| {} kills of each, seed {} | {} | {} |",
+        settings.kills,
+        settings.seed,
+        Peer::Ours.title(),
+        Peer::Go.title()
+    );
     println!("|---|---|---|");
     print_ledger([(&ours.0, &ours.1), (&go.0, &go.1)]);
     Ok(())
@@ -60,7 +66,12 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
         sidecar.kill().await?;
         sidecar = stage.start(peer, "sidecar", &["--leader-election=false"])?;
         if number.is_multiple_of(20) {
-            eprintln!("{}: {number} kills after {:.0} s, {:?}", peer.slug(), begun.elapsed().as_secs_f64(), stage.left().await?);
+            eprintln!(
+                "{}: {number} kills after {:.0} s, {:?}",
+                peer.slug(),
+                begun.elapsed().as_secs_f64(),
+                stage.left().await?
+            );
         }
     }
     let counts = traffic.stop().await?;
@@ -73,8 +84,10 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
 /// The rows of a table with one column for each.
 pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
     type Show<'a> = &'a dyn Fn(&Stage, &Outcome) -> String;
-    let rows: [(&str, Show); 14] = [
-        ("claims created; deleted soon; bound", &|_, o| format!("{}; {}; {}", o.counts.made, o.counts.early, o.counts.bound)),
+    let rows: [(&str, Show<'_>); 14] = [
+        ("claims created; deleted soon; bound", &|_, o| {
+            format!("{}; {}; {}", o.counts.made, o.counts.early, o.counts.bound)
+        }),
         ("volumes that the driver made", &|s, _| s.driver.ledger().volumes().to_string()),
         ("calls of CreateVolume, of DeleteVolume", &|s, _| {
             let ledger = s.driver.ledger();
@@ -89,7 +102,9 @@ pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
         ("names that got a second volume", &|s, _| s.driver.ledger().names_with_two().to_string()),
         ("CreateVolume for a name whose volume was deleted", &|s, _| s.driver.ledger().create_after_delete.to_string()),
         ("DeleteVolume that succeeded again", &|s, _| s.driver.ledger().repeated_deletes().to_string()),
-        ("of these by the same process, without a kill between", &|s, _| s.driver.ledger().needless_deletes().to_string()),
+        ("of these by the same process, without a kill between", &|s, _| {
+            s.driver.ledger().needless_deletes().to_string()
+        }),
         ("claims that never went away", &|_, o| o.left.claims.to_string()),
         ("PersistentVolumes that never went away", &|_, o| o.left.volumes.to_string()),
         ("of both, with finalizers", &|_, o| o.left.finalizers.to_string()),

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use testbed::cluster::{Program, apply, class, random_suffix};
@@ -45,6 +47,10 @@ pub(super) struct Left {
 impl Left {
     fn is_nothing(&self) -> bool {
         *self == Self::default()
+    }
+
+    fn is_forgotten(&self) -> bool {
+        self.claims + self.volumes == 0
     }
 }
 
@@ -86,17 +92,31 @@ impl Stage {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    pub(super) fn client(&self) -> Client {
-        self.client.clone()
-    }
-
     pub(super) fn state(&self) -> &State {
         &self.state
     }
 
-    /// The name of the election's Lease.
-    pub(super) fn lease(&self) -> String {
-        self.driver_name.replace('.', "-")
+    /// Who holds the election's Lease.
+    pub(super) async fn holder(&self) -> anyhow::Result<Option<String>> {
+        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.name);
+        let lease = leases.get_opt(&self.driver_name.replace('.', "-")).await?;
+        Ok(lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()))
+    }
+
+    /// Waits until a process on one of these hosts holds the Lease, and returns the host.
+    pub(super) async fn wait_for_holder<'a>(&self, hosts: &[&'a str], patience: Duration) -> anyhow::Result<&'a str> {
+        let begun = Instant::now();
+        loop {
+            let holder = self.holder().await?;
+            let is_its = |host: &&&str| holder.as_ref().is_some_and(|holder| holder.starts_with(**host));
+            if let Some(host) = hosts.iter().find(is_its) {
+                return Ok(host);
+            }
+            if begun.elapsed() > patience {
+                bail!("{holder:?} holds the Lease of {} after {patience:?}, and none of {hosts:?}", self.name);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// As the API server's audit log has it.
@@ -138,6 +158,27 @@ impl Stage {
         }
     }
 
+    /// Takes claims and volumes away without the sidecar.
+    pub(super) async fn forget_all(&self) -> anyhow::Result<()> {
+        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let api = Api::<PersistentVolume>::all(self.client.clone());
+        let forget = |volume: PersistentVolume| {
+            let api = api.clone();
+            async move {
+                let name = volume.name_any();
+                let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+                // The controller-manager may be faster.
+                let _ = api.delete(&name, &DeleteParams::default()).await;
+                let _ = api.patch_metadata(&name, &Default::default(), &none).await;
+            }
+        };
+        while !self.left().await?.is_forgotten() {
+            stream::iter(self.volumes().await?).map(forget).buffer_unordered(32).collect::<()>().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+
     /// What there is now.
     pub(super) async fn left(&self) -> anyhow::Result<Left> {
         let in_driver = self.driver.volumes();
@@ -167,7 +208,8 @@ impl Stage {
 fn more_rights(namespace: &str) -> Vec<Value> {
     let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
     let rbac = "rbac.authorization.k8s.io";
-    let (cluster_wide, account) = (format!("{namespace}-more"), json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]));
+    let (cluster_wide, account) =
+        (format!("{namespace}-more"), json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]));
     let version = format!("{rbac}/v1");
     vec![
         json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": cluster_wide}, "rules": [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::ListParams;
 use testbed::cluster::{AuditLog, Program, is_bound};
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1800);
 const IDLE: Duration = Duration::from_secs(10);
 
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone)]
 pub(crate) struct Settings {
     /// Claims at once
     #[arg(long, default_value_t = 1000)]
@@ -33,9 +33,40 @@ pub(crate) struct Settings {
     /// Rounds of each; the table has all of them and the medians
     #[arg(long, default_value_t = 2)]
     rounds: usize,
+    /// What is measured
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::Ours, Which::Tuned, Which::Defaults])]
+    which: Vec<Which>,
     /// Instead: memory beside so many claims and volumes of another provisioner
     #[arg(long, default_value_t = 0)]
     foreign: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// csi-provisioner with its defaults
+    Ours,
+    /// external-provisioner without limits
+    Tuned,
+    /// external-provisioner with its defaults, which takes some ten minutes a round
+    Defaults,
+}
+
+impl Which {
+    fn title(self) -> String {
+        match self {
+            Self::Ours => Peer::Ours.title().to_owned(),
+            Self::Tuned => format!("{}, tuned", Peer::Go.title()),
+            Self::Defaults => format!("{}, defaults", Peer::Go.title()),
+        }
+    }
+
+    async fn measure(self, programs: &Programs, claims: usize) -> anyhow::Result<Burst> {
+        match self {
+            Self::Ours => Burst::measure(programs, Peer::Ours, &[], claims).await,
+            Self::Tuned => Burst::measure(programs, Peer::Go, &TUNED, claims).await,
+            Self::Defaults => Burst::measure(programs, Peer::Go, &[], claims).await,
+        }
+    }
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
@@ -52,38 +83,28 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
         "\n| {} claims at once | all bound | claims/s | memory idle, peak | processor time | CreateVolume |\n|---|---|---|---|---|---|",
         settings.claims
     );
-    let tuned: &[&str] = &TUNED;
     let mut requests = Vec::new();
-    let mut measure = async |title: &str, peer: Peer, flags: &[&str]| -> anyhow::Result<f64> {
-        let one = Burst::measure(&programs, peer, flags, settings.claims).await?;
-        println!(
-            "| {title} | {:.1} s | {:.1} | {:.1} MB, {:.1} MB | {:.2} s | {} |",
-            one.bound,
-            settings.claims as f64 / one.bound,
-            one.idle,
-            one.peak,
-            one.processor,
-            one.calls
-        );
-        requests.push((title.to_owned(), one.requests));
-        Ok(settings.claims as f64 / one.bound)
-    };
-    let (mut ours, mut fast, mut slow) = (Vec::new(), Vec::new(), Vec::new());
-    let titles = [
-        Peer::Ours.title().to_owned(),
-        format!("{}, tuned", Peer::Go.title()),
-        format!("{}, defaults", Peer::Go.title()),
-    ];
+    let mut rates = vec![Vec::new(); settings.which.len()];
     for _ in 0..settings.rounds {
-        ours.push(measure(&titles[0], Peer::Ours, &[]).await?);
-        fast.push(measure(&titles[1], Peer::Go, tuned).await?);
-    }
-    for _ in 0..settings.rounds {
-        slow.push(measure(&titles[2], Peer::Go, &[]).await?);
+        for (which, rates) in settings.which.iter().zip(&mut rates) {
+            let one = which.measure(&programs, settings.claims).await?;
+            let rate = settings.claims as f64 / one.bound;
+            println!(
+                "| {} | {:.1} s | {rate:.1} | {:.1} MB, {:.1} MB | {:.2} s | {} |",
+                which.title(),
+                one.bound,
+                one.idle,
+                one.peak,
+                one.processor,
+                one.calls
+            );
+            requests.push((which.title(), one.requests));
+            rates.push(rate);
+        }
     }
     println!("\n| claims/s, medians | |\n|---|---|");
-    for (title, rates) in titles.iter().zip([&mut ours, &mut fast, &mut slow]) {
-        println!("| {title} | {:.1} |", waiting::median(rates));
+    for (which, rates) in settings.which.iter().zip(&mut rates) {
+        println!("| {} | {:.1} |", which.title(), waiting::median(rates));
     }
     println!("\n| requests for them | | answer | count |\n|---|---|---|---|");
     for (title, requests) in requests {

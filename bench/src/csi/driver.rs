@@ -13,6 +13,7 @@ use fastrand::Rng;
 use tokio::task::JoinHandle;
 
 use super::ledger::Ledger;
+use super::peer::Peer;
 
 /// How long the driver takes for one call: any time between the two.
 #[derive(Clone, Copy, Debug)]
@@ -30,91 +31,99 @@ impl Pace {
     };
 }
 
-/// Clones are the same one.
+/// The driver as one of the two sees it. Clones are the same one.
 #[derive(Clone)]
-pub(super) struct Driver(Arc<Inner>);
+pub(super) struct Driver {
+    inner: Arc<Inner>,
+    caller: Peer,
+}
 
 struct Inner {
     sim: csi_sim::Driver,
     pace: Pace,
     rng: Mutex<Rng>,
     ledger: Mutex<Ledger>,
-    socket: PathBuf,
-    server: Mutex<Option<JoinHandle<()>>>,
+    folder: PathBuf,
+    servers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Driver {
     /// As most drivers of block storage are: it makes, deletes and attaches volumes, and has no snapshots, copies and topology.
-    pub(super) fn new(name: &str, socket: &Path, pace: Pace, seed: u64) -> Self {
+    pub(super) fn new(name: &str, folder: &Path, pace: Pace, seed: u64) -> Self {
         let capabilities = [
             Capability::Plugin(Service::ControllerService),
             Capability::Controller(Rpc::CreateDeleteVolume),
             Capability::Controller(Rpc::PublishUnpublishVolume),
         ];
         let settings = Settings { name: name.to_owned(), capabilities: capabilities.into(), ..Settings::default() };
-        Self(Arc::new(Inner {
+        let inner = Inner {
             sim: csi_sim::Driver::new(settings),
             pace,
             rng: Mutex::new(Rng::with_seed(seed)),
             ledger: Mutex::default(),
-            socket: socket.to_owned(),
-            server: Mutex::default(),
-        }))
+            folder: folder.to_owned(),
+            servers: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner), caller: Peer::Ours }
     }
 
-    /// Puts it on its socket.
+    /// Where one of the two reaches it, so that it knows who asks.
+    pub(super) fn socket(&self, caller: Peer) -> PathBuf {
+        self.inner.folder.join(format!("{}.sock", caller.slug()))
+    }
+
+    /// Puts it on its sockets.
     pub(super) fn serve(&self) -> anyhow::Result<()> {
-        self.0.sim.start();
-        let server = Server::bind(&self.0.socket)?;
-        let driver = self.clone();
-        let serving = tokio::spawn(async move {
-            let _ = server.serve(driver).await;
-        });
-        *self.0.server.lock().unwrap() = Some(serving);
+        self.inner.sim.start();
+        for caller in Peer::BOTH {
+            let server = Server::bind(&self.socket(caller))?;
+            let driver = Self { inner: self.inner.clone(), caller };
+            self.inner.servers.lock().unwrap().push(tokio::spawn(async move {
+                let _ = server.serve(driver).await;
+            }));
+        }
         Ok(())
     }
 
-    /// Takes it off its socket, as its restart does: calls under way are lost, with the work that is not done. The volumes stay.
+    /// Takes it off its sockets, as its restart does: calls under way are lost, with the work that is not done. The volumes stay.
     pub(super) fn leave(&self) {
-        self.0.sim.stop();
-        if let Some(server) = self.0.server.lock().unwrap().take() {
-            server.abort();
-        }
+        self.inner.sim.stop();
+        self.inner.servers.lock().unwrap().drain(..).for_each(|server| server.abort());
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.ledger.lock().unwrap()
+        self.inner.ledger.lock().unwrap()
     }
 
     /// The ids of the volumes that it holds.
     pub(super) fn volumes(&self) -> Vec<String> {
-        self.0.sim.volumes().into_iter().map(|volume| volume.volume_id).collect()
+        self.inner.sim.volumes().into_iter().map(|volume| volume.volume_id).collect()
     }
 
     /// The next call of this method takes as long as the pace says.
     fn take_time(&self, method: Method, (least, most): (Duration, Duration)) {
         if !most.is_zero() {
             let range = least.as_millis() as u64..=most.as_millis() as u64;
-            let delay = Duration::from_millis(self.0.rng.lock().unwrap().u64(range));
-            self.0.sim.script(method, [Step::work().after(delay)]);
+            let delay = Duration::from_millis(self.inner.rng.lock().unwrap().u64(range));
+            self.inner.sim.script(method, [Step::work().after(delay)]);
         }
     }
 }
 
 impl Identity for Driver {
     async fn get_plugin_info(&self, request: GetPluginInfoRequest) -> Result<GetPluginInfoResponse, Error> {
-        self.0.sim.get_plugin_info(request).await
+        self.inner.sim.get_plugin_info(request).await
     }
 
     async fn get_plugin_capabilities(
         &self,
         request: GetPluginCapabilitiesRequest,
     ) -> Result<GetPluginCapabilitiesResponse, Error> {
-        self.0.sim.get_plugin_capabilities(request).await
+        self.inner.sim.get_plugin_capabilities(request).await
     }
 
     async fn probe(&self, request: ProbeRequest) -> Result<ProbeResponse, Error> {
-        self.0.sim.probe(request).await
+        self.inner.sim.probe(request).await
     }
 }
 
@@ -124,16 +133,16 @@ impl Controller for Driver {
         &self,
         request: ControllerGetCapabilitiesRequest,
     ) -> Result<ControllerGetCapabilitiesResponse, Error> {
-        self.0.sim.controller_get_capabilities(request).await
+        self.inner.sim.controller_get_capabilities(request).await
     }
 
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {
-        self.ledger().create_begins(&request.name, Instant::now());
+        self.ledger().create_begins(&request.name, self.caller, Instant::now());
         let driver = self.clone();
         let call = tokio::spawn(async move {
             let name = request.name.clone();
-            driver.take_time(Method::CreateVolume, driver.0.pace.create);
-            let answer = driver.0.sim.create_volume(request).await;
+            driver.take_time(Method::CreateVolume, driver.inner.pace.create);
+            let answer = driver.inner.sim.create_volume(request).await;
             let id = answer.as_ref().ok().and_then(|answer| answer.volume.as_ref()).map(|volume| &volume.volume_id);
             driver.ledger().create_ends(&name, id.map(String::as_str));
             answer
@@ -146,9 +155,9 @@ impl Controller for Driver {
         let driver = self.clone();
         let call = tokio::spawn(async move {
             let id = request.volume_id.clone();
-            driver.take_time(Method::DeleteVolume, driver.0.pace.delete);
-            let answer = driver.0.sim.delete_volume(request).await;
-            driver.ledger().delete_ends(&id, life, answer.is_ok());
+            driver.take_time(Method::DeleteVolume, driver.inner.pace.delete);
+            let answer = driver.inner.sim.delete_volume(request).await;
+            driver.ledger().delete_ends(&id, driver.caller, life, answer.is_ok());
             answer
         });
         call.await.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))

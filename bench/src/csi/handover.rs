@@ -51,7 +51,9 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     let mut started = 0;
     let mut times = Times::default();
     for number in 0..settings.rounds {
-        for (signal, times) in [(Signal::TERM, &mut times.told), (Signal::KILL, &mut times.killed)] {
+        for (signal, what, times) in
+            [(Signal::TERM, "told", &mut times.told), (Signal::KILL, "killed", &mut times.killed)]
+        {
             while replicas.len() < 2 {
                 let host = format!("pod-{started}-of");
                 replicas.push((host.clone(), stage.start(peer, &host, &FLAGS)?));
@@ -64,10 +66,10 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
             let at = hosts.iter().position(|host| *host == holder).context("it is one of them")?;
             let (_, mut old) = replicas.remove(at);
             // It works.
-            first_call(&stage, &format!("before-{signal:?}-{number}").to_lowercase()).await?;
+            first_call(&stage, &format!("before-{what}-{number}")).await?;
             old.signal(signal);
-            let time = first_call(&stage, &format!("after-{signal:?}-{number}").to_lowercase()).await?;
-            eprintln!("{}: {signal:?} {:.2} s", peer.slug(), time.as_secs_f64());
+            let time = first_call(&stage, &format!("after-{what}-{number}")).await?;
+            eprintln!("{}: {what} {:.2} s", peer.slug(), time.as_secs_f64());
             times.push(time.as_secs_f64());
             old.ended(PATIENCE).await?;
         }

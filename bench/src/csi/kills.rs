@@ -67,10 +67,10 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
         sidecar = stage.start(peer, "sidecar", &["--leader-election=false"])?;
         if number.is_multiple_of(20) {
             eprintln!(
-                "{}: {number} kills after {:.0} s, {:?}",
+                "{}: {number} kills after {:.0} s, {}",
                 peer.slug(),
                 begun.elapsed().as_secs_f64(),
-                stage.left().await?
+                stage.left().await?.shown()
             );
         }
     }
@@ -84,7 +84,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
 /// The rows of a table with one column for each.
 pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
     type Show<'a> = &'a dyn Fn(&Stage, &Outcome) -> String;
-    let rows: [(&str, Show<'_>); 14] = [
+    let rows: [(&str, Show<'_>); 15] = [
         ("claims created; deleted soon; bound", &|_, o| {
             format!("{}; {}; {}", o.counts.made, o.counts.early, o.counts.bound)
         }),
@@ -97,13 +97,17 @@ pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
             format!("{:.0} s", o.settled.as_secs_f64())
         }),
         ("**volumes left in the driver**", &|_, o| o.left.in_driver.to_string()),
-        ("**of these without a PersistentVolume**", &|_, o| o.left.leaked.to_string()),
+        ("**of these without a PersistentVolume**", &|_, o| o.left.leaked.len().to_string()),
+        ("of these asked for by csi-provisioner", &|s, o| {
+            s.driver.ledger().asked_for_by(Peer::Ours, &o.left.leaked).to_string()
+        }),
         ("attempts in the journal", &|_, o| o.journal.len().to_string()),
         ("names that got a second volume", &|s, _| s.driver.ledger().names_with_two().to_string()),
         ("CreateVolume for a name whose volume was deleted", &|s, _| s.driver.ledger().create_after_delete.to_string()),
         ("DeleteVolume that succeeded again", &|s, _| s.driver.ledger().repeated_deletes().to_string()),
-        ("of these by the same process, without a kill between", &|s, _| {
-            s.driver.ledger().needless_deletes().to_string()
+        ("of these by the process that had the answer: csi-provisioner, external-provisioner", &|s, _| {
+            let ledger = s.driver.ledger();
+            format!("{}, {}", ledger.needless_deletes(Peer::Ours), ledger.needless_deletes(Peer::Go))
         }),
         ("claims that never went away", &|_, o| o.left.claims.to_string()),
         ("PersistentVolumes that never went away", &|_, o| o.left.volumes.to_string()),

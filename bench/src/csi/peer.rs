@@ -7,7 +7,7 @@ use testbed::control_plane::State;
 use testbed::{external_provisioner, progress};
 
 /// One of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Peer {
     Ours,
     Go,

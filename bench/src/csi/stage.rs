@@ -28,7 +28,7 @@ pub(super) struct Stage {
     pub(super) driver: Driver,
     driver_name: String,
     kubeconfig: PathBuf,
-    folder: tempfile::TempDir,
+    _sockets: tempfile::TempDir,
 }
 
 /// What the cluster and the driver hold.
@@ -41,12 +41,23 @@ pub(super) struct Left {
     /// In the driver.
     pub(super) in_driver: usize,
     /// Those of them that no PersistentVolume is for.
-    pub(super) leaked: usize,
+    pub(super) leaked: Vec<String>,
 }
 
 impl Left {
     fn is_nothing(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// For a person who waits.
+    pub(super) fn shown(&self) -> String {
+        format!(
+            "{} claims, {} volumes, {} in the driver, {} of them without a volume",
+            self.claims,
+            self.volumes,
+            self.in_driver,
+            self.leaked.len()
+        )
     }
 
     fn is_forgotten(&self) -> bool {
@@ -70,16 +81,17 @@ impl Stage {
         classes.create(&PostParams::default(), &class(&name, &driver_name)).await?;
         let kubeconfig = kubeconfig_for_service_account(&client, &state, &name, ACCOUNT).await?;
         let folder = tempfile::tempdir()?;
-        let driver = Driver::new(&driver_name, &folder.path().join("csi.sock"), pace, seed);
+        let driver = Driver::new(&driver_name, folder.path(), pace, seed);
         driver.serve()?;
-        Ok(Self { state, client, programs: programs.clone(), name, driver, driver_name, kubeconfig, folder })
+        Ok(Self { state, client, programs: programs.clone(), name, driver, driver_name, kubeconfig, _sockets: folder })
     }
 
-    /// Starts a sidecar on a host of its own: the holder of external-provisioner's Lease is the host's name.
+    /// Starts a sidecar on a host of its own: both sidecars write its name into the election's Lease.
     pub(super) fn start(&self, peer: Peer, host: &str, more: &[&str]) -> anyhow::Result<Program> {
-        let mut arguments = ["--uts", "sh", "-c", r#"hostname "$0" && exec "$@""#, host].map(str::to_owned).to_vec();
+        let mut arguments =
+            ["--uts", "sh", "-c", r#"hostname "$0" && HOSTNAME="$0" exec "$@""#, host].map(str::to_owned).to_vec();
         arguments.push(self.programs.path(peer).display().to_string());
-        arguments.push(format!("--csi-address={}", self.folder.path().join("csi.sock").display()));
+        arguments.push(format!("--csi-address={}", self.driver.socket(peer).display()));
         arguments.push(format!("--kubeconfig={}", self.kubeconfig.display()));
         arguments.push(format!("--leader-election-namespace={}", self.name));
         arguments.extend(more.iter().map(ToString::to_string));
@@ -191,8 +203,8 @@ impl Stage {
             claims: claims.len(),
             volumes: volumes.len(),
             finalizers,
-            leaked: in_driver.iter().filter(|id| !handles.contains(&id.as_str())).count(),
             in_driver: in_driver.len(),
+            leaked: in_driver.into_iter().filter(|id| !handles.contains(&id.as_str())).collect(),
         })
     }
 

@@ -52,7 +52,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
         let (peer, times) = if number % 2 == 1 { (Peer::Ours, &mut to_ours) } else { (Peer::Go, &mut to_go) };
         let overlap = Duration::from_millis(rng.u64(OVERLAP));
         times.push(replace(&stage, &mut sidecar, peer, number, overlap).await?);
-        eprintln!("{number} swaps, {:?}", stage.left().await?);
+        eprintln!("{number} swaps, {}", stage.left().await?.shown());
     }
     let counts = traffic.stop().await?;
     let mut table = Vec::new();

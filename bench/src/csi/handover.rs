@@ -28,6 +28,8 @@ pub(crate) struct Settings {
 /// Seconds from the signal to CreateVolume.
 #[derive(Default)]
 struct Times {
+    /// With a replica that works all the time.
+    before: Vec<f64>,
     told: Vec<f64>,
     killed: Vec<f64>,
 }
@@ -36,11 +38,13 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let programs = Programs::find(&State::for_tests()?).await?;
     let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
     println!(
-        "| {} rounds of each: the signal until CreateVolume | SIGTERM: median, longest | SIGKILL |\n|---|---|---|",
+        "| {} rounds of each: from claim to CreateVolume | no signal: median, longest | SIGTERM | SIGKILL |",
         settings.rounds
     );
+    println!("|---|---|---|---|");
     for (peer, mut times) in [(Peer::Ours, ours), (Peer::Go, go)] {
-        println!("| {} | {} | {} |", peer.title(), shown(&mut times.told), shown(&mut times.killed));
+        let [before, told, killed] = [&mut times.before, &mut times.told, &mut times.killed].map(|times| shown(times));
+        println!("| {} | {before} | {told} | {killed} |", peer.title());
     }
     Ok(())
 }
@@ -51,9 +55,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     let mut started = 0;
     let mut times = Times::default();
     for number in 0..settings.rounds {
-        for (signal, what, times) in
-            [(Signal::TERM, "told", &mut times.told), (Signal::KILL, "killed", &mut times.killed)]
-        {
+        for (signal, what) in [(Signal::TERM, "told"), (Signal::KILL, "killed")] {
             while replicas.len() < 2 {
                 let host = format!("pod-{started}-of");
                 replicas.push((host.clone(), stage.start(peer, &host, &FLAGS)?));
@@ -65,12 +67,12 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
             let holder = stage.wait_for_holder(&hosts, PATIENCE).await?;
             let at = hosts.iter().position(|host| *host == holder).context("it is one of them")?;
             let (_, mut old) = replicas.remove(at);
-            // It works.
-            first_call(&stage, &format!("before-{what}-{number}")).await?;
+            times.before.push(first_call(&stage, &format!("before-{what}-{number}")).await?.as_secs_f64());
             old.signal(signal);
             let time = first_call(&stage, &format!("after-{what}-{number}")).await?;
             eprintln!("{}: {what} {:.2} s", peer.slug(), time.as_secs_f64());
-            times.push(time.as_secs_f64());
+            let all = if what == "told" { &mut times.told } else { &mut times.killed };
+            all.push(time.as_secs_f64());
             old.ended(PATIENCE).await?;
         }
     }

@@ -1,6 +1,6 @@
 //! `cargo xtask bench NAME`: measurements on a real control plane. Figures are printed as a table; the last ones stand in
 //! `docs/book/pages/operate/performance.md`.
-#![allow(clippy::print_stdout, reason = "it prints its results")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it prints its results, and how far it is")]
 
 mod buckets;
 mod burst;

@@ -18,6 +18,8 @@ use super::driver::{Driver, Pace};
 use super::peer::{Peer, Programs};
 
 const ACCOUNT: &str = "csi-provisioner";
+/// Longer than the driver works on a call whose caller was killed.
+const STILL: Duration = Duration::from_secs(3);
 
 pub(super) struct Stage {
     state: State,
@@ -163,7 +165,8 @@ impl Stage {
             if before.as_ref() != Some(&now) {
                 (before, since) = (Some(now), Instant::now());
             }
-            if left.is_nothing() || since.elapsed() > quiet || begun.elapsed() > patience {
+            let is_done = since.elapsed() > STILL && left.is_nothing() && self.journal().await?.is_empty();
+            if is_done || since.elapsed() > quiet || begun.elapsed() > patience {
                 return Ok((left, begun.elapsed()));
             }
             tokio::time::sleep(Duration::from_millis(500)).await;

@@ -177,6 +177,7 @@ async fn beside_others(programs: &Programs, settings: Settings) -> anyhow::Resul
     for pairs in [0, settings.foreign] {
         if pairs > 0 {
             foreign::create(&Cluster::connect().await?, pairs).await?;
+            eprintln!("{pairs} claims and volumes are made");
         }
         for _ in 0..settings.rounds {
             for peer in Peer::BOTH {
@@ -208,19 +209,15 @@ struct Memory {
 impl Memory {
     async fn measure(programs: &Programs, peer: Peer) -> anyhow::Result<Self> {
         let stage = Stage::set(programs, &format!("memory-{}", peer.slug()), Pace::AT_ONCE, 1).await?;
-        let volume = stage.create_claim("waiting").await?;
-        // The controller-manager says whose it is.
-        sleep(Duration::from_secs(2)).await;
+        // The controller-manager has much to do beside so many others.
+        let volume = stage.create_waiting_claim("waiting").await?;
         let begun = Instant::now();
         let sidecar = stage.start(peer, "sidecar", &[])?;
         let ready = first_call(&stage, &sidecar, &volume, begun).await?;
-        wait_bound(&stage, 1).await?;
         let pid = sidecar.id().pid;
         let then = mb(memory(pid, "VmRSS")?);
         sleep(IDLE).await;
         let (later, peak) = (mb(memory(pid, "VmRSS")?), mb(memory(pid, "VmHWM")?));
-        drop(sidecar);
-        stage.forget_all().await?;
         Ok(Self { ready: ready.as_secs_f64(), then, later, peak })
     }
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams, Patch, PostParams};
 use kube::{Api, Client, ResourceExt};
+use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use serde_json::{Value, json};
 use testbed::cluster::{Program, apply, class, random_suffix};
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
@@ -140,7 +141,17 @@ impl Stage {
 
     /// Creates a claim, and returns the name that its volume will have.
     pub(super) async fn create_claim(&self, name: &str) -> anyhow::Result<String> {
-        let claim = testbed::cluster::claim(name, &self.name);
+        self.create(testbed::cluster::claim(name, &self.name)).await
+    }
+
+    /// Creates a claim as the controller-manager leaves it.
+    pub(super) async fn create_waiting_claim(&self, name: &str) -> anyhow::Result<String> {
+        let mut claim = testbed::cluster::claim(name, &self.name);
+        claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), self.driver_name.clone());
+        self.create(claim).await
+    }
+
+    async fn create(&self, claim: PersistentVolumeClaim) -> anyhow::Result<String> {
         let claim = self.claims().create(&PostParams::default(), &claim).await?;
         Ok(format!("pvc-{}", claim.uid().context("a claim without a uid")?))
     }

@@ -102,7 +102,7 @@ pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
             s.driver.ledger().asked_for_by(Peer::Ours, &o.left.leaked).to_string()
         }),
         ("attempts in the journal", &|_, o| o.journal.len().to_string()),
-        ("names that got a second volume", &|s, _| s.driver.ledger().names_with_two().to_string()),
+        ("names that got a second volume", &|s, _| s.driver.ledger().names_with_two().len().to_string()),
         ("CreateVolume for a name whose volume was deleted", &|s, _| s.driver.ledger().create_after_delete.to_string()),
         ("DeleteVolume that succeeded again", &|s, _| s.driver.ledger().repeated_deletes().to_string()),
         ("of these by the process that had the answer: csi-provisioner, external-provisioner", &|s, _| {
@@ -119,5 +119,7 @@ pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
     }
     for (stage, outcome) in all {
         outcome.journal.iter().for_each(|entry| eprintln!("{}: {entry}", stage.name));
+        // Its log has more about them.
+        stage.driver.ledger().names_with_two().iter().for_each(|name| eprintln!("{}: twice {name}", stage.name));
     }
 }

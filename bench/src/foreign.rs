@@ -70,7 +70,8 @@ async fn provision(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
     cluster.wait_claims(pairs, "bound", is_bound).await.map(drop)
 }
 
-async fn create(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
+/// Makes claims and volumes of another provisioner.
+pub(crate) async fn create(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
     let (claims, volumes) = (cluster.claims(), cluster.volumes());
     let make = |at: usize| {
         let (claims, volumes) = (claims.clone(), volumes.clone());

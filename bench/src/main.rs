@@ -1,10 +1,11 @@
 //! `cargo xtask bench NAME`: measurements on a real control plane. Figures are printed as a table; the last ones stand in
 //! `docs/book/pages/operate/performance.md`.
-#![allow(clippy::print_stdout, reason = "it prints its results")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it prints its results, and how far it is")]
 
 mod buckets;
 mod burst;
 mod cluster;
+mod csi;
 mod directories;
 mod foreign;
 mod handover;
@@ -79,6 +80,9 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         files: usize,
     },
+    /// csi-provisioner beside external-provisioner, with a CSI driver in memory
+    #[command(subcommand)]
+    Csi(csi::Command),
     /// Two replicas of the hostPath provisioner under faults, and whether every promise was kept
     Soak(soak::Settings),
 }
@@ -95,6 +99,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Handover { rounds } => handover::run(rounds).await,
         Command::Shards { claims, rounds } => shards::run(claims, rounds).await,
         Command::Removal { files } => removal::run(files).await,
+        Command::Csi(command) => csi::run(command).await,
         Command::Soak(settings) => soak::run(settings).await,
     }
 }

@@ -125,18 +125,12 @@ impl Provisioner {
 
     /// A field of `/proc/PID/status` in kB, such as `VmRSS` or `VmHWM`.
     pub(crate) fn memory(&self, field: &str) -> anyhow::Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let text = line.with_context(|| format!("no {field} in the process status"))?;
-        Ok(text.trim().trim_end_matches(" kB").parse()?)
+        memory(self.child.id(), field)
     }
 
-    /// The processor time that it has used, user and system, in ticks of 10 ms.
+    /// The processor time that it has used.
     pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
-        Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
+        processor_time(self.child.id())
     }
 }
 
@@ -146,4 +140,20 @@ impl Drop for Provisioner {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A field of `/proc/PID/status` in kB, such as `VmRSS` or `VmHWM`.
+pub(crate) fn memory(pid: u32, field: &str) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let text = line.with_context(|| format!("no {field} in the process status"))?;
+    Ok(text.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// The processor time that a process has used, user and system, in ticks of 10 ms.
+pub(crate) fn processor_time(pid: u32) -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+    Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
 }

@@ -65,6 +65,20 @@ impl Library {
     }
 }
 
+/// The objects of the sidecar's account in a namespace, with upstream's rights and no others.
+pub fn csi_rights(namespace: &str) -> anyhow::Result<Vec<Value>> {
+    let rights: Value = file::read_yaml(&folder("csi-scenarios").join("rights.yaml"))?;
+    let mut rights: Vec<Value> = serde_json::from_str(&rights.to_string().replace("$(run)", namespace))?;
+    for object in &mut rights {
+        let kind = kinds::find(object["kind"].as_str().unwrap_or_default(), &BTreeMap::new())?;
+        object["apiVersion"] = kind.api_version.into();
+        if !kind.cluster_scoped {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+    }
+    Ok(rights)
+}
+
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }

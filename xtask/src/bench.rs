@@ -23,12 +23,21 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         }
         _ => None,
     };
+    let sidecar = match measurement {
+        Some("csi") => Some(build::program(Profile::Release, "csi-provisioner", &[], guard, &progress).await?),
+        _ => None,
+    };
     // Logging every request would be measured too, so it is done only where requests are counted.
-    let settings = Settings { audit: measurement == Some("buckets"), ..Settings::default() };
+    let counts_requests = match measurement {
+        Some("csi") => arguments.get(1).is_some_and(|name| name == "burst"),
+        other => other == Some("buckets"),
+    };
+    let settings = Settings { audit: counts_requests, ..Settings::default() };
     let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     let mut command = build::command(guard, &program);
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
     command.envs(provisioner.map(|path| ("HOSTPATH_PROVISIONER", path)));
+    command.envs(sidecar.map(|path| ("CSI_PROVISIONER", path)));
     let status = match measurement {
         // It says itself how far it is.
         Some("soak") => Running::start(command)?.ended().await.map_err(anyhow::Error::from),

@@ -1,0 +1,56 @@
+//! The two programs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use testbed::control_plane::State;
+use testbed::{external_provisioner, progress};
+
+/// One of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Peer {
+    Ours,
+    Go,
+}
+
+impl Peer {
+    pub(super) const BOTH: [Self; 2] = [Self::Ours, Self::Go];
+
+    /// As tables have it.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Ours => "csi-provisioner",
+            Self::Go => "external-provisioner v6.4.0",
+        }
+    }
+
+    /// For names of objects.
+    pub(super) fn slug(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Go => "go",
+        }
+    }
+}
+
+/// Where the two are.
+#[derive(Clone)]
+pub(super) struct Programs {
+    ours: PathBuf,
+    go: PathBuf,
+}
+
+impl Programs {
+    pub(super) async fn find(state: &State) -> anyhow::Result<Self> {
+        let ours = std::env::var_os("CSI_PROVISIONER").context("CSI_PROVISIONER does not name the program")?.into();
+        let go = external_provisioner::program(&state.guard(), &progress::silent()).await?;
+        Ok(Self { ours, go })
+    }
+
+    pub(super) fn path(&self, peer: Peer) -> &Path {
+        match peer {
+            Peer::Ours => &self.ours,
+            Peer::Go => &self.go,
+        }
+    }
+}

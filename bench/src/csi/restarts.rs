@@ -1,0 +1,132 @@
+//! Restarts of the driver while claims come and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+use fastrand::Rng;
+use testbed::cluster::is_bound;
+use testbed::control_plane::State;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::driver::Pace;
+use super::peer::{Peer, Programs};
+use super::stage::{Left, Stage};
+use super::traffic::{Counts, Traffic};
+use crate::waiting::median;
+
+/// Time between two restarts, and time without the driver, in milliseconds.
+const UP: std::ops::RangeInclusive<u64> = 2000..=5000;
+const DOWN: std::ops::RangeInclusive<u64> = 700..=1300;
+const PATIENCE: Duration = Duration::from_secs(300);
+const QUIET: Duration = Duration::from_secs(60);
+
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Restarts of each driver
+    #[arg(long, default_value_t = 20)]
+    times: usize,
+    /// Claims on their way at a time
+    #[arg(long, default_value_t = 20)]
+    claims: usize,
+    /// Where the chance comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+struct Measured {
+    /// Ends of the sidecar.
+    ends: usize,
+    /// Seconds from the driver's return to its next CreateVolume.
+    times: Vec<f64>,
+    counts: Counts,
+    lost: usize,
+    left: Left,
+}
+
+pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+    let programs = Programs::find(&State::for_tests()?).await?;
+    println!(
+        "| {} restarts of the driver | the sidecar ended | to the next CreateVolume: median, longest | claims made, bound | never bound | left in the driver |",
+        settings.times
+    );
+    println!("|---|---|---|---|---|---|");
+    for peer in Peer::BOTH {
+        let mut measured = of(peer, &programs, settings).await?;
+        let Counts { made, bound, .. } = measured.counts;
+        let longest = measured.times.iter().copied().fold(0.0, f64::max);
+        println!(
+            "| {} | {} times | {:.2} s, {longest:.2} s | {made}, {bound} | {} | {} |",
+            peer.title(),
+            measured.ends,
+            median(&mut measured.times),
+            measured.lost,
+            measured.left.in_driver
+        );
+    }
+    Ok(())
+}
+
+async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Result<Measured> {
+    let name = format!("restarts-{}", peer.slug());
+    let stage = Arc::new(Stage::set(programs, &name, Pace::SLOW, settings.seed).await?);
+    let mut rng = Rng::with_seed(settings.seed);
+    let (stop, stopped) = watch::channel(false);
+    let supervisor = tokio::spawn(supervise(stage.clone(), peer, stopped));
+    let traffic = Traffic::start(&stage, settings.claims, settings.seed);
+    let mut times = Vec::new();
+    for _ in 0..settings.times {
+        sleep(Duration::from_millis(rng.u64(UP))).await;
+        stage.driver.leave();
+        sleep(Duration::from_millis(rng.u64(DOWN))).await;
+        stage.driver.serve()?;
+        times.push(until_next_call(&stage).await?.as_secs_f64());
+    }
+    let counts = traffic.stop().await?;
+    let lost = never_bound(&stage).await?;
+    let (left, _) = stage.settle(PATIENCE, QUIET).await?;
+    stop.send_replace(true);
+    Ok(Measured { ends: supervisor.await??, times, counts, lost, left })
+}
+
+/// Starts the sidecar again whenever it ends, as a kubelet without back-off would.
+async fn supervise(stage: Arc<Stage>, peer: Peer, mut stopped: watch::Receiver<bool>) -> anyhow::Result<usize> {
+    let mut ends = 0;
+    loop {
+        let mut sidecar = stage.start(peer, "sidecar", &["--leader-election=false"])?;
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return Ok(ends),
+            _ = sidecar.ended(Duration::from_secs(3600)) => ends += 1,
+        }
+    }
+}
+
+/// From now.
+async fn until_next_call(stage: &Stage) -> anyhow::Result<Duration> {
+    let back = std::time::Instant::now();
+    loop {
+        if let Some(at) = stage.driver.ledger().next_call(back) {
+            return Ok(at - back);
+        }
+        ensure!(back.elapsed() < PATIENCE, "CreateVolume is not called any more");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The claims that wait until patience ends.
+async fn never_bound(stage: &Stage) -> anyhow::Result<usize> {
+    let begun = std::time::Instant::now();
+    loop {
+        let claims = stage.claims().list(&Default::default()).await?.items;
+        let leaves =
+            |claim: &&k8s_openapi::api::core::v1::PersistentVolumeClaim| claim.metadata.deletion_timestamp.is_none();
+        let waiting = claims.iter().filter(leaves).filter(|claim| !is_bound(claim)).count();
+        if waiting == 0 || begun.elapsed() > PATIENCE {
+            return Ok(waiting);
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+}

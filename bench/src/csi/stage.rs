@@ -1,0 +1,261 @@
+//! Where one sidecar works: a namespace with its account and claims, a class, and its driver.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, ListParams, Patch, PostParams};
+use kube::{Api, Client, ResourceExt};
+use kube_provisioner::protocol::STORAGE_PROVISIONER;
+use serde_json::{Value, json};
+use testbed::cluster::{Program, apply, class, random_suffix};
+use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
+use testbed::scenario::csi_rights;
+
+use super::driver::{Driver, Pace};
+use super::peer::{Peer, Programs};
+
+const ACCOUNT: &str = "csi-provisioner";
+/// Longer than the driver works on a call whose caller was killed.
+const STILL: Duration = Duration::from_secs(3);
+
+pub(super) struct Stage {
+    state: State,
+    client: Client,
+    programs: Programs,
+    /// Of the namespace and of the class.
+    pub(super) name: String,
+    pub(super) driver: Driver,
+    driver_name: String,
+    kubeconfig: PathBuf,
+    _sockets: tempfile::TempDir,
+}
+
+/// What the cluster and the driver hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) claims: usize,
+    pub(super) volumes: usize,
+    /// Claims and volumes with finalizers.
+    pub(super) finalizers: usize,
+    /// In the driver.
+    pub(super) in_driver: usize,
+    /// Those of them that no PersistentVolume is for.
+    pub(super) leaked: Vec<String>,
+}
+
+impl Left {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// For a person who waits.
+    pub(super) fn shown(&self) -> String {
+        format!(
+            "{} claims, {} volumes, {} in the driver, {} of them without a volume",
+            self.claims,
+            self.volumes,
+            self.in_driver,
+            self.leaked.len()
+        )
+    }
+
+    fn is_forgotten(&self) -> bool {
+        self.claims + self.volumes == 0
+    }
+}
+
+impl Stage {
+    /// `what` is measured, by a driver of this pace.
+    pub(super) async fn set(programs: &Programs, what: &str, pace: Pace, seed: u64) -> anyhow::Result<Self> {
+        let state = State::for_tests()?;
+        let client = client_from(&state.kubeconfig).await?;
+        let name = format!("{what}-{}", random_suffix());
+        let driver_name = format!("{name}.csi.example.com");
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let mut objects = vec![namespace];
+        objects.extend(csi_rights(&name)?);
+        objects.extend(more_rights(&name));
+        apply(&client, &objects).await?;
+        let classes = Api::all(client.clone());
+        classes.create(&PostParams::default(), &class(&name, &driver_name)).await?;
+        let kubeconfig = kubeconfig_for_service_account(&client, &state, &name, ACCOUNT).await?;
+        let folder = tempfile::tempdir()?;
+        let driver = Driver::new(&driver_name, folder.path(), pace, seed);
+        driver.serve()?;
+        Ok(Self { state, client, programs: programs.clone(), name, driver, driver_name, kubeconfig, _sockets: folder })
+    }
+
+    /// Starts a sidecar on a host of its own: both sidecars write its name into the election's Lease.
+    pub(super) fn start(&self, peer: Peer, host: &str, more: &[&str]) -> anyhow::Result<Program> {
+        let mut arguments =
+            ["--uts", "sh", "-c", r#"hostname "$0" && HOSTNAME="$0" exec "$@""#, host].map(str::to_owned).to_vec();
+        arguments.push(self.programs.path(peer).display().to_string());
+        arguments.push(format!("--csi-address={}", self.driver.socket(peer).display()));
+        arguments.push(format!("--kubeconfig={}", self.kubeconfig.display()));
+        arguments.push(format!("--leader-election-namespace={}", self.name));
+        arguments.extend(more.iter().map(ToString::to_string));
+        let program = Program::spawn(&self.state, &format!("{}-{host}", self.name), "unshare", &arguments)?;
+        self.driver.ledger().process_starts();
+        Ok(program)
+    }
+
+    pub(super) fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Who holds the election's Lease.
+    pub(super) async fn holder(&self) -> anyhow::Result<Option<String>> {
+        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.name);
+        let lease = leases.get_opt(&self.driver_name.replace('.', "-")).await?;
+        Ok(lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()))
+    }
+
+    /// Waits until a process on one of these hosts holds the Lease, and returns the host.
+    pub(super) async fn wait_for_holder<'a>(&self, hosts: &[&'a str], patience: Duration) -> anyhow::Result<&'a str> {
+        let begun = Instant::now();
+        loop {
+            let holder = self.holder().await?;
+            let is_its = |host: &&&str| holder.as_ref().is_some_and(|holder| holder.starts_with(**host));
+            if let Some(host) = hosts.iter().find(is_its) {
+                return Ok(host);
+            }
+            if begun.elapsed() > patience {
+                bail!("{holder:?} holds the Lease of {} after {patience:?}, and none of {hosts:?}", self.name);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// As the API server's audit log has it.
+    pub(super) fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{ACCOUNT}", self.name)
+    }
+
+    /// Creates a claim, and returns the name that its volume will have.
+    pub(super) async fn create_claim(&self, name: &str) -> anyhow::Result<String> {
+        self.create(testbed::cluster::claim(name, &self.name)).await
+    }
+
+    /// Creates a claim as the controller-manager leaves it.
+    pub(super) async fn create_waiting_claim(&self, name: &str) -> anyhow::Result<String> {
+        let mut claim = testbed::cluster::claim(name, &self.name);
+        claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), self.driver_name.clone());
+        self.create(claim).await
+    }
+
+    async fn create(&self, claim: PersistentVolumeClaim) -> anyhow::Result<String> {
+        let claim = self.claims().create(&PostParams::default(), &claim).await?;
+        Ok(format!("pvc-{}", claim.uid().context("a claim without a uid")?))
+    }
+
+    /// The volumes of the driver.
+    pub(super) async fn volumes(&self) -> anyhow::Result<Vec<PersistentVolume>> {
+        // From the API server's memory: this is not to slow down what is measured.
+        let mut volumes =
+            Api::<PersistentVolume>::all(self.client.clone()).list(&ListParams::default().match_any()).await?.items;
+        volumes.retain(|volume| handle(volume).is_some_and(|(driver, _)| driver == self.driver_name));
+        Ok(volumes)
+    }
+
+    /// Deletes all claims, and waits until nothing is left of them, or nothing has changed for a while.
+    pub(super) async fn settle(&self, patience: Duration, quiet: Duration) -> anyhow::Result<(Left, Duration)> {
+        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let begun = Instant::now();
+        let (mut before, mut since) = (None, begun);
+        loop {
+            let left = self.left().await?;
+            let now = (left.clone(), self.driver.ledger().progress());
+            if before.as_ref() != Some(&now) {
+                (before, since) = (Some(now), Instant::now());
+            }
+            let is_done = since.elapsed() > STILL && left.is_nothing() && self.journal().await?.is_empty();
+            if is_done || since.elapsed() > quiet || begun.elapsed() > patience {
+                return Ok((left, begun.elapsed()));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Takes claims and volumes away without the sidecar.
+    pub(super) async fn forget_all(&self) -> anyhow::Result<()> {
+        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let api = Api::<PersistentVolume>::all(self.client.clone());
+        let forget = |volume: PersistentVolume| {
+            let api = api.clone();
+            async move {
+                let name = volume.name_any();
+                let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+                // The controller-manager may be faster.
+                let _ = api.delete(&name, &DeleteParams::default()).await;
+                let _ = api.patch_metadata(&name, &Default::default(), &none).await;
+            }
+        };
+        while !self.left().await?.is_forgotten() {
+            stream::iter(self.volumes().await?).map(forget).buffer_unordered(32).collect::<()>().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+
+    /// What there is now.
+    pub(super) async fn left(&self) -> anyhow::Result<Left> {
+        let in_driver = self.driver.volumes();
+        let claims = self.claims().list(&ListParams::default()).await?.items;
+        let volumes = self.volumes().await?;
+        let handles: Vec<_> = volumes.iter().filter_map(handle).map(|(_, id)| id).collect();
+        let finalizers = claims.iter().filter(|claim| !claim.finalizers().is_empty()).count()
+            + volumes.iter().filter(|volume| !volume.finalizers().is_empty()).count();
+        Ok(Left {
+            claims: claims.len(),
+            volumes: volumes.len(),
+            finalizers,
+            in_driver: in_driver.len(),
+            leaked: in_driver.into_iter().filter(|id| !handles.contains(&id.as_str())).collect(),
+        })
+    }
+
+    /// The attempts in the journal of csi-provisioner.
+    pub(super) async fn journal(&self) -> anyhow::Result<Vec<String>> {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.name).list(&ListParams::default()).await?;
+        let entries = maps.items.into_iter().filter_map(|map| map.data?.remove("entries"));
+        Ok(entries.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect())
+    }
+}
+
+/// What csi-provisioner needs beside upstream's rights.
+fn more_rights(namespace: &str) -> Vec<Value> {
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let rbac = "rbac.authorization.k8s.io";
+    let (cluster_wide, account) =
+        (format!("{namespace}-more"), json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]));
+    let version = format!("{rbac}/v1");
+    vec![
+        json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": cluster_wide}, "rules": [
+            rule("", "persistentvolumeclaims", &["patch"]),
+            rule("", "namespaces", &["get"]),
+            rule("events.k8s.io", "events", &["create", "patch"]),
+        ]}),
+        json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": cluster_wide}, "subjects": account,
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": cluster_wide}}),
+        json!({"apiVersion": version, "kind": "Role", "metadata": {"name": "more", "namespace": namespace}, "rules": [
+            rule("", "configmaps", &["get", "list", "watch", "create", "update", "patch", "delete"]),
+            rule("coordination.k8s.io", "leases", &["patch"]),
+        ]}),
+        json!({"apiVersion": version, "kind": "RoleBinding", "metadata": {"name": "more", "namespace": namespace}, "subjects": account,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "more"}}),
+    ]
+}
+
+/// The driver and the id of a volume.
+fn handle(volume: &PersistentVolume) -> Option<(&str, &str)> {
+    let source = volume.spec.as_ref()?.csi.as_ref()?;
+    Some((&source.driver, &source.volume_handle))
+}

@@ -1,0 +1,104 @@
+//! The image of a Deployment is swapped and swapped back, as a rolling update does it, while claims come and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use fastrand::Rng;
+use testbed::control_plane::{Signal, State};
+use tokio::time::{Instant, sleep};
+
+use super::driver::Pace;
+use super::kills::{Outcome, print_ledger};
+use super::peer::{Peer, Programs};
+use super::stage::Stage;
+use super::traffic::Traffic;
+use crate::waiting::median;
+
+/// The arguments of the chart, which both get. With its default limits the Go program would serve only a few of the claims between two swaps.
+const FLAGS: [&str; 3] = ["--leader-election", "--kube-api-qps=100", "--kube-api-burst=200"];
+/// One image works for so many milliseconds, from its Lease on.
+const WORKS: std::ops::RangeInclusive<u64> = 3000..=8000;
+/// Both run for so long.
+const OVERLAP: std::ops::RangeInclusive<u64> = 500..=3000;
+/// A pod's grace period.
+const GRACE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
+const QUIET: Duration = Duration::from_secs(60);
+
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Swaps; every second one is back
+    #[arg(long, default_value_t = 20)]
+    times: usize,
+    /// Claims on their way at a time
+    #[arg(long, default_value_t = 200)]
+    claims: usize,
+    /// Where the chance comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+    let programs = Programs::find(&State::for_tests()?).await?;
+    let stage = Arc::new(Stage::set(&programs, "swap", Pace::SLOW, settings.seed).await?);
+    let mut rng = Rng::with_seed(settings.seed);
+    let mut sidecar = stage.start(Peer::Go, "pod-0", &FLAGS)?;
+    stage.wait_for_holder(&["pod-0"], Duration::from_secs(60)).await?;
+    let traffic = Traffic::start(&stage, settings.claims, settings.seed);
+    let (mut to_ours, mut to_go) = (Vec::new(), Vec::new());
+    for number in 1..=settings.times {
+        sleep(Duration::from_millis(rng.u64(WORKS))).await;
+        let (peer, times) = if number % 2 == 1 { (Peer::Ours, &mut to_ours) } else { (Peer::Go, &mut to_go) };
+        let overlap = Duration::from_millis(rng.u64(OVERLAP));
+        times.push(replace(&stage, &mut sidecar, peer, number, overlap).await?);
+        eprintln!("{number} swaps, {}", stage.left().await?.shown());
+    }
+    let counts = traffic.stop().await?;
+    let mut table = Vec::new();
+    let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
+    table.push((stage.clone(), Outcome { counts, left, settled, journal: stage.journal().await? }));
+    println!(
+        "| {} swaps, {} claims on their way, seed {} | at the end |",
+        settings.times, settings.claims, settings.seed
+    );
+    println!("|---|---|");
+    print_ledger([(&table[0].0, &table[0].1)]);
+    // What csi-provisioner has recorded and the Go program knows nothing of.
+    replace(&stage, &mut sidecar, Peer::Ours, settings.times + 1, Duration::from_secs(1)).await?;
+    let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
+    println!("\n| and when csi-provisioner has been back | |\n|---|---|");
+    print_ledger([(&stage, &Outcome { counts, left, settled, journal: stage.journal().await? })]);
+    println!("\n| from the SIGTERM until the other one holds the Lease | median, longest |\n|---|---|");
+    for (peer, times) in [(Peer::Ours, &mut to_ours), (Peer::Go, &mut to_go)] {
+        let longest = times.iter().copied().fold(0.0, f64::max);
+        println!("| {} | {:.2} s, {longest:.2} s |", peer.title(), median(times));
+    }
+    Ok(())
+}
+
+/// How many seconds after the SIGTERM the new one holds the Lease.
+async fn replace(
+    stage: &Arc<Stage>,
+    sidecar: &mut testbed::cluster::Program,
+    peer: Peer,
+    number: usize,
+    overlap: Duration,
+) -> anyhow::Result<f64> {
+    let host = format!("pod-{number}");
+    let mut old = std::mem::replace(sidecar, stage.start(peer, &host, &FLAGS)?);
+    sleep(overlap).await;
+    let told = Instant::now();
+    // From here on, what is asked again is asked by the new one.
+    stage.driver.ledger().process_starts();
+    old.signal(Signal::TERM);
+    let ended = async { old.ended(GRACE).await };
+    let (ended, taken) = tokio::join!(ended, async {
+        stage.wait_for_holder(&[&host], Duration::from_secs(60)).await.map(|_| told.elapsed())
+    });
+    if let Err(error) = ended {
+        eprintln!("killed after its grace period: {error}");
+        old.kill().await?;
+    }
+    Ok(taken?.as_secs_f64())
+}

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams, Patch, PostParams};
 use kube::{Api, Client, ResourceExt};
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
-use serde_json::{Value, json};
+use serde_json::json;
 use testbed::cluster::{Program, apply, class, random_suffix};
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
 use testbed::scenario::csi_rights;
@@ -19,6 +19,8 @@ use super::driver::{Driver, Pace};
 use super::peer::{Peer, Programs};
 
 const ACCOUNT: &str = "csi-provisioner";
+/// The annotation of a Lease with the entries of a journal.
+const JOURNAL_ENTRIES: &str = "kube-provisioner/journal-entries";
 /// Longer than the driver works on a call whose caller was killed.
 const STILL: Duration = Duration::from_secs(3);
 
@@ -78,7 +80,6 @@ impl Stage {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let mut objects = vec![namespace];
         objects.extend(csi_rights(&name)?);
-        objects.extend(more_rights(&name));
         apply(&client, &objects).await?;
         let classes = Api::all(client.clone());
         classes.create(&PostParams::default(), &class(&name, &driver_name)).await?;
@@ -224,34 +225,10 @@ impl Stage {
 
     /// The attempts in the journal of csi-provisioner.
     pub(super) async fn journal(&self) -> anyhow::Result<Vec<String>> {
-        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.name).list(&ListParams::default()).await?;
-        let entries = maps.items.into_iter().filter_map(|map| map.data?.remove("entries"));
+        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.name).list(&ListParams::default()).await?;
+        let entries = leases.items.into_iter().filter_map(|mut lease| lease.annotations_mut().remove(JOURNAL_ENTRIES));
         Ok(entries.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect())
     }
-}
-
-/// What csi-provisioner needs beside upstream's rights.
-fn more_rights(namespace: &str) -> Vec<Value> {
-    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
-    let rbac = "rbac.authorization.k8s.io";
-    let (cluster_wide, account) =
-        (format!("{namespace}-more"), json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]));
-    let version = format!("{rbac}/v1");
-    vec![
-        json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": cluster_wide}, "rules": [
-            rule("", "persistentvolumeclaims", &["patch"]),
-            rule("", "namespaces", &["get"]),
-            rule("events.k8s.io", "events", &["create", "patch"]),
-        ]}),
-        json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": cluster_wide}, "subjects": account,
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": cluster_wide}}),
-        json!({"apiVersion": version, "kind": "Role", "metadata": {"name": "more", "namespace": namespace}, "rules": [
-            rule("", "configmaps", &["get", "list", "watch", "create", "update", "patch", "delete"]),
-            rule("coordination.k8s.io", "leases", &["patch"]),
-        ]}),
-        json!({"apiVersion": version, "kind": "RoleBinding", "metadata": {"name": "more", "namespace": namespace}, "subjects": account,
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "more"}}),
-    ]
 }
 
 /// The driver and the id of a volume.

@@ -129,7 +129,8 @@ fn shorten_names(plan: &mut Plan) {
                 | Deed::TakeAsset(_)
         )
     };
-    if plan.unhindered || plan.deeds.iter().any(|(_, deed)| by_force(deed)) || dice.chance(0.85) {
+    let by_node = plan.slots.iter().flatten().any(|life| life.sharing == Sharing::Nodes);
+    if by_node || plan.unhindered || plan.deeds.iter().any(|(_, deed)| by_force(deed)) || dice.chance(0.85) {
         return;
     }
     plan.settings.uid_length = Some(dice.pick(&[1, 1, 1, 2]));

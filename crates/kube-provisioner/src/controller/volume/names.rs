@@ -1,7 +1,7 @@
 //! The names of volumes, which are made of the uids of their claims.
 
 use super::key::{ClaimUid, Key};
-use crate::options::Options;
+use crate::options::{Coordination, Options};
 
 /// How volumes are named. A name is deterministic, so a second attempt finds the volume of the first.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,10 @@ impl VolumeNames {
             return Err(format!(
                 "names of volumes can have 1 to {LONGEST} characters of the claim's uid, not {length}"
             ));
+        }
+        // Claims of one name are told apart by the replica that works on the name, and those of nodes do not see each other.
+        if uid_length.is_some() && options.coordination == Coordination::PerNode {
+            return Err("with --coordination per-node, names of volumes need the whole uid of the claim".to_owned());
         }
         let plain =
             |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
@@ -59,7 +63,7 @@ impl VolumeNames {
 
     /// Whether two claims can have one name.
     pub(crate) fn can_coincide(&self) -> bool {
-        matches!(self, Self::Chosen { uid_length: Some(_), .. })
+        matches!(self, Self::Chosen { uid_length: Some(length), .. } if *length < LONGEST)
     }
 }
 
@@ -77,6 +81,15 @@ mod tests {
 
     fn name(prefix: &str, uid_length: Option<usize>, uid: &str) -> String {
         names(prefix, uid_length).unwrap().key(&ClaimUid::new(uid)).to_string()
+    }
+
+    #[test]
+    fn g70_replicas_of_nodes_do_not_share_names() {
+        let mut options = Options::new("example.com/p");
+        (options.coordination, options.volume_name_prefix) = (Coordination::PerNode, "disk".to_owned());
+        assert!(VolumeNames::of(&options).is_ok());
+        options.volume_name_uid_length = Some(8);
+        assert!(VolumeNames::of(&options).unwrap_err().contains("per-node"));
     }
 
     #[test]

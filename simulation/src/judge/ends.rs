@@ -139,10 +139,13 @@ impl Judge {
 
     fn noted(&self) -> Option<String> {
         // An attempt waits while an object that is not ours has the name of its volume, and for what users have stopped half-way.
-        let blocked = |key: &String| {
-            self.picture.volumes.get(key).is_some_and(|volume| !volume.ours) || self.picture.is_of_another(key)
+        let blocked = |key: &String| self.picture.volumes.get(key).is_some_and(|volume| !volume.ours);
+        // Another claim has the volume, such as a restored one, and with it what the attempt may have left.
+        let of_another = |key: &String| {
+            let claim = self.picture.volumes.get(key).map(|volume| &*volume.claim);
+            claim.is_some_and(|claim| !claim.is_empty() && *claim != *self.picture.uid_in(key))
         };
-        let waits = |key: &String| blocked(key) || self.stripped.contains(key);
+        let waits = |key: &String| blocked(key) || of_another(key) || self.stripped.contains(key);
         let noted = self.picture.journals.iter();
         let noted = noted.flat_map(|(journal, keys)| keys.iter().map(move |key| (journal, key)));
         let noted = noted.into_iter().find(|(_, key)| !waits(key));

@@ -48,9 +48,12 @@ impl Attachments {
                 state.listed.extend(read(&object).map(|attachment| (object.name_any(), attachment)));
             }
             Change::Ready => {
-                let before = state.known.replace(std::mem::take(&mut state.listed)).unwrap_or_default();
-                let gone = before.into_values().map(|attachment| Wake::Volume(attachment.volume));
-                return gone.collect();
+                let now = std::mem::take(&mut state.listed);
+                let before = state.known.take().unwrap_or_default();
+                let gone = before.into_iter().filter(|(name, _)| !now.contains_key(name));
+                let wakes = gone.map(|(_, attachment)| Wake::Volume(attachment.volume)).collect();
+                state.known = Some(now);
+                return wakes;
             }
             Change::Applied(object) => {
                 let known = state.known.get_or_insert_default();
@@ -102,10 +105,10 @@ mod tests {
         attachments.apply(Change::Applied(attachment("c", "three")));
         assert_eq!(attachments.apply(Change::Deleted(attachment("a", "one"))), [Wake::Volume("one".to_owned())]);
         assert_eq!([is_attached("one"), is_attached("three")], [Some(false), Some(true)]);
-        // A list after a gap: what is not in it may be detached.
+        // A list after a gap: what is not in it was detached.
         attachments.apply(Change::Begin);
         attachments.apply(Change::Listed(attachment("c", "three")));
-        assert!(attachments.apply(Change::Ready).contains(&Wake::Volume("two".to_owned())));
+        assert_eq!(attachments.apply(Change::Ready), [Wake::Volume("two".to_owned())]);
         assert_eq!([is_attached("two"), is_attached("three")], [Some(false), Some(true)]);
     }
 }

@@ -1,4 +1,4 @@
-//! How long a claim waits when the replica that works ends: told to, and killed.
+//! How long a claim waits after SIGTERM or SIGKILL of the active replica.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use testbed::control_plane::{Signal, State};
 use tokio::time::sleep;
 
 use super::driver::Pace;
+use super::median_and_longest;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
-use crate::waiting::median;
 
 const FLAGS: [&str; 1] = ["--leader-election"];
 /// Until a new replica waits for its turn.
@@ -43,7 +43,8 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     );
     println!("|---|---|---|---|");
     for (peer, mut times) in [(Peer::Ours, ours), (Peer::Go, go)] {
-        let [before, told, killed] = [&mut times.before, &mut times.told, &mut times.killed].map(|times| shown(times));
+        let [before, told, killed] =
+            [&mut times.before, &mut times.told, &mut times.killed].map(|times| median_and_longest(times));
         println!("| {} | {before} | {told} | {killed} |", peer.title());
     }
     Ok(())
@@ -90,9 +91,4 @@ async fn first_call(stage: &Stage, claim: &str) -> anyhow::Result<Duration> {
         ensure!(begun.elapsed() < PATIENCE, "CreateVolume is not called for {claim}");
         sleep(Duration::from_millis(5)).await;
     }
-}
-
-fn shown(times: &mut [f64]) -> String {
-    let longest = times.iter().copied().fold(0.0, f64::max);
-    format!("{:.2} s, {longest:.2} s", median(times))
 }

@@ -14,13 +14,15 @@ mod traffic;
 
 use clap::Subcommand;
 
+use crate::waiting::median;
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// The sidecar is killed at random moments while claims come and go: what is left in the driver, and what was asked twice
     Kills(kills::Settings),
     /// The driver restarts while claims come and go: ends of the sidecar, claims that are lost, and the time to the next call
     Restarts(restarts::Settings),
-    /// How long a claim waits when the replica that works is told to stop, or is killed
+    /// How long a claim waits after SIGTERM or SIGKILL of the active replica
     Handover(handover::Settings),
     /// Claims created at once, with defaults and tuned; memory beside claims and volumes of others
     Burst(burst::Settings),
@@ -36,4 +38,10 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
         Command::Burst(settings) => burst::run(settings).await,
         Command::Swap(settings) => swap::run(settings).await,
     }
+}
+
+/// Median and longest, in seconds.
+fn median_and_longest(times: &mut [f64]) -> String {
+    let longest = times.iter().copied().fold(0.0, f64::max);
+    format!("{:.2} s, {longest:.2} s", median(times))
 }

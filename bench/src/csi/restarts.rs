@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::driver::Pace;
+use super::median_and_longest;
 use super::peer::{Peer, Programs};
 use super::stage::{Left, Stage};
 use super::traffic::{Counts, Traffic};
-use crate::waiting::median;
 
 /// Time between two restarts, and time without the driver, in milliseconds.
 const UP: std::ops::RangeInclusive<u64> = 2000..=5000;
@@ -56,12 +56,11 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     for peer in Peer::BOTH {
         let mut measured = of(peer, &programs, settings).await?;
         let Counts { made, bound, .. } = measured.counts;
-        let longest = measured.times.iter().copied().fold(0.0, f64::max);
         println!(
-            "| {} | {} times | {:.2} s, {longest:.2} s | {made}, {bound} | {} | {} |",
+            "| {} | {} times | {} | {made}, {bound} | {} | {} |",
             peer.title(),
             measured.ends,
-            median(&mut measured.times),
+            median_and_longest(&mut measured.times),
             measured.lost,
             measured.left.in_driver
         );

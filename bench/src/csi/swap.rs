@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep};
 
 use super::driver::Pace;
 use super::kills::{Outcome, print_ledger};
+use super::median_and_longest;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use super::traffic::Traffic;
-use crate::waiting::median;
 
 /// The arguments of the chart, which both get. With its default limits the Go program would serve only a few of the claims between two swaps.
 const FLAGS: [&str; 3] = ["--leader-election", "--kube-api-qps=100", "--kube-api-burst=200"];
@@ -55,15 +55,14 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
         eprintln!("{number} swaps, {}", stage.left().await?.shown());
     }
     let counts = traffic.stop().await?;
-    let mut table = Vec::new();
     let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
-    table.push((stage.clone(), Outcome { counts, left, settled, journal: stage.journal().await? }));
+    let outcome = Outcome { counts, left, settled, journal: stage.journal().await? };
     println!(
         "| {} swaps, {} claims on their way, seed {} | at the end |",
         settings.times, settings.claims, settings.seed
     );
     println!("|---|---|");
-    print_ledger([(&table[0].0, &table[0].1)]);
+    print_ledger([(&stage, &outcome)]);
     // What csi-provisioner has recorded and the Go program knows nothing of.
     replace(&stage, &mut sidecar, Peer::Ours, settings.times + 1, Duration::from_secs(1)).await?;
     let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
@@ -71,8 +70,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     print_ledger([(&stage, &Outcome { counts, left, settled, journal: stage.journal().await? })]);
     println!("\n| from the SIGTERM until the other one holds the Lease | median, longest |\n|---|---|");
     for (peer, times) in [(Peer::Ours, &mut to_ours), (Peer::Go, &mut to_go)] {
-        let longest = times.iter().copied().fold(0.0, f64::max);
-        println!("| {} | {:.2} s, {longest:.2} s |", peer.title(), median(times));
+        println!("| {} | {} |", peer.title(), median_and_longest(times));
     }
     Ok(())
 }

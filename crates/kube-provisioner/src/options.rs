@@ -138,7 +138,8 @@ pub struct Options {
     pub volume_name_prefix: String,
 
     /// How many characters of the claim's uid, without its hyphens, the names of new volumes have: 1 to 32. By default the
-    /// whole uid, as [`Coordination::PerNode`] needs it. Where two claims would have the same name, one of them waits until the other and its volume are gone.
+    /// whole uid, as [`Coordination::PerNode`] needs it. Where two claims would have the same name, one of them waits until
+    /// the other and its volume are gone.
     #[arg(skip)]
     pub volume_name_uid_length: Option<usize>,
 

@@ -11,10 +11,12 @@ use crate::control_plane::cache_dir;
 use crate::guard::Guard;
 use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
-use crate::{ceph, control_plane, csi_sanity, external_provisioner, garage, nfs, s3, seaweedfs, uml, versity};
+use crate::{
+    ceph, control_plane, csi_driver, csi_sanity, external_provisioner, garage, nfs, s3, seaweedfs, uml, versity,
+};
 
 /// Every dependency, in the order in which they are listed and installed.
-pub static ALL: [&Dependency; 11] = [
+pub static ALL: [&Dependency; 12] = [
     &control_plane::NODE,
     &ceph::CEPH,
     &nfs::GANESHA,
@@ -25,6 +27,7 @@ pub static ALL: [&Dependency; 11] = [
     &seaweedfs::SEAWEEDFS,
     &garage::GARAGE,
     &csi_sanity::CSI_SANITY,
+    &csi_driver::CSI_REGISTRAR,
     &external_provisioner::EXTERNAL_PROVISIONER,
 ];
 

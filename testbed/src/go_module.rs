@@ -59,6 +59,8 @@ pub(crate) enum Source {
     Package,
     /// In the module's own folder: Go installs no program by its name whose `go.mod` replaces a module.
     Module(&'static str),
+    /// In a module of this project, which is a folder of `testbed`, and has the package or requires it. A program `x.test` is a package's test.
+    Required(&'static str),
 }
 
 impl GoProgram {
@@ -77,6 +79,17 @@ impl GoProgram {
                     let module = download(&format!("{module}@v{}", program.version), guard, progress).await?;
                     command.arg("build").args(how).arg("-o").arg(folder.join(program.name));
                     command.arg(format!("./{package}")).current_dir(module.dir);
+                }
+                Source::Required(name) => {
+                    // The build may add what only it needs to go.mod and go.sum.
+                    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(name))? {
+                        let file = file?;
+                        fs::copy(file.path(), folder.join(file.file_name()))?;
+                    }
+                    let subcommand: &[&str] =
+                        if program.name.ends_with(".test") { &["test", "-c"] } else { &["build"] };
+                    command.args(subcommand).arg("-mod=mod").args(how).arg("-o").arg(folder.join(program.name));
+                    command.arg(package).current_dir(folder);
                 }
             }
             command.env("CGO_ENABLED", "0").env("GOWORK", "off");

@@ -10,7 +10,7 @@
 //!
 //! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
 //!
-//! [`csi_sanity`] is upstream's test of CSI drivers.
+//! [`csi_driver`] is a CSI driver on a node of the cluster, whose volumes pods use. [`csi_sanity`] is upstream's test of such drivers.
 //!
 //! [`dependency`] lists what tests need that a machine may lack, and installs it.
 //!
@@ -28,6 +28,8 @@
 //!
 //! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them; and those under
 //! `csi-scenarios/`: what external-provisioner asks of a driver.
+//!
+//! [`storage_suite`] has the programs of Kubernetes' own storage tests.
 //!
 //! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
 //!
@@ -48,6 +50,7 @@ mod built;
 pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
+pub mod csi_driver;
 pub mod csi_sanity;
 pub mod dependency;
 pub mod external_provisioner;
@@ -69,6 +72,7 @@ pub mod rights;
 pub mod s3;
 pub mod scenario;
 pub mod seaweedfs;
+pub mod storage_suite;
 mod supervisor;
 pub mod toy;
 pub mod uml;

@@ -32,12 +32,18 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         Some("csi") => arguments.get(1).is_some_and(|name| name == "burst"),
         other => other == Some("buckets"),
     };
-    let settings = Settings { audit: counts_requests, ..Settings::default() };
+    let needs_node = measurement == Some("csi") && arguments.get(1).is_some_and(|name| name == "suite");
+    let driver = match needs_node {
+        true => Some(build::program(Profile::Release, "csi-sim", &[], guard, &progress).await?),
+        false => None,
+    };
+    let settings = Settings { audit: counts_requests, node: needs_node, ..Settings::default() };
     let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     let mut command = build::command(guard, &program);
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
     command.envs(provisioner.map(|path| ("HOSTPATH_PROVISIONER", path)));
     command.envs(sidecar.map(|path| ("CSI_PROVISIONER", path)));
+    command.envs(driver.map(|path| ("CSI_SIM", path)));
     let status = match measurement {
         // It says itself how far it is.
         Some("soak") => Running::start(command)?.ended().await.map_err(anyhow::Error::from),

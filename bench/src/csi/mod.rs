@@ -1,5 +1,6 @@
 //! `cargo xtask bench csi NAME`: csi-provisioner and external-provisioner v6.4.0, one beside the other on the same control plane. Each has
-//! an account, a driver and claims of its own. The drivers are in this process, so what was asked of them and what they hold is known.
+//! an account, a driver and claims of its own. The drivers are in this process, so what was asked of them and what they hold is known; only
+//! those of `suite` are on the node.
 
 mod burst;
 mod driver;
@@ -9,6 +10,7 @@ mod ledger;
 mod peer;
 mod restarts;
 mod stage;
+mod suite;
 mod swap;
 mod traffic;
 
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Burst(burst::Settings),
     /// The Deployment's image is swapped and swapped back while claims come and go
     Swap(swap::Settings),
+    /// Kubernetes' own storage tests, on a real node: which specs pass
+    Suite(suite::Settings),
 }
 
 pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
@@ -37,6 +41,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
         Command::Handover(settings) => handover::run(settings).await,
         Command::Burst(settings) => burst::run(settings).await,
         Command::Swap(settings) => swap::run(settings).await,
+        Command::Suite(settings) => suite::run(settings).await,
     }
 }
 

@@ -18,7 +18,7 @@ use testbed::scenario::csi_rights;
 use super::driver::{Driver, Pace};
 use super::peer::{Peer, Programs};
 
-const ACCOUNT: &str = "csi-provisioner";
+pub(super) const ACCOUNT: &str = "csi-provisioner";
 /// The annotation of a Lease with the entries of a journal.
 const JOURNAL_ENTRIES: &str = "kube-provisioner/journal-entries";
 /// Longer than the driver works on a call whose caller was killed.

@@ -1,15 +1,17 @@
 //! The driver on a socket.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Parser;
 use csi::{Address, Server};
-use csi_sim::{Capability, Driver, Faults, NodeSettings, Pool, Settings};
+use csi_sim::{Capability, Driver, Faults, Machine, NodeSettings, Pool, Settings};
 use tracing_subscriber::EnvFilter;
 
-/// A CSI driver in memory
+/// A CSI driver in memory, or with data in a directory
 #[derive(Parser)]
 #[command(name = "csi-sim", version)]
 struct Options {
@@ -41,6 +43,11 @@ struct Options {
     #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
     without: Vec<Capability>,
 
+    /// An empty directory for the data of volumes and snapshots; with this, volumes are mounted where they are published. Needs root and
+    /// losetup
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<PathBuf>,
+
     /// How long each call takes
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0)]
     latency: u64,
@@ -63,6 +70,7 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
     let options = Options::parse();
     let faults = options.faults()?;
+    options.check_data()?;
     let (path, seed) = (options.endpoint.path().to_owned(), options.seed);
     let driver = Driver::new(options.settings());
     driver.set_faults(faults, seed);
@@ -71,13 +79,21 @@ async fn main() -> anyhow::Result<()> {
 }
 
 impl Options {
+    /// The driver begins without volumes, so data that it finds would be of another one.
+    fn check_data(&self) -> anyhow::Result<()> {
+        let Some(folder) = &self.data else { return Ok(()) };
+        let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        ensure!(entries.next().is_none(), "{} is not empty", folder.display());
+        Ok(())
+    }
+
     fn settings(self) -> Settings {
         let segments: BTreeMap<String, String> = self.topology.into_iter().collect();
         let mut settings = Settings {
             name: self.driver_name,
             latency: Duration::from_millis(self.latency),
             is_idempotent: !self.not_idempotent,
-            makes_paths: true,
+            machine: self.data.map_or(Machine::TargetPaths, Machine::Data),
             pools: vec![Pool { name: "pool-1".to_owned(), segments: segments.clone(), size: self.pool_size }],
             ..Settings::default()
         };

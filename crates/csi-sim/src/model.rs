@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use self::snapshots::StoredSnapshot;
 use self::volumes::StoredVolume;
-use crate::{Capability, Pool, Settings};
+use crate::data::Data;
+use crate::{Capability, Machine, Pool, Settings};
 
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -35,6 +36,14 @@ impl Model {
 
     pub(crate) fn has(&self, capability: Capability) -> bool {
         self.settings.capabilities.contains(&capability)
+    }
+
+    /// Where the data is, if there is any.
+    fn data(&self) -> Option<Data> {
+        match &self.settings.machine {
+            Machine::Data(folder) => Some(Data(folder.clone())),
+            Machine::Untouched | Machine::TargetPaths => None,
+        }
     }
 
     pub(crate) fn volumes(&self) -> impl Iterator<Item = &Volume> {

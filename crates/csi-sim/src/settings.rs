@@ -1,6 +1,7 @@
 //! The settings of a driver.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Capability;
@@ -31,8 +32,19 @@ pub struct Settings {
     /// Whether a repeated call finds what the first one did. Otherwise a name gets a second volume, and the deletion of a missing
     /// one fails.
     pub is_idempotent: bool,
-    /// Whether the node service creates and removes target paths on this machine.
-    pub makes_paths: bool,
+    /// What calls do on this machine.
+    pub machine: Machine,
+}
+
+/// What calls do on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// Nothing.
+    Untouched,
+    /// Volumes are published as empty directories, or as empty files for block devices.
+    TargetPaths,
+    /// Volumes and snapshots have data below this directory, and are mounted where they are published.
+    Data(PathBuf),
 }
 
 /// A place for volumes.
@@ -72,7 +84,7 @@ impl Default for Settings {
             granularity: 1,
             latency: Duration::ZERO,
             is_idempotent: true,
-            makes_paths: false,
+            machine: Machine::Untouched,
         }
     }
 }

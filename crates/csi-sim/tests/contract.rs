@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use csi::messages::*;
 use csi::{Code, Controller, Node};
-use csi_sim::{Capability, Driver, NodeSettings, Pool, Settings};
+use csi_sim::{Capability, Driver, Machine, NodeSettings, Pool, Settings};
 
 const GI: i64 = 1 << 30;
 
@@ -195,7 +195,7 @@ async fn a_volume_of_one_node_is_on_one_node_and_is_not_deleted_there() {
 #[tokio::test]
 async fn targets_are_made_and_removed_and_nothing_else_is() {
     let folder = tempfile::tempdir().unwrap();
-    let driver = Driver::new(Settings { makes_paths: true, ..Settings::default() });
+    let driver = Driver::new(Settings { machine: Machine::TargetPaths, ..Settings::default() });
     let volume_id = made(&driver, request("one", 1, 0)).await.volume_id;
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let volume_capability = Some(capability(volume_capability::access_mode::Mode::SingleNodeWriter));

@@ -56,6 +56,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// The arguments of `nsenter` with which a program sees the mounts of the node, and is a process of this machine otherwise.
+    pub fn into_its_mounts(&self) -> Vec<String> {
+        vec![format!("--target={}", self.init.pid), "--mount".to_owned(), "--".to_owned()]
+    }
+
     /// The arguments of `nsenter` that lead to the node.
     pub(super) fn way_in(&self) -> Vec<String> {
         let mut arguments = vec![format!("--target={}", self.init.pid)];

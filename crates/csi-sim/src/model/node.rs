@@ -1,18 +1,19 @@
-//! Volumes on the node. Nothing is mounted: a target is an empty directory, or an empty file for a block device.
+//! Volumes on the node.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use csi::Status;
 use csi::messages::node_service_capability::rpc::Type as Node;
-use csi::messages::volume_capability::AccessType;
 use csi::messages::volume_capability::access_mode::Mode;
 use csi::messages::*;
 
 use super::publish::Publication;
 use super::volumes::StoredVolume;
 use super::{Model, required};
-use crate::Capability;
+use crate::data::{failed, is_block, unless};
+use crate::{Capability, Machine};
 
 impl Model {
     pub(crate) fn node_stage_volume(
@@ -44,7 +45,8 @@ impl Model {
         required("target_path", &request.target_path)?;
         let publication = Publication::new(request.volume_capability.as_ref(), request.readonly)?;
         let stages = self.has(Capability::Node(Node::StageUnstageVolume));
-        let makes_paths = self.settings.makes_paths;
+        let makes_paths = self.settings.machine != Machine::Untouched;
+        let data = self.data();
         let stored = self.volume_mut(&request.volume_id)?;
         if stages && !stored.staged.contains(&request.staging_target_path) {
             return Err(Status::failed_precondition("the volume is not staged there"));
@@ -56,9 +58,13 @@ impl Model {
         if stored.targets.get(&request.target_path).is_some_and(|before| *before != publication) {
             return Err(Status::already_exists("the volume is published there in another way"));
         }
+        let target = Path::new(&request.target_path);
+        let is_new = !stored.targets.contains_key(&request.target_path);
         if makes_paths {
-            make(&request.target_path, &publication.capability)
-                .map_err(|error| failed(&request.target_path, &error))?;
+            make(target, &publication.capability).map_err(|error| failed(target, &error))?;
+        }
+        if is_new && let Some(data) = data {
+            data.mount(&request.volume_id, target, &publication.capability, publication.readonly)?;
         }
         stored.targets.insert(request.target_path.clone(), publication);
         Ok(NodePublishVolumeResponse {})
@@ -70,12 +76,16 @@ impl Model {
     ) -> Result<NodeUnpublishVolumeResponse, Status> {
         required("volume_id", &request.volume_id)?;
         required("target_path", &request.target_path)?;
-        let makes_paths = self.settings.makes_paths;
+        let makes_paths = self.settings.machine != Machine::Untouched;
+        let data = self.data();
         let stored = self.volume_mut(&request.volume_id)?;
         // Only what this driver has made.
         if makes_paths && let Some(publication) = stored.targets.get(&request.target_path) {
-            let removed = remove(&request.target_path, &publication.capability);
-            removed.map_err(|error| failed(&request.target_path, &error))?;
+            let target = Path::new(&request.target_path);
+            if let Some(data) = data {
+                data.unmount(&request.volume_id, target, stored.targets.len() == 1)?;
+            }
+            remove(target, &publication.capability).map_err(|error| failed(target, &error))?;
         }
         stored.targets.remove(&request.target_path);
         Ok(NodeUnpublishVolumeResponse {})
@@ -95,6 +105,9 @@ impl Model {
         request: &NodeExpandVolumeRequest,
     ) -> Result<NodeExpandVolumeResponse, Status> {
         let capacity_bytes = self.on_node(&request.volume_id, &request.volume_path)?.volume.capacity_bytes;
+        if let Some(data) = self.data() {
+            data.expand_on_node(&request.volume_id)?;
+        }
         Ok(NodeExpandVolumeResponse { capacity_bytes })
     }
 
@@ -120,27 +133,12 @@ impl Model {
     }
 }
 
-fn is_block(capability: &VolumeCapability) -> bool {
-    matches!(capability.access_type, Some(AccessType::Block(_)))
-}
-
-fn make(path: &str, capability: &VolumeCapability) -> io::Result<()> {
+fn make(path: &Path, capability: &VolumeCapability) -> io::Result<()> {
     let made = if is_block(capability) { File::create_new(path).map(drop) } else { fs::create_dir(path) };
     unless(made, ErrorKind::AlreadyExists)
 }
 
-fn remove(path: &str, capability: &VolumeCapability) -> io::Result<()> {
+fn remove(path: &Path, capability: &VolumeCapability) -> io::Result<()> {
     let removed = if is_block(capability) { fs::remove_file(path) } else { fs::remove_dir(path) };
     unless(removed, ErrorKind::NotFound)
-}
-
-fn unless(result: io::Result<()>, fine: ErrorKind) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == fine => Ok(()),
-        result => result,
-    }
-}
-
-fn failed(path: &str, error: &io::Error) -> Status {
-    Status::internal(format!("{path}: {error}"))
 }

@@ -49,6 +49,9 @@ impl Model {
             group_snapshot_id: String::new(),
             accessible_topology,
         };
+        if let Some(data) = self.data() {
+            data.copy(&snapshot.snapshot_id, &request.source_volume_id)?;
+        }
         let stored = StoredSnapshot { snapshot: snapshot.clone(), name: request.name.clone(), pool };
         self.snapshots.insert(snapshot.snapshot_id.clone(), stored);
         Ok(CreateSnapshotResponse { snapshot: Some(snapshot) })
@@ -59,6 +62,9 @@ impl Model {
         request: &DeleteSnapshotRequest,
     ) -> Result<DeleteSnapshotResponse, Status> {
         required("snapshot_id", &request.snapshot_id)?;
+        if let (Some(data), Some(stored)) = (self.data(), self.snapshots.get(&request.snapshot_id)) {
+            data.remove(&stored.snapshot.snapshot_id)?;
+        }
         if self.snapshots.remove(&request.snapshot_id).is_none() && !self.settings.is_idempotent {
             return Err(no_snapshot(&request.snapshot_id));
         }

@@ -11,6 +11,7 @@ use csi::messages::*;
 use super::publish::Publication;
 use super::{Model, page, required};
 use crate::Capability;
+use crate::data::is_block;
 
 const TOPOLOGY: Capability = Capability::Plugin(Plugin::VolumeAccessibilityConstraints);
 const KIND: &str = "volume-";
@@ -64,6 +65,10 @@ impl Model {
             staged: BTreeSet::new(),
             targets: BTreeMap::new(),
         };
+        if let Some(data) = self.data() {
+            let source = volume.content_source.as_ref().and_then(id_of_source);
+            data.create(&volume.volume_id, request.volume_capabilities.iter().any(is_block), size, source)?;
+        }
         self.volumes.insert(volume.volume_id.clone(), stored);
         Ok(CreateVolumeResponse { volume: Some(volume) })
     }
@@ -74,6 +79,9 @@ impl Model {
             Ok(stored) if stored.is_in_use() => return Err(Status::failed_precondition("the volume is in use")),
             Err(status) if !self.settings.is_idempotent => return Err(status),
             _ => {}
+        }
+        if let (Some(data), Some(stored)) = (self.data(), self.volumes.get(&request.volume_id)) {
+            data.remove(&stored.volume.volume_id)?;
         }
         self.volumes.remove(&request.volume_id);
         Ok(DeleteVolumeResponse {})
@@ -132,6 +140,9 @@ impl Model {
         let pool = self.settings.pools.iter().find(|pool| pool.name == stored.pool);
         if pool.is_some_and(|pool| self.free(pool) < size - before) {
             return Err(Status::out_of_range(format!("the pool has no {} bytes more", size - before)));
+        }
+        if let Some(data) = self.data() {
+            data.expand(&request.volume_id, size)?;
         }
         let volume = &mut self.volume_mut(&request.volume_id)?.volume;
         volume.capacity_bytes = size.max(before);
@@ -234,6 +245,13 @@ impl StoredVolume {
     fn is_in_use(&self) -> bool {
         !(self.published.is_empty() && self.staged.is_empty() && self.targets.is_empty())
     }
+}
+
+fn id_of_source(source: &VolumeContentSource) -> Option<&str> {
+    Some(match source.r#type.as_ref()? {
+        Source::Snapshot(source) => &source.snapshot_id,
+        Source::Volume(source) => &source.volume_id,
+    })
 }
 
 fn check_capabilities(capabilities: &[VolumeCapability]) -> Result<(), Status> {

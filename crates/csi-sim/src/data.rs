@@ -1,0 +1,170 @@
+//! The data of volumes and snapshots: directories, or files for block devices, below one directory of this machine.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use csi::Status;
+use csi::messages::VolumeCapability;
+use csi::messages::volume_capability::AccessType;
+use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
+
+/// The mount options that a volume may have.
+const OPTIONS: [(&str, MountFlags); 6] = [
+    ("ro", MountFlags::RDONLY),
+    ("noatime", MountFlags::NOATIME),
+    ("nodiratime", MountFlags::NODIRATIME),
+    ("noexec", MountFlags::NOEXEC),
+    ("nodev", MountFlags::NODEV),
+    ("nosuid", MountFlags::NOSUID),
+];
+
+/// The directory with everything. Volumes and snapshots have their ids as names.
+#[derive(Clone, Debug)]
+pub(crate) struct Data(pub(crate) PathBuf);
+
+impl Data {
+    /// Makes the data of a volume, from the data of `source` if there is one.
+    pub(crate) fn create(&self, id: &str, is_block: bool, size: i64, source: Option<&str>) -> Result<(), Status> {
+        let path = self.path(id);
+        if let Some(source) = source {
+            let source = self.path(source);
+            if source.is_dir() == is_block {
+                return Err(Status::invalid_argument("the source has another volume mode"));
+            }
+            run(Command::new("cp").args(["--archive", "--no-target-directory"]).args([&source, &path]))?;
+        }
+        let made = match is_block {
+            true => resize(&path, size),
+            false if source.is_some() => Ok(()),
+            // Pods run as any user.
+            false => fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o777))),
+        };
+        made.map_err(|error| failed(&path, &error))
+    }
+
+    /// Makes the data of a snapshot.
+    pub(crate) fn copy(&self, id: &str, source: &str) -> Result<(), Status> {
+        let (from, to) = (self.path(source), self.path(id));
+        run(Command::new("cp").args(["--archive", "--no-target-directory"]).args([from, to]))
+    }
+
+    /// Makes the file of a block device larger. Directories have no size.
+    pub(crate) fn expand(&self, id: &str, size: i64) -> Result<(), Status> {
+        let path = self.path(id);
+        match path.is_dir() {
+            true => Ok(()),
+            false => resize(&path, size).map_err(|error| failed(&path, &error)),
+        }
+    }
+
+    /// Tells the kernel the size of a block device that is in use.
+    pub(crate) fn expand_on_node(&self, id: &str) -> Result<(), Status> {
+        match self.loop_device(id)? {
+            Some(device) => run(Command::new("losetup").arg("--set-capacity").arg(device)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn remove(&self, id: &str) -> Result<(), Status> {
+        let path = self.path(id);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        unless(removed, ErrorKind::NotFound).map_err(|error| failed(&path, &error))
+    }
+
+    /// Mounts a volume at a path that exists.
+    pub(crate) fn mount(
+        &self,
+        id: &str,
+        target: &Path,
+        capability: &VolumeCapability,
+        readonly: bool,
+    ) -> Result<(), Status> {
+        let mut flags = if readonly { MountFlags::RDONLY } else { MountFlags::empty() };
+        let source = match &capability.access_type {
+            Some(AccessType::Block(_)) => match self.loop_device(id)? {
+                Some(device) => device,
+                None => output(Command::new("losetup").args(["--find", "--show"]).arg(self.path(id)))?.into(),
+            },
+            _ => self.path(id),
+        };
+        if let Some(AccessType::Mount(volume)) = &capability.access_type {
+            for option in &volume.mount_flags {
+                let known = OPTIONS.iter().find(|(name, _)| name == option);
+                let (_, flag) = known
+                    .ok_or_else(|| Status::invalid_argument(format!("{option:?} is no mount option of this driver")))?;
+                flags |= *flag;
+            }
+        }
+        let mounted = mount_bind(&source, target).and_then(|()| match flags.is_empty() {
+            true => Ok(()),
+            false => mount_remount(target, flags | MountFlags::BIND, ""),
+        });
+        mounted.map_err(|error| failed(target, &error.into()))
+    }
+
+    /// Unmounts a volume. `is_last` says that it is mounted nowhere else.
+    pub(crate) fn unmount(&self, id: &str, target: &Path, is_last: bool) -> Result<(), Status> {
+        match unmount(target, UnmountFlags::NOFOLLOW) {
+            // It is not mounted, or not there.
+            Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(failed(target, &error.into())),
+        }
+        match self.loop_device(id)? {
+            Some(device) if is_last => run(Command::new("losetup").arg("--detach").arg(device)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The device of a block volume that is in use.
+    fn loop_device(&self, id: &str) -> Result<Option<PathBuf>, Status> {
+        let path = self.path(id);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let devices =
+            output(Command::new("losetup").args(["--noheadings", "--output", "NAME", "--associated"]).arg(path))?;
+        Ok(devices.lines().next().map(PathBuf::from))
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.0.join(id)
+    }
+}
+
+pub(crate) fn is_block(capability: &VolumeCapability) -> bool {
+    matches!(capability.access_type, Some(AccessType::Block(_)))
+}
+
+pub(crate) fn unless(result: io::Result<()>, fine: ErrorKind) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == fine => Ok(()),
+        result => result,
+    }
+}
+
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Status {
+    Status::internal(format!("{}: {error}", path.display()))
+}
+
+fn resize(path: &Path, size: i64) -> io::Result<()> {
+    let file = File::options().create(true).truncate(false).write(true).open(path)?;
+    let size = u64::try_from(size).unwrap_or_default();
+    // Only ever larger.
+    file.set_len(size.max(file.metadata()?.len()))
+}
+
+fn run(command: &mut Command) -> Result<(), Status> {
+    output(command).map(drop)
+}
+
+fn output(command: &mut Command) -> Result<String, Status> {
+    let program = command.get_program().display().to_string();
+    let output = command.output().map_err(|error| Status::internal(format!("{program}: {error}")))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(Status::internal(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))),
+    }
+}

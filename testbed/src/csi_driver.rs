@@ -1,0 +1,118 @@
+//! The driver `csi-sim` on a control plane's real node, registered with its kubelet. Its volumes are directories and loop devices of this
+//! machine, which it mounts for pods.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::storage::v1::CSINode;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::built::Built;
+use crate::cluster::{Program, eventually, provisioner_program};
+use crate::control_plane::{NO_NODE, Node, State};
+use crate::dependency::{self, Dependency};
+use crate::go_module::{GoProgram, Source};
+use crate::progress;
+
+/// The kubelet looks at once, but waits longer and longer if it was not fast enough.
+const LIMIT: Duration = Duration::from_secs(60);
+/// On the node.
+const REGISTRY: &str = "/var/lib/kubelet/plugins_registry";
+
+const REGISTRAR: GoProgram = GoProgram {
+    program: Built { name: "registrar", version: "1", time: "half a minute" },
+    package: "kube-provisioner/csi-sidecars",
+    source: Source::Required("csi-sidecars"),
+};
+
+/// What tells the kubelet of a driver.
+pub static CSI_REGISTRAR: Dependency = Dependency {
+    name: "the registration of a CSI driver",
+    packages: &[],
+    python: None,
+    suits: || REGISTRAR.check(),
+    needed_by: |test| test.is_e2e() && test.function().starts_with("node_csi_"),
+    server: None,
+};
+
+/// A driver that runs until this is dropped.
+pub struct CsiDriver {
+    name: String,
+    node: Node,
+    program: Program,
+    registrar: Program,
+    /// Both this machine and the node have it at this path.
+    folder: TempDir,
+}
+
+impl CsiDriver {
+    /// Starts `program`, which is csi-sim, without attachments and topology.
+    pub async fn start(state: &State, name: &str, program: PathBuf) -> anyhow::Result<Self> {
+        CSI_REGISTRAR.check_use()?;
+        CSI_REGISTRAR.check(dependency::INSTALL)?;
+        let registrar = REGISTRAR.path(&state.guard(), &progress::silent()).await?;
+        let node = state.node.clone().context(NO_NODE)?;
+        let folder = tempfile::tempdir()?;
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data)?;
+        let mut arguments = node.into_its_mounts();
+        arguments.extend([
+            program.display().to_string(),
+            format!("--endpoint={}", folder.path().join("csi.sock").display()),
+            format!("--data={}", data.display()),
+            format!("--driver-name={name}"),
+            format!("--node-id={}", node.name),
+            // The kubelet itself gives a pod's group to a volume.
+            "--without=Controller.PublishUnpublishVolume,Node.VolumeMountGroup".to_owned(),
+        ]);
+        let program = Program::spawn(state, &format!("{name}-driver"), "nsenter", arguments)?;
+        let mut arguments = node.into_its_mounts();
+        let socket = folder.path().join("csi.sock");
+        arguments.extend([registrar.display().to_string(), name.to_owned()]);
+        arguments.extend([socket.display().to_string(), REGISTRY.to_owned()]);
+        let registrar = Program::spawn(state, &format!("{name}-registrar"), "nsenter", arguments)?;
+        Ok(Self { name: name.to_owned(), node, program, registrar, folder })
+    }
+
+    /// The driver of this build of the workspace.
+    pub async fn of_this_build(state: &State, name: &str) -> anyhow::Result<Self> {
+        Self::start(state, name, provisioner_program("csi-sim")?).await
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("csi.sock")
+    }
+
+    /// Its CSIDriver object.
+    pub fn object(&self) -> Value {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+            "metadata": {"name": self.name},
+            "spec": {"attachRequired": false, "podInfoOnMount": false, "fsGroupPolicy": "File"},
+        })
+    }
+
+    /// Waits until the kubelet has registered it.
+    pub async fn wait_until_registered(&self, client: &Client) -> anyhow::Result<()> {
+        let nodes: Api<CSINode> = Api::all(client.clone());
+        let is_there = |node: &CSINode| node.spec.drivers.iter().any(|driver| driver.name == self.name);
+        let registered = eventually(LIMIT, async || {
+            if let Some(ended) = [&self.program, &self.registrar].into_iter().find(|program| !program.is_running()) {
+                bail!("the driver or its registrar has ended:\n{}", ended.output());
+            }
+            Ok(nodes.get_opt(&self.node.name).await?.filter(is_there))
+        });
+        registered.await?.context("the kubelet has not registered the driver")?;
+        Ok(())
+    }
+
+    /// What it holds: the names of the directories and files of its volumes and snapshots.
+    pub fn data(&self) -> anyhow::Result<Vec<String>> {
+        let entries = std::fs::read_dir(self.folder.path().join("data"))?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+}

@@ -1,5 +1,5 @@
-//! The driver `csi-sim` on a control plane's real node, registered with its kubelet. Its volumes are directories and loop devices of this
-//! machine, which it mounts for pods.
+//! Drivers of CSI: `csi-sim` on a control plane's real node, registered with its kubelet, whose volumes are directories and loop devices of this
+//! machine; and the mock driver of Kubernetes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::cluster::{Program, eventually, provisioner_program};
 use crate::control_plane::{NO_NODE, Node, State};
 use crate::dependency::{self, Dependency};
 use crate::go_module::{GoProgram, Source};
+use crate::guard::Guard;
 use crate::progress;
 
 /// The kubelet looks at once, but waits longer and longer if it was not fast enough.
@@ -37,6 +38,30 @@ pub static CSI_REGISTRAR: Dependency = Dependency {
     needed_by: |test| test.is_e2e() && test.function().starts_with("node_csi_"),
     server: None,
 };
+
+const MOCK: GoProgram = GoProgram {
+    program: Built { name: "csi-mock-driver", version: "1", time: "1 minute" },
+    package: "kube-provisioner/csi-mock-driver",
+    source: Source::Required("csi-mock-driver"),
+};
+
+/// What a test of the mock driver needs.
+pub static CSI_MOCK_DRIVER: Dependency = Dependency {
+    name: "the mock driver of Kubernetes",
+    packages: &[],
+    python: None,
+    suits: || MOCK.check(),
+    needed_by: |test| test.suite == "e2e csi_mock",
+    server: None,
+};
+
+/// The mock driver of Kubernetes' own end-to-end tests, as a program that gets its name and its socket. It keeps volumes in memory, and
+/// mounts nothing.
+pub async fn mock_driver(guard: &Guard) -> anyhow::Result<PathBuf> {
+    CSI_MOCK_DRIVER.check_use()?;
+    CSI_MOCK_DRIVER.check(dependency::INSTALL)?;
+    MOCK.path(guard, &progress::silent()).await
+}
 
 /// A driver that runs until this is dropped.
 pub struct CsiDriver {

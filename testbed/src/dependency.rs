@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Every dependency, in the order in which they are listed and installed.
-pub static ALL: [&Dependency; 12] = [
+pub static ALL: [&Dependency; 13] = [
     &control_plane::NODE,
     &ceph::CEPH,
     &nfs::GANESHA,
@@ -28,6 +28,7 @@ pub static ALL: [&Dependency; 12] = [
     &garage::GARAGE,
     &csi_sanity::CSI_SANITY,
     &csi_driver::CSI_REGISTRAR,
+    &csi_driver::CSI_MOCK_DRIVER,
     &external_provisioner::EXTERNAL_PROVISIONER,
 ];
 

@@ -10,7 +10,7 @@
 //!
 //! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
 //!
-//! [`csi_driver`] is a CSI driver on a node of the cluster, whose volumes pods use. [`csi_sanity`] is upstream's test of such drivers.
+//! [`csi_driver`] has drivers of CSI, one of them on a node, where pods use its volumes. [`csi_sanity`] is upstream's test of drivers.
 //!
 //! [`dependency`] lists what tests need that a machine may lack, and installs it.
 //!

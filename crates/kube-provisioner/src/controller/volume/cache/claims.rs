@@ -1,0 +1,152 @@
+//! Claims in the cache.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{ClaimEntry, VolumeCache, claim_version, number, older};
+use crate::controller::shared::index::take;
+use crate::controller::volume::author_view;
+use crate::controller::volume::facts::{ClaimFacts, GrowingClaim, UnreadableClaim, WaitingClaim, fingerprint};
+use crate::controller::volume::key::{ClaimUid, Key};
+use crate::controller::volume::names::VolumeNames;
+use crate::controller::volume::partial::{ClaimFields, Meta, WatchedClaim};
+use crate::controller::volume::safeguards::Safeguard;
+
+impl VolumeCache {
+    /// Applies a claim from the watch or from an answer. Returns its key if the claim is or was ours.
+    pub(crate) fn put_claim(&mut self, watched: &WatchedClaim) -> Option<Key> {
+        let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));
+        let claim = match &watched.fields {
+            Ok(claim) => claim,
+            Err(unreadable) if ours && self.rules.safeguards.include(Safeguard::Unreadable) => {
+                return self.put_unreadable(watched.metadata(), &unreadable.problem);
+            }
+            Err(_) => return None,
+        };
+        let uid = ClaimUid::new(claim.metadata.uid.as_deref()?);
+        let key = self.key(&uid);
+        if !ours {
+            return self.claim_gone(&uid).then_some(key);
+        }
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
+            self.claims.keep(&uid);
+            return None;
+        }
+        let entry = match claim.bound_to() {
+            Some(volume) => {
+                let bound_here = Key::of_volume(volume) == key;
+                ClaimEntry::Bound {
+                    bound_here,
+                    deleting: claim.metadata.deletion_timestamp.is_some(),
+                    growing: GrowingClaim::read(claim).filter(|_| bound_here).map(Arc::new),
+                    resource_version: number(claim_version(claim)).unwrap_or_default(),
+                }
+            }
+            None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),
+        };
+        // A bound claim need not be read from the API server again.
+        if matches!(entry, ClaimEntry::Bound { .. }) {
+            self.confirmed(&key);
+        }
+        self.insert_claim((uid, &key), watched.metadata(), entry);
+        Some(key)
+    }
+
+    /// What cannot be read is present. What was begun for it stays as it is.
+    fn put_unreadable(&mut self, meta: &Meta, problem: &str) -> Option<Key> {
+        let claim = UnreadableClaim::read(meta, problem)?;
+        let uid = ClaimUid::new(&claim.facts.uid);
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(&claim.resource_version)) {
+            self.claims.keep(&uid);
+            return None;
+        }
+        let key = self.key(&uid);
+        self.insert_claim((uid, &key), meta, ClaimEntry::Unreadable(Arc::new(claim)));
+        Some(key)
+    }
+
+    fn insert_claim(&mut self, (uid, key): (ClaimUid, &Key), meta: &Meta, entry: ClaimEntry) {
+        self.drop_claim(&uid);
+        if let ClaimEntry::Waiting(claim) = &entry
+            && let Some(class) = &claim.facts.class
+        {
+            self.by_class.entry(class.clone()).or_default().insert(uid.clone());
+        }
+        if !matches!(self.rules.volume_names, VolumeNames::Usual) {
+            let created = meta.creation_timestamp.as_deref().unwrap_or_default();
+            self.namesakes.insert(key.clone(), created, uid.clone());
+        }
+        self.claims.insert(uid, entry);
+    }
+
+    fn waiting(&self, watched: &WatchedClaim, claim: &ClaimFields) -> Option<WaitingClaim> {
+        let facts = ClaimFacts::read(claim)?;
+        let uid = ClaimUid::new(&facts.uid);
+        let object = match (self.has_volume(&self.key(&uid), &facts), watched.raw.as_deref()) {
+            (true, _) => None,
+            (false, Some(raw)) => Some(author_view::claim(raw, &self.rules.capabilities).ok()?),
+            (false, None) => return None,
+        };
+        let since = match self.claims.get(&uid) {
+            Some(ClaimEntry::Waiting(known)) => known.since,
+            _ => Instant::now(),
+        };
+        Some(WaitingClaim {
+            fingerprint: fingerprint(&facts),
+            facts,
+            resource_version: claim_version(claim).into(),
+            since,
+            object,
+        })
+    }
+
+    pub(super) fn claim_gone(&mut self, claim: &ClaimUid) -> bool {
+        let key = self.key(claim);
+        self.confirmed(&key);
+        self.namesakes.remove(&key, claim);
+        self.drop_claim(claim)
+    }
+
+    pub(super) fn drop_claim(&mut self, claim: &ClaimUid) -> bool {
+        let Some(entry) = self.claims.remove(claim) else { return false };
+        self.forget_class_of(claim, &entry);
+        true
+    }
+
+    pub(super) fn forget_class_of(&mut self, uid: &ClaimUid, entry: &ClaimEntry) {
+        let ClaimEntry::Waiting(claim) = entry else { return };
+        if let Some(class) = &claim.facts.class {
+            take(&mut self.by_class, class, uid);
+        }
+    }
+
+    /// The volume for which this claim is known as a guest.
+    pub(super) fn guest_of(&self, watched: &WatchedClaim) -> Option<Key> {
+        let volume = Key::of_volume(watched.fields.as_ref().ok()?.bound_to()?);
+        let known = self.guests.get(&volume)?;
+        (watched.metadata().uid.as_deref() == Some(&*known.claim.uid)).then_some(volume)
+    }
+
+    /// Returns the volume's key if the claim asks for more than the volume, or has done so until now.
+    pub(super) fn put_guest(&mut self, watched: &WatchedClaim) -> Option<Key> {
+        let known = self.guest_of(watched);
+        let claim = watched.fields.as_ref().ok()?;
+        let volume = Key::of_volume(claim.bound_to()?);
+        if let Some(volume) = &known
+            && self.guests.get(volume).is_some_and(|known| older(claim_version(claim), &known.resource_version))
+        {
+            self.guests.keep(volume);
+            return None;
+        }
+        let named_after = self.key(&ClaimUid::new(claim.metadata.uid.as_deref()?)) == volume;
+        let ours = claim.metadata.annotations.asked().is_some_and(|name| self.rules.names.include(name));
+        match GrowingClaim::read(claim).filter(|_| !(ours && named_after)) {
+            Some(growing) => {
+                self.guests.insert(volume.clone(), Arc::new(growing));
+                Some(volume)
+            }
+            None => known.filter(|volume| self.guests.remove(volume).is_some()),
+        }
+    }
+}

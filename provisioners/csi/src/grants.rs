@@ -81,7 +81,8 @@ fn resource() -> ApiResource {
 fn allows(grant: &Value, reference: &TypedObjectReference, namespace: &str) -> bool {
     let Ok(Grant { from, to }) = Grant::deserialize(grant) else { return false };
     let group = reference.api_group.as_deref().unwrap_or_default();
-    let is_claims = |from: &ReferenceGrantFrom| from.group.is_empty() && from.kind == CLAIM && from.namespace == namespace;
+    let is_claims =
+        |from: &ReferenceGrantFrom| from.group.is_empty() && from.kind == CLAIM && from.namespace == namespace;
     let is_source = |to: &ReferenceGrantTo| {
         let name = to.name.as_deref().filter(|name| !name.is_empty());
         to.group == group && to.kind == reference.kind && name.is_none_or(|name| name == reference.name)
@@ -124,14 +125,23 @@ mod tests {
     fn a_grant_names_the_claims_namespace_and_the_source() {
         let from = json!({"group": "", "kind": CLAIM, "namespace": "ours"});
         let to = json!({"group": SNAPSHOTS, "kind": "VolumeSnapshot"});
-        let allows_from = |from| allows(&json!({"from": [from], "to": [to]}), &reference(Some(SNAPSHOTS), "VolumeSnapshot"), "ours");
+        let allows_from =
+            |from| allows(&json!({"from": [from], "to": [to]}), &reference(Some(SNAPSHOTS), "VolumeSnapshot"), "ours");
         assert!(allows_from(from.clone()));
-        for (field, value) in [("group", "apps"), ("group", "core"), ("kind", "Pod"), ("kind", ""), ("namespace", "others"), ("namespace", "")] {
+        for (field, value) in [
+            ("group", "apps"),
+            ("group", "core"),
+            ("kind", "Pod"),
+            ("kind", ""),
+            ("namespace", "others"),
+            ("namespace", ""),
+        ] {
             let mut other = from.clone();
             other[field] = value.into();
             assert!(!allows_from(other), "{field} {value:?}");
         }
-        let allows_to = |to| allows(&json!({"from": [from], "to": [to]}), &reference(Some(SNAPSHOTS), "VolumeSnapshot"), "ours");
+        let allows_to =
+            |to| allows(&json!({"from": [from], "to": [to]}), &reference(Some(SNAPSHOTS), "VolumeSnapshot"), "ours");
         for (field, value, allowed) in [
             ("name", json!("source"), true),
             ("name", json!(""), true),
@@ -170,7 +180,13 @@ mod tests {
         assert!(allows(json!({"from": [others, ours], "to": [other, source]})));
         assert!(!allows(json!({"from": [ours], "to": [other]})));
         assert!(!allows(json!({"from": [others], "to": [source]})));
-        for bad in [json!({"from": [ours]}), json!({"to": [source]}), json!({}), json!(null), json!({"from": 1, "to": [source]})] {
+        for bad in [
+            json!({"from": [ours]}),
+            json!({"to": [source]}),
+            json!({}),
+            json!(null),
+            json!({"from": 1, "to": [source]}),
+        ] {
             assert!(!allows(bad.clone()), "{bad}");
         }
     }

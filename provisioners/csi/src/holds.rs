@@ -103,3 +103,68 @@ async fn change(
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube_sim::{Cluster, Faults};
+    use serde_json::json;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// A cluster with slow requests, and a claim that is a source.
+    fn cluster() -> (Cluster, Source) {
+        let latency = Duration::from_millis(10);
+        let cluster = Cluster::builder().faults(&Faults::none(1).latency(latency..=latency)).build();
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "source", "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        let uid = cluster.create(&claim).unwrap()["metadata"]["uid"].take();
+        let source = json!({"kind": "Claim", "namespace": "default", "name": "source", "uid": uid, "id": "7"});
+        (cluster, serde_json::from_value(source).unwrap())
+    }
+
+    fn is_held(cluster: &Cluster) -> bool {
+        let claim = cluster.get("", "persistentvolumeclaims", "default", "source").unwrap();
+        claim["metadata"]["finalizers"].as_array().unwrap().contains(&json!(Kind::Claim.finalizer()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_begins_while_another_one_ends_has_the_finalizer() {
+        for later in (0..60).step_by(5).map(Duration::from_millis) {
+            let (cluster, source) = cluster();
+            let (client, holds) = (cluster.client("sidecar"), Holds::default());
+            holds.hold(&client, &source, "one").await.unwrap();
+            let begin = async {
+                sleep(later).await;
+                holds.hold(&client, &source, "two").await
+            };
+            let (ended, begun) = tokio::join!(holds.release(&client, &source, "one"), begin);
+            ended.unwrap();
+            begun.unwrap();
+            assert!(is_held(&cluster), "{later:?}");
+            holds.release(&client, &source, "two").await.unwrap();
+            assert!(!is_held(&cluster) && holds.lock().is_empty(), "{later:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_of_a_former_term_hold_nothing_unless_they_are_taken_over() {
+        for is_taken_over in [false, true] {
+            let (cluster, source) = cluster();
+            let (client, holds) = (cluster.client("sidecar"), Holds::default());
+            for volume in ["one", "two"] {
+                holds.hold(&client, &source, volume).await.unwrap();
+            }
+            holds.clear();
+            if is_taken_over {
+                holds.note(&source, "two");
+            }
+            holds.release(&client, &source, "one").await.unwrap();
+            assert_eq!(is_held(&cluster), is_taken_over);
+        }
+    }
+}

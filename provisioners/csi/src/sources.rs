@@ -202,7 +202,9 @@ impl Sources<'_> {
         }
         let (mode, own) = (of_content("/spec/sourceVolumeMode"), mode(request));
         let may_change = content.annotations().get(ALLOW_MODE_CHANGE).is_some_and(|value| YES.contains(&&**value));
-        if let Some(mode) = mode.filter(|mode| *mode != own && self.settings.prevent_volume_mode_conversion && !may_change) {
+        if let Some(mode) =
+            mode.filter(|mode| *mode != own && self.settings.prevent_volume_mode_conversion && !may_change)
+        {
             return unfit(format!(
                 "the VolumeSnapshot {name} is of a volume of mode {mode}, and the claim asks for {own}; an administrator can allow that by the annotation {ALLOW_MODE_CHANGE} of the VolumeSnapshotContent {content_name}"
             ));
@@ -210,11 +212,7 @@ impl Sources<'_> {
         Ok((snapshot.metadata.uid.clone().unwrap_or_default(), handle.to_owned()))
     }
 
-    async fn claim<P>(
-        &self,
-        name: &Place<'_>,
-        request: &ProvisionRequest<P>,
-    ) -> Result<(String, String), SourceError> {
+    async fn claim<P>(&self, name: &Place<'_>, request: &ProvisionRequest<P>) -> Result<(String, String), SourceError> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), name.namespace);
         let source = read(&api, name.name, format!("source claim {name}")).await?;
         let phase = source.status.as_ref().and_then(|status| status.phase.as_deref());

@@ -91,8 +91,14 @@ mod tests {
 
     #[test]
     fn the_other_arguments_of_a_command_stay() {
-        let (_, others) =
-            split(&["rbac", "--feature-gates", "Topology=false", "--namespace", "storage", "--feature-gates=AllAlpha=true"]);
+        let (_, others) = split(&[
+            "rbac",
+            "--feature-gates",
+            "Topology=false",
+            "--namespace",
+            "storage",
+            "--feature-gates=AllAlpha=true",
+        ]);
         assert_eq!(others, ["csi-provisioner", "rbac", "--namespace", "storage"]);
     }
 }

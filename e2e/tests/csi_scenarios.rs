@@ -80,13 +80,18 @@ async fn with_a_sidecar(
 
 /// Deletes what a scenario and its sidecar made, whatever protects it. Nothing here is worth failing for.
 async fn clean(client: &Client, namespace: &str, outcome: &Run) {
-    let _ = send(client, "DELETE", &format!("/api/v1/namespaces/{namespace}"), "").await;
+    let others = outcome.made.iter().filter_map(|path| path.strip_prefix("/api/v1/namespaces/"));
+    let namespaces: Vec<_> = others.chain([namespace]).collect();
     let mut paths = Vec::new();
-    for (group, kind) in KEPT {
-        let all = format!("/{group}/namespaces/{namespace}/{kind}");
-        paths.extend(objects(client, &all, |_| true).await.unwrap_or_default());
+    for namespace in &namespaces {
+        let _ = send(client, "DELETE", &format!("/api/v1/namespaces/{namespace}"), "").await;
+        for (group, kind) in KEPT {
+            let all = format!("/{group}/namespaces/{namespace}/{kind}");
+            paths.extend(objects(client, &all, |_| true).await.unwrap_or_default());
+        }
     }
-    let is_own = |volume: &Value| volume["spec"]["claimRef"]["namespace"] == namespace;
+    let of_claim = |volume: &Value| volume["spec"]["claimRef"]["namespace"].as_str().map(str::to_owned);
+    let is_own = |volume: &Value| of_claim(volume).is_some_and(|namespace| namespaces.contains(&&*namespace));
     paths.extend(objects(client, "/api/v1/persistentvolumes", is_own).await.unwrap_or_default());
     for path in paths.iter().chain(outcome.made.iter().rev()) {
         let _ = send(client, "DELETE", &format!("{path}?gracePeriodSeconds=0"), "").await;

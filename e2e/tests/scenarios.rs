@@ -49,7 +49,7 @@ async fn the_simulator_agrees() -> anyhow::Result<()> {
     let library = library()?;
     let mut disagreements = Vec::new();
     for scenario in &library.scenarios {
-        let simulator = Simulator::new();
+        let simulator = Simulator::builder().cross_namespace_data_sources().build();
         let _actors = simulator.run(Actors::all());
         // A real cluster is older than what it remembers.
         simulator.forget_history();

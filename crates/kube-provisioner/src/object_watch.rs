@@ -32,6 +32,9 @@ pub enum Wake {
         /// Its name.
         name: String,
     },
+    /// The claims of other namespaces that wait for volumes with a data source in this namespace, which something there may
+    /// let them use.
+    SourceNamespace(String),
 }
 
 impl ObjectWatch {

@@ -173,6 +173,13 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Ok(()) }
     }
 
+    /// Called for each unfinished attempt that this process takes over: after [`start`](Self::start), and before any other call
+    /// about the attempts that are taken over together. Restores what an author keeps in memory of attempts, such as the
+    /// sources in use. `name` and `prepared` are those of the attempt's requests. Must not block.
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        let _ = (name, prepared);
+    }
+
     /// Called before a released volume and its object are deleted: the counterpart of the Go library's `DeletionGuard`.
     /// An error keeps object and asset, and the controller asks again.
     ///

@@ -39,6 +39,7 @@ pub struct Builder {
     authorizer: Option<Arc<dyn Authorizer>>,
     rbac: Option<Arc<Rbac>>,
     managed_fields: bool,
+    cross_namespace_data_sources: bool,
 }
 
 impl Cluster {
@@ -59,6 +60,7 @@ impl Cluster {
             authorizer: None,
             rbac: None,
             managed_fields: true,
+            cross_namespace_data_sources: false,
         }
     }
 
@@ -378,11 +380,19 @@ impl Builder {
         Self { managed_fields: false, ..self }
     }
 
+    /// Turns on the server's feature gate `CrossNamespaceVolumeDataSource`: claims keep a `dataSourceRef` with a namespace.
+    #[must_use]
+    pub fn cross_namespace_data_sources(self) -> Self {
+        Self { cross_namespace_data_sources: true, ..self }
+    }
+
     /// Builds the cluster with its first namespaces. Its clock starts now.
     pub fn build(self) -> Cluster {
         let clock = SimClock::new(self.epoch);
+        let mut state = State::new(clock, self.seed, self.history);
+        state.cross_namespace_data_sources = self.cross_namespace_data_sources;
         let cluster = Cluster(Arc::new(ApiServer {
-            state: Mutex::new(State::new(clock, self.seed, self.history)),
+            state: Mutex::new(state),
             clock,
             seed: self.seed,
             trace: self.trace.then(Trace::default),

@@ -26,7 +26,7 @@ pub(crate) use admission::default_among;
 pub use decode::{FieldValidation, decode};
 pub(crate) use decode::{decode_result, name_type, unknown_fields, zero};
 
-/// The lookups of admission in the cluster.
+/// What admission and defaulting look up in the cluster.
 pub trait Lookup {
     /// All objects of a resource, of all namespaces.
     fn list(&self, group: &str, plural: &str) -> Vec<Value>;
@@ -34,6 +34,8 @@ pub trait Lookup {
     fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
     /// Whether a namespace is being deleted. `None` if it does not exist.
     fn is_terminating(&self, namespace: &str) -> Option<bool>;
+    /// Whether the server's feature gate `CrossNamespaceVolumeDataSource` is on.
+    fn has_cross_namespace_data_sources(&self) -> bool;
 }
 
 /// Prepares a decoded object with its system fields for validation: defaults, mutating admission, and the strategy's
@@ -42,16 +44,23 @@ pub fn on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup, 
     admission::namespace_lives(resource, object, cluster)?;
     types::set_defaults(resource, object);
     admission::mutate_on_create(resource, object, cluster);
-    strategy::prepare_for_create(resource, object, now);
+    strategy::prepare_for_create(resource, object, cluster, now);
     Ok(())
 }
 
 /// Prepares a decoded object to replace `old`: defaults, and the strategy's `PrepareForUpdate` for the resource or its
 /// `subresource` (`status`, `finalize`), which restores fields that the request may not change. `now` is a
 /// `metav1.Time`.
-pub fn on_update(resource: &Resource, old: &Value, new: &mut Value, subresource: Option<&str>, now: &str) {
+pub fn on_update(
+    resource: &Resource,
+    old: &Value,
+    new: &mut Value,
+    subresource: Option<&str>,
+    cluster: &dyn Lookup,
+    now: &str,
+) {
     types::set_defaults(resource, new);
-    strategy::prepare_for_update(resource, old, new, subresource, now);
+    strategy::prepare_for_update(resource, old, new, subresource, cluster, now);
 }
 
 /// Validating admission of an update: refuses a claim that may not grow.

@@ -20,6 +20,8 @@ pub(crate) struct State {
     pub(crate) clock: SimClock,
     pub(crate) random: Random,
     pub(crate) registry: Registry,
+    /// A feature gate: see [`crate::Builder::cross_namespace_data_sources`].
+    pub(crate) cross_namespace_data_sources: bool,
     /// The rules of CustomResourceDefinitions for their objects, by storage and version.
     pub(crate) definitions: BTreeMap<(StorageId, String), Arc<Definition>>,
     /// Indexed by [`StorageId`].
@@ -44,6 +46,7 @@ impl State {
             clock,
             random: Random::new(seed),
             registry: Registry::new(),
+            cross_namespace_data_sources: false,
             definitions: BTreeMap::new(),
             storages,
             version: FIRST_VERSION,
@@ -233,5 +236,9 @@ impl Lookup for State {
     fn is_terminating(&self, namespace: &str) -> Option<bool> {
         let resource = self.registry.named("", "namespaces")?;
         self.find(resource, "", namespace).map(|found| found.is_deleting())
+    }
+
+    fn has_cross_namespace_data_sources(&self) -> bool {
+        self.cross_namespace_data_sources
     }
 }

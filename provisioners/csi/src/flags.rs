@@ -1,5 +1,6 @@
 //! The command line of external-provisioner v6.4.0, so that a chart keeps its arguments.
 
+mod gates;
 mod ignored;
 
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, Parser, ValueEnum};
 use kube_provisioner::{Coordination, LogStyle, Options, parse_duration};
 
+pub(crate) use self::gates::Gates;
 use self::ignored::Ignored;
 use csi_provisioner::{DriverInfo, Settings};
 
@@ -101,9 +103,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LoggingFormat::Text)]
     logging_format: LoggingFormat,
 
-    /// Features of external-provisioner, such as Topology=false
-    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = gate)]
-    feature_gates: Vec<(String, bool)>,
+    #[command(flatten)]
+    pub(crate) gates: Gates,
 
     #[command(flatten)]
     pub(crate) refused: Refused,
@@ -147,12 +148,8 @@ impl Flags {
 
     /// The flags that are set and have no meaning here.
     pub(crate) fn ignored(&self) -> Vec<String> {
-        let gates = self.feature_gates.iter().map(|(name, _)| format!("--feature-gates={name}"));
+        let gates = self.gates.ignored().map(|name| format!("--feature-gates={name}"));
         self.ignored.0.iter().map(|name| format!("--{name}")).chain(gates).collect()
-    }
-
-    pub(crate) fn has_topology(&self) -> bool {
-        !self.feature_gates.contains(&("Topology".to_owned(), false))
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -161,6 +158,7 @@ impl Flags {
         settings.extra_create_metadata = self.extra_create_metadata;
         settings.controller_publish_read_only = self.controller_publish_readonly;
         settings.prevent_volume_mode_conversion = self.prevent_volume_mode_conversion;
+        settings.cross_namespace_data_sources = self.gates.has_cross_namespace_data_sources();
         settings.retry_interval_max = self.retry_interval_max;
         settings
     }
@@ -234,11 +232,6 @@ fn label(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| format!("expected a label such as team:storage, not {text:?}"))
 }
 
-fn gate(text: &str) -> Result<(String, bool), String> {
-    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
-    parsed.ok_or_else(|| format!("expected a feature such as Topology=false, not {text:?}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,7 +266,8 @@ mod tests {
         assert_eq!(options.http_endpoint, Some(([0, 0, 0, 0], 8080).into()));
         assert_eq!(flags.timeout, Duration::from_secs(150));
         assert_eq!(flags.settings().default_fs_type.as_deref(), Some("ext4"));
-        assert!(flags.settings().extra_create_metadata && !flags.has_topology());
+        assert!(flags.settings().extra_create_metadata && !flags.gates.has_topology());
+        assert!(flags.settings().cross_namespace_data_sources);
         assert_eq!(flags.refusal(), None);
         let ignored = [
             "--kube-api-qps",
@@ -281,7 +275,6 @@ mod tests {
             "--strict-topology",
             "--v",
             "--feature-gates=Topology",
-            "--feature-gates=CrossNamespaceVolumeDataSource",
         ];
         assert_eq!(flags.ignored(), ignored);
     }

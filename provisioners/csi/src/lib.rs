@@ -8,6 +8,8 @@
 mod answer;
 mod attachments;
 mod driver;
+mod grants;
+mod holds;
 mod parameters;
 mod provisioner;
 mod request;

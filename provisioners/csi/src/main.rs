@@ -12,7 +12,7 @@ use csi_provisioner::{CsiProvisioner, DriverInfo};
 use kube_provisioner::rbac::AccessRule;
 use kube_provisioner::{Controller, Options, Program, error_chain};
 
-use crate::flags::{Flags, identity};
+use crate::flags::{Flags, Gates, identity};
 
 /// The commands that every provisioner has. They need no driver.
 const COMMANDS: [&str; 3] = ["check-class", "journal", "rbac"];
@@ -30,7 +30,8 @@ fn main() -> ExitCode {
             let problem = format!("{} runs without a command", options.provisioner_name);
             Err::<(CsiProvisioner<Client>, Options), _>(problem.into())
         };
-        return Program::new(setup).sidecar(rights()).run();
+        let (gates, arguments) = Gates::split(std::env::args_os());
+        return Program::new(setup).arguments(arguments).sidecar(rights(&gates)).run();
     }
     let flags = Flags::parse();
     // One thread: the controller mostly waits.
@@ -46,11 +47,11 @@ fn main() -> ExitCode {
 }
 
 /// What drivers' charts grant as each driver needs it.
-fn rights() -> Vec<AccessRule> {
+fn rights(gates: &Gates) -> Vec<AccessRule> {
     let rule = |group, resource, verbs| AccessRule { group, resource, verbs, names: Vec::new(), namespaced: false };
     const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
     const STORAGE: &str = "storage.k8s.io";
-    vec![
+    let mut rules = vec![
         rule("", "persistentvolumeclaims", &["update"]),
         rule("", "secrets", &["get"]),
         rule(STORAGE, "storageclasses", &["get"]),
@@ -58,7 +59,11 @@ fn rights() -> Vec<AccessRule> {
         rule(STORAGE, "volumeattributesclasses", &["get"]),
         rule(SNAPSHOTS, "volumesnapshots", &["get", "list", "watch", "update"]),
         rule(SNAPSHOTS, "volumesnapshotcontents", &["get"]),
-    ]
+    ];
+    if gates.has_cross_namespace_data_sources() {
+        rules.push(rule("gateway.networking.k8s.io", "referencegrants", &["list", "watch"]));
+    }
+    rules
 }
 
 async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -76,7 +81,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     let reconnected = client.reconnected();
     let driver = DriverInfo::ask(&client).await?;
     operations.set_driver_name(driver.name());
-    if driver.has_topology() && flags.has_topology() {
+    if driver.has_topology() && flags.gates.has_topology() {
         return Err(driver.needs_topology().into());
     }
     let (options, identity) = (flags.options(driver.name()), identity(&driver));

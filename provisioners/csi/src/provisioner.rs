@@ -20,10 +20,12 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{self, DELETION_SECRET};
 use crate::attachments::{Attachments, NotListed};
 use crate::driver::{DriverInfo, Need, Rpc};
+use crate::grants;
+use crate::holds::Holds;
 use crate::parameters::{Texts, of_class};
 use crate::request::{Settings, create_volume, tokens};
 use crate::secret_refs::{Role, Tokens, secret_ref};
-use crate::sources::{self, Holds, KINDS, Kind, Source, Sources};
+use crate::sources::{self, KINDS, Kind, Source, Sources};
 use crate::verdict::{self, Left};
 
 /// Provisions the volumes of a driver.
@@ -51,8 +53,8 @@ struct Choice {
 }
 
 impl Choice {
-    fn of(request: &ProvisionRequest<Texts>) -> serde_json::Result<Self> {
-        Ok(request.prepared.read::<Option<Self>>()?.unwrap_or_default())
+    fn of(prepared: &Prepared) -> serde_json::Result<Self> {
+        Ok(prepared.read::<Option<Self>>()?.unwrap_or_default())
     }
 
     fn is_empty(&self) -> bool {
@@ -97,7 +99,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Calls CreateVolume. Called again, it returns the volume of the first call.
     async fn create(&self, request: &ProvisionRequest<Texts>) -> Result<CsiVolume, CreateError> {
         let create = create_volume(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
-        let Choice { mutable_parameters, source } = Choice::of(request).map_err(CreateError::not_asked)?;
+        let Choice { mutable_parameters, source } = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
         if let Some(source) = &source {
             let held = self.holds.hold(&self.client(), source, &request.name).await;
             held.map_err(|error| {
@@ -191,10 +193,18 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     type Parameters = Texts;
 
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
+        let sources = Sources { client: self.client(), driver: self.info.name(), settings: &self.settings };
+        let source = match request.data_source() {
+            Some(reference) => {
+                let namespace = sources.namespace(reference, &request).await.map_err(ProvisionError::no_change)?;
+                Some((reference, namespace))
+            }
+            None => None,
+        };
         let attributes_class =
             request.claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
         let attributes_class = attributes_class.filter(|name| !name.is_empty());
-        let need_of_source = request.data_source().map(|source| match Kind::of(source) {
+        let need_of_source = source.as_ref().map(|(reference, _)| match Kind::of(reference) {
             Kind::Snapshot => Need::Snapshots,
             Kind::Claim => Need::Clones,
         });
@@ -210,10 +220,9 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         if let Some(name) = attributes_class {
             choice.mutable_parameters = self.mutable_parameters(name).await?;
         }
-        if let Some(reference) = request.data_source() {
-            let (driver, prevent_mode_conversion) = (self.info.name(), self.settings.prevent_volume_mode_conversion);
-            let sources = Sources { client: self.client(), driver, prevent_mode_conversion };
-            choice.source = Some(sources.find(reference, &request).await.map_err(ProvisionError::no_change)?);
+        if let Some((reference, namespace)) = source {
+            let found = sources.find(reference, namespace, &request).await;
+            choice.source = Some(found.map_err(ProvisionError::no_change)?);
         }
         if choice.is_empty() { Ok(Prepared::default()) } else { Ok(Prepared::new(&choice)?) }
     }
@@ -255,9 +264,16 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 
     /// Releases the source of a copy.
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        match Choice::of(&attempt)?.source {
+        match Choice::of(&attempt.prepared)?.source {
             Some(source) => Ok(self.holds.release(&self.client(), &source, &attempt.name).await?),
             None => Ok(()),
+        }
+    }
+
+    /// The source stays protected until this attempt has ended too, also if another one of this source ends first.
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        if let Ok(Choice { source: Some(source), .. }) = Choice::of(prepared) {
+            self.holds.note(&source, name);
         }
     }
 
@@ -287,7 +303,8 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
         let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
         let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
-        attachments.into_iter().chain(snapshots).collect()
+        let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
+        attachments.into_iter().chain(snapshots).chain(grants).collect()
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -323,6 +340,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     async fn start(&self, start: Start) -> Result<(), StartError> {
         // The same in every term.
         let _ = self.client.set(start.client);
+        self.holds.clear();
         Ok(())
     }
 
@@ -347,6 +365,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             .allowed_topologies()
             .volume_attributes_classes()
             .data_sources(KINDS)
+            .sources_of_other_namespaces()
             .attempt_end()
             .claim_annotations(["*"])
     }

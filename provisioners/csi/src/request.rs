@@ -24,6 +24,8 @@ pub struct Settings {
     pub controller_publish_read_only: bool,
     /// Whether a claim of another volume mode than a snapshot's is refused, unless the snapshot allows it.
     pub prevent_volume_mode_conversion: bool,
+    /// Whether claims may have sources of other namespaces, where a ReferenceGrant allows it.
+    pub cross_namespace_data_sources: bool,
     /// The pause after a request that the driver calls invalid.
     pub retry_interval_max: Duration,
 }
@@ -36,6 +38,7 @@ impl Default for Settings {
             extra_create_metadata: false,
             controller_publish_read_only: false,
             prevent_volume_mode_conversion: true,
+            cross_namespace_data_sources: false,
             retry_interval_max: Duration::from_secs(300),
         }
     }

@@ -1,18 +1,21 @@
-//! What a volume is copied from: a snapshot or another claim. While an attempt needs it, a finalizer protects it.
+//! What a volume is copied from: a snapshot or another claim.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::fmt;
 
 use csi::messages::VolumeContentSource;
 use csi::messages::volume_content_source::{SnapshotSource, Type, VolumeSource};
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, TypedObjectReference};
-use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
-use kube_provisioner::kube::{Client, Error as KubeError, Resource, ResourceExt};
+use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
 use kube_provisioner::quantity::parse_bytes;
 use kube_provisioner::{Change, ObjectWatch, ProvisionRequest, Wake, error_chain};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::grants;
+use crate::holds::is_held;
+use crate::request::Settings;
 
 /// The kinds of sources, as claims name them.
 pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.snapshot.storage.k8s.io"];
@@ -20,6 +23,9 @@ pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.sn
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 /// Without it a snapshot gives its data only to volumes of its own mode.
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+
+/// As external-provisioner says it, and what to do.
+const DISABLED: &str = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled; start csi-provisioner with --feature-gates=CrossNamespaceVolumeDataSource=true";
 
 /// What Go reads as true.
 const YES: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
@@ -29,10 +35,10 @@ const YES: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Source {
     pub(crate) kind: Kind,
-    namespace: String,
-    name: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
     /// That of the object, which may be replaced by another one of its name.
-    uid: String,
+    pub(crate) uid: String,
     /// The driver's id of the snapshot or the volume.
     id: String,
 }
@@ -49,7 +55,7 @@ impl Kind {
     }
 
     /// As external-provisioner protects its sources.
-    fn finalizer(self) -> &'static str {
+    pub(crate) fn finalizer(self) -> &'static str {
         match self {
             Self::Snapshot => "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection",
             Self::Claim => "provisioner.storage.kubernetes.io/cloning-protection",
@@ -57,7 +63,7 @@ impl Kind {
     }
 
     /// All fields of an object are written back, so no type of a certain version may be between.
-    fn resource(self) -> ApiResource {
+    pub(crate) fn resource(self) -> ApiResource {
         ApiResource::from_gvk(&match self {
             Self::Snapshot => GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshot"),
             Self::Claim => GroupVersionKind::gvk("", "v1", "PersistentVolumeClaim"),
@@ -94,32 +100,69 @@ fn unfit<T>(text: String) -> Result<T, SourceError> {
 pub(crate) struct Sources<'a> {
     pub(crate) client: Client,
     pub(crate) driver: &'a str,
-    pub(crate) prevent_mode_conversion: bool,
+    pub(crate) settings: &'a Settings,
+}
+
+/// Where a source is. Shown with its namespace where that is not the claim's.
+struct Place<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    is_own: bool,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_own {
+            true => f.write_str(self.name),
+            false => write!(f, "{}/{}", self.namespace, self.name),
+        }
+    }
 }
 
 impl Sources<'_> {
-    pub(crate) async fn find<P>(
+    /// The namespace of a claim's source, if the claim may use what is there.
+    pub(crate) async fn namespace<P>(
         &self,
         reference: &TypedObjectReference,
         request: &ProvisionRequest<P>,
+    ) -> Result<String, SourceError> {
+        let own = request.namespace();
+        let Some(namespace) = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()) else {
+            return Ok(own.to_owned());
+        };
+        if !self.settings.cross_namespace_data_sources {
+            return unfit(DISABLED.to_owned());
+        }
+        if namespace != own {
+            grants::check(&self.client, reference, namespace, own).await?;
+        }
+        Ok(namespace.to_owned())
+    }
+
+    /// The source in its [namespace](Self::namespace).
+    pub(crate) async fn find<P>(
+        &self,
+        reference: &TypedObjectReference,
+        namespace: String,
+        request: &ProvisionRequest<P>,
     ) -> Result<Source, SourceError> {
-        let kind = Kind::of(reference);
-        let (name, namespace) = (reference.name.clone(), request.namespace().to_owned());
+        let (kind, name) = (Kind::of(reference), reference.name.clone());
+        let place = Place { namespace: &namespace, name: &name, is_own: namespace == request.namespace() };
         let (uid, id) = match kind {
-            Kind::Snapshot => self.snapshot(&namespace, &name, request).await?,
-            Kind::Claim => self.claim(&namespace, &name, request).await?,
+            Kind::Snapshot => self.snapshot(&place, request).await?,
+            Kind::Claim => self.claim(&place, request).await?,
         };
         Ok(Source { kind, namespace, name, uid, id })
     }
 
     async fn snapshot<P>(
         &self,
-        namespace: &str,
-        name: &str,
+        name: &Place<'_>,
         request: &ProvisionRequest<P>,
     ) -> Result<(String, String), SourceError> {
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &Kind::Snapshot.resource());
-        let snapshot = read(&api, "VolumeSnapshot", name).await?;
+        let resource = Kind::Snapshot.resource();
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), name.namespace, &resource);
+        let snapshot = read(&api, name.name, format!("VolumeSnapshot {name}")).await?;
         if snapshot.metadata.deletion_timestamp.is_some() && !is_held(&snapshot, Kind::Snapshot) {
             return unfit(format!("the VolumeSnapshot {name} is being deleted"));
         }
@@ -129,10 +172,10 @@ impl Sources<'_> {
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshotContent"));
         let contents: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let content = read(&contents, "VolumeSnapshotContent", content_name).await?;
+        let content = read(&contents, content_name, format!("VolumeSnapshotContent {content_name}")).await?;
         let of_content = |pointer: &str| content.data.pointer(pointer).and_then(Value::as_str);
         let owner = ["uid", "namespace", "name"].map(|key| of_content(&format!("/spec/volumeSnapshotRef/{key}")));
-        if owner != [snapshot.metadata.uid.as_deref(), Some(namespace), Some(name)] {
+        if owner != [snapshot.metadata.uid.as_deref(), Some(name.namespace), Some(name.name)] {
             return unfit(format!(
                 "the VolumeSnapshotContent {content_name} belongs to another VolumeSnapshot than {name}"
             ));
@@ -159,7 +202,9 @@ impl Sources<'_> {
         }
         let (mode, own) = (of_content("/spec/sourceVolumeMode"), mode(request));
         let may_change = content.annotations().get(ALLOW_MODE_CHANGE).is_some_and(|value| YES.contains(&&**value));
-        if let Some(mode) = mode.filter(|mode| *mode != own && self.prevent_mode_conversion && !may_change) {
+        if let Some(mode) =
+            mode.filter(|mode| *mode != own && self.settings.prevent_volume_mode_conversion && !may_change)
+        {
             return unfit(format!(
                 "the VolumeSnapshot {name} is of a volume of mode {mode}, and the claim asks for {own}; an administrator can allow that by the annotation {ALLOW_MODE_CHANGE} of the VolumeSnapshotContent {content_name}"
             ));
@@ -167,14 +212,9 @@ impl Sources<'_> {
         Ok((snapshot.metadata.uid.clone().unwrap_or_default(), handle.to_owned()))
     }
 
-    async fn claim<P>(
-        &self,
-        namespace: &str,
-        name: &str,
-        request: &ProvisionRequest<P>,
-    ) -> Result<(String, String), SourceError> {
-        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
-        let source = read(&api, "source claim", name).await?;
+    async fn claim<P>(&self, name: &Place<'_>, request: &ProvisionRequest<P>) -> Result<(String, String), SourceError> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), name.namespace);
+        let source = read(&api, name.name, format!("source claim {name}")).await?;
         let phase = source.status.as_ref().and_then(|status| status.phase.as_deref());
         let spec = source.spec.clone().unwrap_or_default();
         let volume_name = match spec.volume_name.filter(|_| phase == Some("Bound")) {
@@ -192,13 +232,13 @@ impl Sources<'_> {
                 "the source claim {name} has {size} bytes, and the claim asks for {asked}; ask for more"
             ));
         }
-        let volume = read(&Api::<PersistentVolume>::all(self.client.clone()), "PersistentVolume", &volume_name).await?;
+        let volumes = Api::<PersistentVolume>::all(self.client.clone());
+        let volume = read(&volumes, &volume_name, format!("PersistentVolume {volume_name}")).await?;
         let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
         let spec = volume.spec.clone().unwrap_or_default();
         let owner = spec.claim_ref.map(|owner| [owner.uid, owner.namespace, owner.name]);
-        if phase != Some("Bound")
-            || owner != Some([source.metadata.uid.clone(), Some(namespace.to_owned()), Some(name.to_owned())])
-        {
+        let [of_namespace, of_name] = [name.namespace, name.name].map(|text| Some(text.to_owned()));
+        if phase != Some("Bound") || owner != Some([source.metadata.uid.clone(), of_namespace, of_name]) {
             return unfit(format!("the PersistentVolume {volume_name} is not bound to the source claim {name}"));
         }
         let Some(csi) = spec.csi.filter(|csi| csi.driver == self.driver) else {
@@ -216,63 +256,15 @@ fn mode<P>(request: &ProvisionRequest<P>) -> &'static str {
     if request.is_block() { "Block" } else { "Filesystem" }
 }
 
-async fn read<K>(api: &Api<K>, kind: &str, name: &str) -> Result<K, SourceError>
+/// `what` is the object for a person.
+async fn read<K>(api: &Api<K>, name: &str, what: String) -> Result<K, SourceError>
 where
-    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    K: Clone + fmt::Debug + serde::de::DeserializeOwned,
 {
     api.get(name).await.map_err(|error| match error {
-        KubeError::Api(status) if status.code == 404 => SourceError::Unfit(format!("the {kind} {name} does not exist")),
-        error => SourceError::Unread(format!("{kind} {name}"), error_chain(&error)),
+        KubeError::Api(status) if status.code == 404 => SourceError::Unfit(format!("the {what} does not exist")),
+        error => SourceError::Unread(what, error_chain(&error)),
     })
-}
-
-fn is_held(object: &DynamicObject, kind: Kind) -> bool {
-    object.finalizers().iter().any(|finalizer| finalizer == kind.finalizer())
-}
-
-/// The attempts of this process by the uid of their source. The last one takes the finalizer off.
-#[derive(Default)]
-pub(crate) struct Holds(Mutex<BTreeMap<String, BTreeSet<String>>>);
-
-impl Holds {
-    /// Protects the source of an attempt. One that is gone or going cannot be protected any more: the driver decides.
-    pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<(), KubeError> {
-        self.lock().entry(source.uid.clone()).or_default().insert(volume.to_owned());
-        change(client, source, |object| {
-            let is_new = !is_held(object, source.kind) && object.metadata.deletion_timestamp.is_none();
-            is_new.then(|| object.finalizers_mut().push(source.kind.finalizer().to_owned()))
-        })
-        .await
-    }
-
-    /// An attempt has ended.
-    pub(crate) async fn release(&self, client: &Client, source: &Source, volume: &str) -> Result<(), KubeError> {
-        let others = |of: &BTreeSet<String>| of.iter().any(|holder| holder != volume);
-        if self.lock().get(&source.uid).is_some_and(others) {
-            self.forget(source, volume);
-            return Ok(());
-        }
-        change(client, source, |object| {
-            is_held(object, source.kind).then(|| object.finalizers_mut().retain(|one| one != source.kind.finalizer()))
-        })
-        .await?;
-        self.forget(source, volume);
-        Ok(())
-    }
-
-    fn forget(&self, source: &Source, volume: &str) {
-        let mut holds = self.lock();
-        if let Some(holders) = holds.get_mut(&source.uid) {
-            holders.remove(volume);
-            if holders.is_empty() {
-                holds.remove(&source.uid);
-            }
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
 }
 
 /// A claim whose snapshot was not ready need not wait for its back-off.
@@ -285,27 +277,4 @@ pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
         }
         Change::Begin | Change::Listed(_) | Change::Ready | Change::Deleted(_) => Vec::new(),
     })
-}
-
-/// Writes the source back if `edit` changes it. The charts of drivers grant update, and not patch.
-async fn change(
-    client: &Client,
-    source: &Source,
-    edit: impl FnOnce(&mut DynamicObject) -> Option<()>,
-) -> Result<(), KubeError> {
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &source.namespace, &source.kind.resource());
-    let Some(mut object) = api.get_opt(&source.name).await? else { return Ok(()) };
-    if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
-        return Ok(());
-    }
-    match api.replace(&source.name, &PostParams::default(), &object).await {
-        Ok(_) => Ok(()),
-        // Charts from before there was the finalizer do not grant it.
-        Err(KubeError::Api(status)) if status.code == 403 && source.kind == Kind::Snapshot => {
-            tracing::info!(name = source.name, "the VolumeSnapshot is not protected: {}", status.message);
-            Ok(())
-        }
-        Err(KubeError::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(error),
-    }
 }

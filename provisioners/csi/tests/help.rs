@@ -20,12 +20,29 @@ fn rbac_has_the_rights_of_external_provisioner() {
 }
 
 #[test]
+fn the_gate_of_other_namespaces_adds_the_right_to_read_grants() {
+    let rules = |more: &[&str]| {
+        let arguments = ["rbac", "--provisioner-name", "ebs.csi.example.com", "--namespace", "kube-system"];
+        let (status, text) = said(&[&arguments, more].concat());
+        assert_eq!(status, Some(0), "{text}");
+        text
+    };
+    let rule = "- apiGroups:\n  - gateway.networking.k8s.io\n  resources:\n  - referencegrants\n  verbs:\n  - list\n  - watch\n";
+    let with = rules(&["--feature-gates=Topology=false,CrossNamespaceVolumeDataSource=true"]);
+    assert_eq!(with.replacen(rule, "", 1), rules(&[]));
+    assert!(with.contains(rule), "{with}");
+    assert_eq!(rules(&["--feature-gates", "CrossNamespaceVolumeDataSource=false"]), rules(&[]));
+}
+
+#[test]
 fn wrong_arguments_are_one_clear_line_first() {
     for (arguments, status, says) in [
         (&["--unknown"][..], 2, "unexpected argument '--unknown'"),
         (&["--csi-address=tcp://localhost:1"], 2, "write an absolute path or unix:///path"),
         (&["--volume-name-prefix="], 2, "--volume-name-prefix"),
         (&["--leader-election-labels=team"], 2, "expected a label such as team:storage"),
+        (&["--feature-gates=CrossNamespaceVolumeDataSource"], 2, "expected a feature such as Topology=false"),
+        (&["rbac", "--feature-gates=Topology=maybe"], 2, "expected a feature such as Topology=false"),
         (&["--enable-capacity"], 1, "use external-provisioner for this driver"),
     ] {
         let (code, text) = said(arguments);

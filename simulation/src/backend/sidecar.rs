@@ -105,6 +105,10 @@ impl Provisioner for Sidecar {
         self.inner.end_attempt(attempt).await
     }
 
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        self.inner.take_over(name, prepared);
+    }
+
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         self.inner.should_delete(volume).await
     }

@@ -190,6 +190,8 @@ fn api_server(
         flag("service-account-key-file", pki.service_account_public_key.display()),
         // Without it a stop in good order waits a minute for clients that watch.
         flag("shutdown-watch-termination-grace-period", "1s"),
+        // Tests have claims with sources of other namespaces.
+        flag("feature-gates", "CrossNamespaceVolumeDataSource=true"),
         // It taints new nodes until the node lifecycle controller, which is off, finds them ready.
         flag("disable-admission-plugins", "TaintNodesByCondition"),
     ];

@@ -29,7 +29,7 @@ impl Simulated {
     pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
         let instance = Instance::create()?;
         let now = jiff::Timestamp::try_from(SystemTime::now()).context("this machine's clock is off")?;
-        let cluster = Cluster::builder().epoch(now).rbac().build();
+        let cluster = Cluster::builder().epoch(now).rbac().cross_namespace_data_sources().build();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind(cluster.clone(), address, Transport::Https).await?;
         let kubeconfig = instance.dir.join("admin.kubeconfig");

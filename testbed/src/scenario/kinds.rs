@@ -45,6 +45,7 @@ pub(super) fn find(kind: &str, own: &BTreeMap<String, Kind>) -> anyhow::Result<K
         "PersistentVolume" => ("v1", "persistentvolumes", true),
         "PersistentVolumeClaim" => ("v1", "persistentvolumeclaims", false),
         "Pod" => ("v1", "pods", false),
+        "ReferenceGrant" => ("gateway.networking.k8s.io/v1beta1", "referencegrants", false),
         "Role" => ("rbac.authorization.k8s.io/v1", "roles", false),
         "RoleBinding" => ("rbac.authorization.k8s.io/v1", "rolebindings", false),
         "Secret" => ("v1", "secrets", false),

@@ -170,14 +170,14 @@ impl<'a> Runner<'a> {
             },
             Action::Calls(count) => json!({"body": self.stage()?.calls(count).await?}),
             Action::Outcome(target) => {
-                let target = self.variables.text(target)?;
+                let (namespace, target) = (self.namespace(step, &Value::Null)?, self.variables.text(target)?);
                 let until = self.variables.fill(&step.until.clone().unwrap_or_default())?;
                 let client = self.client;
                 let shows = |part: &str| {
                     let is_below = |path: &String| path.split('.').next() == Some(part);
                     step.show.as_ref().is_none_or(|show| show.iter().any(is_below))
                 };
-                let outcome = self.stage()?.outcome(client, &target, &until, shows).await?;
+                let outcome = self.stage()?.outcome(client, (&namespace, &target), &until, shows).await?;
                 self.versions.extend(normal::versions(&outcome));
                 if let Some(name) = &step.name {
                     self.set(name, outcome.clone())?;

@@ -154,6 +154,10 @@ impl Backend for Spy {
         self.observed("end_attempt", name, self.backend.end_attempt(attempt)).boxed()
     }
 
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        self.backend.take_over(name, prepared);
+    }
+
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
         self.calls.provisions.fetch_add(1, Ordering::Relaxed);
         let name = request.name.clone();

@@ -254,7 +254,13 @@ impl Reconciler for VolumeReconciler {
 
     fn journal(&self) -> JournalSpec<VolumeCache> {
         let (context, rules) = (self.actions.context.clone(), self.actions.context.rules.clone());
-        let read = move |entry: &Entry| journal_entry::read(entry, (&*context.backend, &context.rules.capabilities));
+        let read = move |entry: &Entry| {
+            let attempt = journal_entry::read(entry, (&*context.backend, &context.rules.capabilities))?;
+            if let Err(panic) = catch_panic(|| context.backend.take_over(&entry.key, &attempt.prepared)) {
+                tracing::warn!("the provisioner's code crashed in `take_over`: {panic}");
+            }
+            Ok(attempt)
+        };
         JournalSpec::new(read).owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
     }
 

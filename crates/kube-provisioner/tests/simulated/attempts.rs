@@ -72,6 +72,11 @@ impl Provisioner for Author {
         self.call("end", Some(attempt.prepared.read()?)).map_err(|error| DeleteError::retry(error.to_string()))
     }
 
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        assert!(name.starts_with("pvc-"), "{name}");
+        drop(self.call("take_over", prepared.read().unwrap()));
+    }
+
     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
         Ok(())
     }
@@ -109,15 +114,16 @@ async fn g66_what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
     fixture.until("a call", || author.calls().len() == 2).await;
     first.abort();
     let _second = start(&fixture, &author, 2);
-    until_calls(&fixture, &author, &["prepare", "provision 1", "provision 1", "provision 1", "end 1"]).await;
+    let calls = ["prepare", "provision 1", "take_over 1", "provision 1", "provision 1", "end 1"];
+    until_calls(&fixture, &author, &calls).await;
     assert!(fixture.is_bound("a") && fixture.get(VOLUMES, &name).is_some());
     // A claim that goes meanwhile is cleaned up with it.
     let author = author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"));
     fixture.claim("b", "class");
-    fixture.until("the first call", || author.calls().len() == 7).await;
+    fixture.until("the first call", || author.calls().len() == 8).await;
     fixture.delete(CLAIMS, "b");
-    fixture.until("the end", || author.calls().len() == 9).await;
-    assert_eq!(author.calls()[5..], ["prepare", "provision 2", "clean_up 2", "end 2"]);
+    fixture.until("the end", || author.calls().len() == 10).await;
+    assert_eq!(author.calls()[6..], ["prepare", "provision 2", "clean_up 2", "end 2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,11 +176,33 @@ async fn g69_an_attempt_ends_when_the_author_has_let_go() {
     assert_eq!(fixture.entries(), [name]);
     assert!(fixture.events("a").iter().any(|text| text.contains("the source cannot be released")));
     let _second = start(&fixture, &author, 2);
-    until_calls(&fixture, &author, &["prepare", "provision 1", "end 1", "end 1", "end 1", "end 1"]).await;
+    let calls = ["prepare", "provision 1", "end 1", "end 1", "end 1", "take_over 1", "end 1"];
+    until_calls(&fixture, &author, &calls).await;
     // An attempt that leaves nothing ends too, and the next one is prepared anew.
     let author = author.fails("provision", || ProvisionError::nothing_left("the pool is full"));
     fixture.claim_with("b", "class", json!({}));
     fixture.until("bound", || fixture.is_bound("b")).await;
-    fixture.until("the end", || author.calls().len() == 12).await;
-    assert_eq!(author.calls()[6..], ["prepare", "provision 2", "end 2", "prepare", "provision 3", "end 3"]);
+    fixture.until("the end", || author.calls().len() == 13).await;
+    assert_eq!(author.calls()[7..], ["prepare", "provision 2", "end 2", "prepare", "provision 3", "end 3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g72_the_attempts_of_another_process_are_known_before_anything_is_done_about_one_of_them() {
+    let fixture = fixture();
+    let author = (0..4).fold(Author::default(), |author, _| {
+        author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"))
+    });
+    let first = start(&fixture, &author, 1);
+    for claim in ["a", "b"] {
+        fixture.claim(claim, "class");
+    }
+    fixture.until("both have begun", || fixture.entries().len() == 2 && author.calls().len() >= 4).await;
+    first.abort();
+    let before = author.calls().len();
+    let _second = start(&fixture, &author, 2);
+    fixture.until("bound", || fixture.is_bound("a") && fixture.is_bound("b")).await;
+    let mut calls = author.calls().split_off(before);
+    calls[..2].sort();
+    assert_eq!(calls[..2], ["take_over 1", "take_over 2"]);
+    assert_eq!(calls.iter().filter(|call| call.starts_with("take_over")).count(), 2, "{calls:?}");
 }

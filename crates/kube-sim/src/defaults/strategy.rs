@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::decode;
+use super::{Lookup, decode};
 use crate::object;
 use crate::resource::{Resource, Special};
 
 /// `PrepareForCreate`.
-pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &str) {
+pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup, now: &str) {
     if has_generation(resource) {
         object::set_meta(object, "generation", 1);
     }
@@ -25,7 +25,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, now: &
         Special::Claim => {
             object["status"] = json!({"phase": "Pending"});
             if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-                data_sources(spec, None);
+                data_sources(spec, None, cluster.has_cross_namespace_data_sources());
             }
         }
         Special::Namespace => {
@@ -51,6 +51,7 @@ pub(super) fn prepare_for_update(
     old: &Value,
     new: &mut Value,
     subresource: Option<&str>,
+    cluster: &dyn Lookup,
     now: &str,
 ) {
     keep_system_fields(old, new);
@@ -69,7 +70,7 @@ pub(super) fn prepare_for_update(
         (Special::Volume, Some(_)) => phase_transition(old, new, now),
         (Special::Claim, None) => {
             if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
-                data_sources(spec, old.get("spec"));
+                data_sources(spec, old.get("spec"), cluster.has_cross_namespace_data_sources());
             }
         }
         (Special::Namespace, None) => {
@@ -174,12 +175,13 @@ fn phase_transition(old: &Value, new: &mut Value, now: &str) {
     }
 }
 
-/// Aligns the old and the new field of a claim's data source (KEP-1495).
-fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>) {
+/// Aligns the old and the new field of a claim's data source (KEP-1495). References across namespaces are dropped where
+/// their gate is off.
+fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>, across_namespaces: bool) {
     let old_has = |field: &str| old.is_some_and(|old| old.get(field).is_some());
     let namespace = |source: &Value| object::text_at(source, &["namespace"]).to_owned();
-    // References across namespaces are an alpha feature, which is off.
-    if spec.get("dataSourceRef").is_some_and(|source| !namespace(source).is_empty()) && !old_has("dataSourceRef") {
+    let is_across = spec.get("dataSourceRef").is_some_and(|source| !namespace(source).is_empty());
+    if is_across && !across_namespaces && !old_has("dataSourceRef") {
         spec.remove("dataSourceRef");
     }
     if !old_has("dataSource") && !old_has("dataSourceRef") && !spec.contains_key("dataSourceRef") {

@@ -22,6 +22,10 @@ impl Lookup for Objects {
         let found = self.get("", "namespaces", None, namespace)?;
         Some(found["status"]["phase"] == "Terminating")
     }
+
+    fn has_cross_namespace_data_sources(&self) -> bool {
+        false
+    }
 }
 
 fn namespace(phase: &str) -> Value {
@@ -147,7 +151,7 @@ fn an_update_touches_only_its_own_part() {
     });
     let updated = |part| {
         let mut new = sent.clone();
-        on_update(&volumes, &old, &mut new, part, "2030-06-01T00:00:00Z");
+        on_update(&volumes, &old, &mut new, part, &Objects(Vec::new()), "2030-06-01T00:00:00Z");
         new
     };
     let (whole, status) = (updated(None), updated(Some("status")));

@@ -112,7 +112,7 @@ fn write(
         None => None,
     };
     let left_alone = ServerSet::left_alone(resource, Some(old), &object);
-    defaults::on_update(resource, old, &mut object, part, &now);
+    defaults::on_update(resource, old, &mut object, part, &*state, &now);
     custom::prepare(state, request, Some(old), &mut object)?;
     let mut causes = validate::on_update(resource, old, &object, part);
     causes.extend(custom::validate(state, resource, &object));

@@ -294,3 +294,21 @@ async fn owners_outlive_the_states_they_follow_from() {
     // At most ten managers update.
     assert_eq!(managers, ["ancient-changes", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9", "maker"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_another_namespace_is_dropped_unless_its_gate_is_on() {
+    let source = json!({"kind": "PersistentVolumeClaim", "name": "b", "namespace": "other"});
+    let sources = |cluster: Cluster| {
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a", "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSourceRef": source,
+            },
+        });
+        let spec = cluster.create(&claim).unwrap()["spec"].clone();
+        ["dataSourceRef", "dataSource"].map(|field| spec.get(field).cloned())
+    };
+    assert_eq!(sources(Cluster::new()), [None, None]);
+    let on = Cluster::builder().cross_namespace_data_sources().build();
+    assert_eq!(sources(on), [Some(source.clone()), None]);
+}

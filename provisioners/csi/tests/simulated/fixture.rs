@@ -6,7 +6,7 @@ use csi::messages::CreateVolumeRequest;
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use csi_sim::Driver;
 use kube_provisioner::{CancellationToken, Controller, Environment, Options, RunError};
-use kube_sim::{Actors, Cluster, DeleteOptions, Running, SimClock, Target, merge_patch};
+use kube_sim::{Actors, Builder, Cluster, DeleteOptions, Running, SimClock, Target, merge_patch};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -20,7 +20,10 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        let cluster = Cluster::builder().hide_managed_fields().build();
+        Self::on(cluster().build())
+    }
+
+    pub(crate) fn on(cluster: Cluster) -> Self {
         let actors = cluster.run(Actors::all());
         let fixture = Self {
             cluster,
@@ -33,9 +36,18 @@ impl Fixture {
     }
 
     pub(crate) async fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
+        self.start_with(number, |_| {}).await
+    }
+
+    pub(crate) async fn start_with(
+        &self,
+        number: u64,
+        change: impl FnOnce(&mut Options),
+    ) -> JoinHandle<Result<(), RunError>> {
         let info = DriverInfo::ask(&self.driver).await.unwrap();
         let mut options = Options::new(info.name());
         options.namespace = Some("default".to_owned());
+        change(&mut options);
         let provisioner =
             CsiProvisioner::new(self.driver.clone(), info, self.settings.clone(), format!("process-{number}"));
         let controller =
@@ -48,6 +60,24 @@ impl Fixture {
         self.create(json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
             "provisioner": "csi-sim.example.com", "parameters": parameters,
+        }));
+    }
+
+    /// Defines a kind without rules, by its kind and plural.
+    pub(crate) fn define(&self, group: &str, version: &str, (kind, plural): (&str, &str), scope: &str) {
+        self.create(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": format!("{plural}.{group}"), "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+            },
+            "spec": {
+                "group": group, "scope": scope,
+                "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
+                "versions": [{
+                    "name": version, "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                }],
+            },
         }));
     }
 
@@ -113,4 +143,9 @@ impl Fixture {
     pub(crate) fn creations(&self) -> Vec<CreateVolumeRequest> {
         self.driver.requests()
     }
+}
+
+/// The settings of each fixture's cluster.
+pub(crate) fn cluster() -> Builder {
+    Cluster::builder().hide_managed_fields()
 }

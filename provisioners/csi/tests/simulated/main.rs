@@ -2,4 +2,5 @@
 
 mod claims;
 mod fixture;
+mod grants;
 mod sources;

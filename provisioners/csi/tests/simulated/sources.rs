@@ -27,31 +27,18 @@ fn of_claim(name: &str) -> Value {
 impl Fixture {
     fn with_snapshots() -> Self {
         let fixture = Self::new();
-        for (kind, plural, scope) in [
-            ("VolumeSnapshot", "volumesnapshots", "Namespaced"),
-            ("VolumeSnapshotContent", "volumesnapshotcontents", "Cluster"),
-        ] {
-            fixture.create(json!({
-                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                "metadata": {
-                    "name": format!("{plural}.snapshot.storage.k8s.io"),
-                    "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter/pull/814"},
-                },
-                "spec": {
-                    "group": "snapshot.storage.k8s.io", "scope": scope,
-                    "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
-                    "versions": [{
-                        "name": "v1", "served": true, "storage": true,
-                        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-                    }],
-                },
-            }));
-        }
+        fixture.define_snapshots();
         fixture
     }
 
+    pub(super) fn define_snapshots(&self) {
+        const GROUP: &str = "snapshot.storage.k8s.io";
+        self.define(GROUP, "v1", ("VolumeSnapshot", "volumesnapshots"), "Namespaced");
+        self.define(GROUP, "v1", ("VolumeSnapshotContent", "volumesnapshotcontents"), "Cluster");
+    }
+
     /// A snapshot of the claim's volume, as external-snapshotter makes it, and what is different about it.
-    async fn snapshot(&self, name: &str, volume: &str, change: Value) {
+    pub(super) async fn snapshot(&self, name: &str, volume: &str, change: Value) {
         let volume = self.volume(volume).unwrap();
         let source_volume_id = volume["spec"]["csi"]["volumeHandle"].as_str().unwrap().to_owned();
         let request = CreateSnapshotRequest { source_volume_id, name: name.to_owned(), ..Default::default() };
@@ -75,7 +62,7 @@ impl Fixture {
         self.create(content);
     }
 
-    fn snapshot_target<'a>(name: &'a str) -> Target<'a> {
+    pub(super) fn snapshot_target<'a>(name: &'a str) -> Target<'a> {
         Target { group: "snapshot.storage.k8s.io", plural: "volumesnapshots", namespace: "default", name }
     }
 
@@ -85,15 +72,15 @@ impl Fixture {
         finalizers.iter().map(|one| one.as_str().unwrap().to_owned()).collect()
     }
 
-    fn is_snapshot_held(&self, name: &str) -> bool {
+    pub(super) fn is_snapshot_held(&self, name: &str) -> bool {
         self.finalizers("snapshot.storage.k8s.io", "volumesnapshots", name).iter().any(|one| one == SNAPSHOT_FINALIZER)
     }
 
-    fn is_claim_held(&self, name: &str) -> bool {
+    pub(super) fn is_claim_held(&self, name: &str) -> bool {
         self.finalizers("", "persistentvolumeclaims", name).iter().any(|one| one == CLAIM_FINALIZER)
     }
 
-    async fn source(&self) -> String {
+    pub(super) async fn source(&self) -> String {
         let name = self.claim("source", "fast", json!({}));
         self.until("bound", || self.is_bound("source")).await;
         name

@@ -28,11 +28,11 @@ struct Look {
 }
 
 impl Stage<'_> {
-    /// Looks at `KIND/NAME` until it is as wanted. Each call and each event is in one outcome that shows them.
+    /// Looks at `KIND/NAME`, for a claim in this namespace, until it is as wanted. Each call and each event is in one outcome that shows them.
     pub(in crate::scenario) async fn outcome(
         &mut self,
         client: &Client,
-        target: &str,
+        (namespace, target): (&str, &str),
         until: &Value,
         shows: impl Fn(&str) -> bool,
     ) -> anyhow::Result<Value> {
@@ -47,7 +47,7 @@ impl Stage<'_> {
         }
         let deadline = Instant::now() + LIMIT;
         loop {
-            let look = self.look(client, target).await?;
+            let look = self.look(client, namespace, target).await?;
             if look.calls as u64 >= count && wanted.iter().any(|wanted| holds(&look.outcome, wanted)) {
                 if shows("calls") {
                     self.driver.forget(&look.subjects, look.calls);
@@ -62,7 +62,7 @@ impl Stage<'_> {
         }
     }
 
-    async fn look(&mut self, client: &Client, target: &str) -> anyhow::Result<Look> {
+    async fn look(&mut self, client: &Client, namespace: &str, target: &str) -> anyhow::Result<Look> {
         let Some((kind, name)) = target.split_once('/') else { bail!("an outcome is one of KIND/NAME") };
         let is_claim = match kind {
             "PersistentVolumeClaim" => true,
@@ -70,14 +70,14 @@ impl Stage<'_> {
             _ => bail!("an outcome is one of a claim or of a volume"),
         };
         // What causes something is read after it, or it might be missing beside that.
-        let mut events = self.events(client, kind, name).await?;
+        let mut events = self.events(client, namespace, kind, name).await?;
         let (subjects, claim, volume) = if is_claim {
-            let claim = get(client, &claim_path(&self.name, name)).await?;
+            let claim = get(client, &claim_path(namespace, name)).await?;
             let uid = self.remember(target, &claim);
             let subjects: Vec<_> = self.driver.subjects().into_iter().filter(|subject| is_of(subject, &uid)).collect();
             let mut volume = Value::Null;
             if let Some(subject) = subjects.last() {
-                events.extend(self.events(client, "PersistentVolume", subject).await?);
+                events.extend(self.events(client, namespace, "PersistentVolume", subject).await?);
                 volume = get(client, &volume_path(subject)).await?;
             }
             (subjects, claim, volume)
@@ -116,10 +116,10 @@ impl Stage<'_> {
     }
 
     /// The sidecar's events about an object, in their order.
-    async fn events(&self, client: &Client, kind: &str, name: &str) -> anyhow::Result<Vec<Value>> {
+    async fn events(&self, client: &Client, namespace: &str, kind: &str, name: &str) -> anyhow::Result<Vec<Value>> {
         let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
         let query = BTreeMap::from([("fieldSelector".to_owned(), about)]);
-        let namespace = if kind == "PersistentVolume" { "default" } else { &self.name };
+        let namespace = if kind == "PersistentVolume" { "default" } else { namespace };
         let list = read(client, &format!("/api/v1/namespaces/{namespace}/events"), query).await?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
         // Of the cluster's controllers, one has events about these.

@@ -84,6 +84,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>>;
     fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn take_over(&self, name: &str, prepared: &Prepared);
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>>;
@@ -115,6 +116,10 @@ impl<P: Provisioner> Backend for P {
 
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
         Box::pin(Provisioner::end_attempt(self, attempt.typed()))
+    }
+
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        Provisioner::take_over(self, name, prepared);
     }
 
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {

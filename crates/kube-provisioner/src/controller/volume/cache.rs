@@ -176,21 +176,25 @@ impl VolumeCache {
                 is_known.then_some(key).into_iter().collect()
             }
             Wake::DataSource { namespace, name } => {
-                let has_source = |claim: &WaitingClaim| {
-                    let source = claim.facts.data_source.as_ref();
-                    *claim.facts.namespace == **namespace && source.is_some_and(|source| source.name == *name)
-                };
-                let waiting = self
-                    .claims
-                    .iter()
-                    .filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(claim) if has_source(claim)));
-                waiting.map(|(uid, _)| self.key(uid)).collect()
+                self.with_source(|_, source| source == (namespace.as_str(), name.as_str()))
+            }
+            Wake::SourceNamespace(namespace) => {
+                self.with_source(|claim, (of_source, _)| of_source == namespace && of_source != &*claim.namespace)
             }
         };
         for key in &keys {
             *self.woken.entry(key.clone()).or_default() += 1;
         }
         keys
+    }
+
+    /// The waiting claims whose data source, by namespace and name, is meant.
+    fn with_source(&self, is_meant: impl Fn(&ClaimFacts, (&str, &str)) -> bool) -> Vec<Key> {
+        let is_meant = |entry: &ClaimEntry| match entry {
+            ClaimEntry::Waiting(claim) => claim.facts.source().is_some_and(|source| is_meant(&claim.facts, source)),
+            ClaimEntry::Bound { .. } | ClaimEntry::Unreadable(_) => false,
+        };
+        self.claims.iter().filter(|(_, entry)| is_meant(entry)).map(|(uid, _)| self.key(uid)).collect()
     }
 
     /// Applies a class event that [`read_class`](super::class::read_class) has read.

@@ -124,6 +124,12 @@ impl ClaimFacts {
             request: requested_bytes(spec.resources.requests.get("storage")),
         })
     }
+
+    /// The namespace and the name of its data source.
+    pub(crate) fn source(&self) -> Option<(&str, &str)> {
+        let source = self.data_source.as_ref()?;
+        Some((source.namespace.as_deref().unwrap_or(&self.namespace), &source.name))
+    }
 }
 
 fn requested_bytes(storage: Option<&serde_json::Value>) -> Result<u64, String> {

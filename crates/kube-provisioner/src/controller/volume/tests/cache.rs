@@ -422,6 +422,7 @@ fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
         (wake_claims("source"), vec![key()]),
         (wake_claims("other"), vec![]),
         (Wake::DataSource { namespace: "elsewhere".to_owned(), name: "source".to_owned() }, vec![]),
+        (Wake::SourceNamespace(namespace.clone()), vec![]),
         (wake_volume("released"), vec![Key::of_volume("released")]),
         (wake_volume("bound"), vec![]),
         (wake_volume("unknown"), vec![]),
@@ -432,5 +433,23 @@ fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
         for (key, before) in all.iter().zip(before) {
             assert_eq!(fixture.cache.inputs(key) != before, keys.contains(key), "{wake:?} {key}");
         }
+    }
+}
+
+#[test]
+fn g71_a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_use_that() {
+    let source = json!({"kind": "PersistentVolumeClaim", "name": "source", "namespace": "theirs"});
+    let claim = claim(json!({"spec": {"dataSourceRef": source}}));
+    let own = claim["metadata"]["namespace"].as_str().unwrap().to_owned();
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim);
+    let of_source = |namespace: &str| Wake::DataSource { namespace: namespace.to_owned(), name: "source".to_owned() };
+    for (wake, keys) in [
+        (of_source("theirs"), vec![key()]),
+        // Another object of that name.
+        (of_source(&own), vec![]),
+        (Wake::SourceNamespace("theirs".to_owned()), vec![key()]),
+        (Wake::SourceNamespace(own.clone()), vec![]),
+    ] {
+        assert_eq!(fixture.cache.wake(&wake), keys, "{wake:?}");
     }
 }

@@ -1,0 +1,104 @@
+//! `--feature-gates`.
+
+use std::ffi::OsString;
+
+use clap::{Args, Parser};
+
+const FLAG: &str = "--feature-gates";
+const CROSS_NAMESPACE: &str = "CrossNamespaceVolumeDataSource";
+/// Stands for all features of this stage that have no word of their own.
+const ALL_ALPHA: &str = "AllAlpha";
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Gates {
+    /// Features of external-provisioner, such as Topology=false or CrossNamespaceVolumeDataSource=true
+    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = gate)]
+    feature_gates: Vec<(String, bool)>,
+}
+
+impl Gates {
+    /// The gates among the arguments of a command, which decide about its rules, and the other arguments.
+    pub(crate) fn split(arguments: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
+        #[derive(Parser)]
+        struct Alone {
+            #[command(flatten)]
+            gates: Gates,
+        }
+        let mut arguments = arguments.into_iter();
+        let mut others: Vec<_> = arguments.next().into_iter().collect();
+        let mut own = others.clone();
+        while let Some(argument) = arguments.next() {
+            let text = argument.to_string_lossy();
+            if text == FLAG {
+                own.push(argument);
+                own.extend(arguments.next());
+            } else if text.strip_prefix(FLAG).is_some_and(|rest| rest.starts_with('=')) {
+                own.push(argument);
+            } else {
+                others.push(argument);
+            }
+        }
+        (Alone::parse_from(own).gates, others)
+    }
+
+    pub(crate) fn has_topology(&self) -> bool {
+        self.get("Topology").unwrap_or(true)
+    }
+
+    pub(crate) fn has_cross_namespace_data_sources(&self) -> bool {
+        self.get(CROSS_NAMESPACE).or_else(|| self.get(ALL_ALPHA)).unwrap_or(false)
+    }
+
+    /// The names of those that have no meaning here.
+    pub(super) fn ignored(&self) -> impl Iterator<Item = &str> {
+        let names = self.feature_gates.iter().map(|(name, _)| &**name);
+        names.filter(|name| ![CROSS_NAMESPACE, ALL_ALPHA].contains(name))
+    }
+
+    /// The last word about a feature.
+    fn get(&self, name: &str) -> Option<bool> {
+        self.feature_gates.iter().rev().find(|(of, _)| of == name).map(|(_, is_on)| *is_on)
+    }
+}
+
+fn gate(text: &str) -> Result<(String, bool), String> {
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    parsed.ok_or_else(|| format!("expected a feature such as Topology=false, not {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(arguments: &[&str]) -> (Gates, Vec<OsString>) {
+        Gates::split(["csi-provisioner"].iter().chain(arguments).map(OsString::from))
+    }
+
+    #[test]
+    fn the_last_word_about_a_gate_counts_and_its_own_before_that_of_its_stage() {
+        for (arguments, is_on) in [
+            (&[][..], false),
+            (&["--feature-gates=CrossNamespaceVolumeDataSource=true"], true),
+            (&["--feature-gates", "Topology=false,CrossNamespaceVolumeDataSource=true"], true),
+            (&["--feature-gates=CrossNamespaceVolumeDataSource=true,CrossNamespaceVolumeDataSource=false"], false),
+            (&["--feature-gates=AllAlpha=true"], true),
+            (&["--feature-gates=CrossNamespaceVolumeDataSource=false", "--feature-gates=AllAlpha=true"], false),
+        ] {
+            assert_eq!(split(arguments).0.has_cross_namespace_data_sources(), is_on, "{arguments:?}");
+        }
+        assert!(split(&[]).0.has_topology() && !split(&["--feature-gates=Topology=false"]).0.has_topology());
+    }
+
+    #[test]
+    fn the_other_arguments_of_a_command_stay() {
+        let (_, others) = split(&[
+            "rbac",
+            "--feature-gates",
+            "Topology=false",
+            "--namespace",
+            "storage",
+            "--feature-gates=AllAlpha=true",
+        ]);
+        assert_eq!(others, ["csi-provisioner", "rbac", "--namespace", "storage"]);
+    }
+}

@@ -1,0 +1,193 @@
+//! Sources of other namespaces: a ReferenceGrant there says which claims may use them.
+//!
+//! <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#cross-namespace-data-sources>
+
+use kube_provisioner::k8s_openapi::api::core::v1::TypedObjectReference;
+use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
+use kube_provisioner::{Change, ObjectWatch, Wake, error_chain};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::sources::SourceError;
+
+const GROUP: &str = "gateway.networking.k8s.io";
+const CLAIM: &str = "PersistentVolumeClaim";
+
+/// The fields of a ReferenceGrant's specification that count here.
+#[derive(Deserialize)]
+struct Grant {
+    #[serde(default)]
+    from: Vec<ReferenceGrantFrom>,
+    #[serde(default)]
+    to: Vec<ReferenceGrantTo>,
+}
+
+#[derive(Deserialize)]
+struct ReferenceGrantFrom {
+    #[serde(default)]
+    group: String,
+    kind: String,
+    namespace: String,
+}
+
+#[derive(Deserialize)]
+struct ReferenceGrantTo {
+    #[serde(default)]
+    group: String,
+    kind: String,
+    /// Every object of the kind without it.
+    #[serde(default)]
+    name: Option<String>,
+}
+
+/// Asks the API server whether claims of the namespace `from` may use a source in `namespace`.
+pub(crate) async fn check(
+    client: &Client,
+    reference: &TypedObjectReference,
+    namespace: &str,
+    from: &str,
+) -> Result<(), SourceError> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource());
+    let grants = api.list(&ListParams::default()).await.map_err(|error| unread(&error, namespace))?;
+    if grants.items.iter().any(|grant| allows(&grant.data["spec"], reference, from)) {
+        return Ok(());
+    }
+    let TypedObjectReference { api_group, kind, name, .. } = reference;
+    let group = api_group.as_deref().unwrap_or_default();
+    Err(SourceError::Unfit(format!(
+        "no ReferenceGrant in the namespace {namespace} lets the claims of {from} use the {kind} {name}; create one there, of {GROUP}/v1beta1, \
+         from {{group: \"\", kind: {CLAIM}, namespace: {from}}} to {{group: \"{group}\", kind: {kind}, name: {name}}}"
+    )))
+}
+
+/// Claims that wait for a grant need not wait for their back-off. Those of a list may have come while nothing was watched.
+pub(crate) fn watch(client: &Client) -> ObjectWatch {
+    let api = Api::all_with(client.clone(), &resource());
+    ObjectWatch::new("referencegrants", api, |change| match change {
+        Change::Listed(grant) | Change::Applied(grant) => {
+            vec![Wake::SourceNamespace(grant.namespace().unwrap_or_default())]
+        }
+        Change::Begin | Change::Ready | Change::Deleted(_) => Vec::new(),
+    })
+}
+
+fn resource() -> ApiResource {
+    // As external-provisioner reads it.
+    ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1beta1", "ReferenceGrant"))
+}
+
+/// Whether a grant lets claims of this namespace use what is referred to. One that cannot be read allows nothing.
+fn allows(grant: &Value, reference: &TypedObjectReference, namespace: &str) -> bool {
+    let Ok(Grant { from, to }) = Grant::deserialize(grant) else { return false };
+    let group = reference.api_group.as_deref().unwrap_or_default();
+    let is_claims =
+        |from: &ReferenceGrantFrom| from.group.is_empty() && from.kind == CLAIM && from.namespace == namespace;
+    let is_source = |to: &ReferenceGrantTo| {
+        let name = to.name.as_deref().filter(|name| !name.is_empty());
+        to.group == group && to.kind == reference.kind && name.is_none_or(|name| name == reference.name)
+    };
+    from.iter().any(is_claims) && to.iter().any(is_source)
+}
+
+fn unread(error: &KubeError, namespace: &str) -> SourceError {
+    let advice = match error {
+        KubeError::Api(status) if status.code == 403 => {
+            format!("; give csi-provisioner the rights list and watch of referencegrants in the API group {GROUP}")
+        }
+        KubeError::Api(status) if status.code == 404 => {
+            format!("; install the CustomResourceDefinition of ReferenceGrant in the version {GROUP}/v1beta1")
+        }
+        _ => String::new(),
+    };
+    let what = format!("permission to use a source in the namespace {namespace}");
+    SourceError::Unread(what, format!("{}{advice}", error_chain(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+
+    fn reference(group: Option<&str>, kind: &str) -> TypedObjectReference {
+        TypedObjectReference {
+            api_group: group.map(str::to_owned),
+            kind: kind.to_owned(),
+            name: "source".to_owned(),
+            namespace: Some("theirs".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_grant_names_the_claims_namespace_and_the_source() {
+        let from = json!({"group": "", "kind": CLAIM, "namespace": "ours"});
+        let to = json!({"group": SNAPSHOTS, "kind": "VolumeSnapshot"});
+        let allows_from =
+            |from| allows(&json!({"from": [from], "to": [to]}), &reference(Some(SNAPSHOTS), "VolumeSnapshot"), "ours");
+        assert!(allows_from(from.clone()));
+        for (field, value) in [
+            ("group", "apps"),
+            ("group", "core"),
+            ("kind", "Pod"),
+            ("kind", ""),
+            ("namespace", "others"),
+            ("namespace", ""),
+        ] {
+            let mut other = from.clone();
+            other[field] = value.into();
+            assert!(!allows_from(other), "{field} {value:?}");
+        }
+        let allows_to =
+            |to| allows(&json!({"from": [from], "to": [to]}), &reference(Some(SNAPSHOTS), "VolumeSnapshot"), "ours");
+        for (field, value, allowed) in [
+            ("name", json!("source"), true),
+            ("name", json!(""), true),
+            ("name", json!(null), true),
+            ("name", json!("other"), false),
+            ("name", json!("source2"), false),
+            ("group", json!(""), false),
+            ("group", json!(null), false),
+            ("kind", json!(CLAIM), false),
+            ("kind", json!("volumesnapshot"), false),
+        ] {
+            let mut other = to.clone();
+            other[field] = value.clone();
+            assert_eq!(allows_to(other), allowed, "{field} {value}");
+        }
+    }
+
+    #[test]
+    fn a_claim_has_no_group() {
+        let grant = json!({
+            "from": [{"group": "", "kind": CLAIM, "namespace": "ours"}],
+            "to": [{"group": "", "kind": CLAIM, "name": "source"}],
+        });
+        for group in [None, Some("")] {
+            assert!(allows(&grant, &reference(group, CLAIM), "ours"), "{group:?}");
+        }
+        assert!(!allows(&grant, &reference(Some("example.com"), CLAIM), "ours"));
+        assert!(!allows(&grant, &reference(None, CLAIM), "theirs"));
+    }
+
+    #[test]
+    fn one_pair_of_one_grant_is_enough_and_nothing_less() {
+        let [ours, others] = ["ours", "others"].map(|name| json!({"group": "", "kind": CLAIM, "namespace": name}));
+        let [source, other] = ["source", "other"].map(|name| json!({"group": "", "kind": CLAIM, "name": name}));
+        let allows = |grant: Value| allows(&grant, &reference(None, CLAIM), "ours");
+        assert!(allows(json!({"from": [others, ours], "to": [other, source]})));
+        assert!(!allows(json!({"from": [ours], "to": [other]})));
+        assert!(!allows(json!({"from": [others], "to": [source]})));
+        for bad in [
+            json!({"from": [ours]}),
+            json!({"to": [source]}),
+            json!({}),
+            json!(null),
+            json!({"from": 1, "to": [source]}),
+        ] {
+            assert!(!allows(bad.clone()), "{bad}");
+        }
+    }
+}

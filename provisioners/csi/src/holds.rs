@@ -1,0 +1,170 @@
+//! The finalizers that protect sources, and which attempts need them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube_provisioner::kube::api::{Api, DynamicObject, PostParams};
+use kube_provisioner::kube::{Client, Error as KubeError, Resource, ResourceExt};
+use tokio::sync::Mutex as Turn;
+
+use crate::sources::{Kind, Source};
+
+/// The attempts of this process by the uid of their source, which may be in several namespaces. The last one takes the
+/// finalizer off.
+#[derive(Default)]
+pub(crate) struct Holds(Mutex<BTreeMap<String, Held>>);
+
+#[derive(Default)]
+struct Held {
+    /// The names of the volumes.
+    by: BTreeSet<String>,
+    /// One change at a time: nobody takes off what another one has just found there.
+    turn: Arc<Turn<()>>,
+}
+
+impl Holds {
+    /// Forgets what an earlier term has known: its attempts may have ended since.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// Protects the source of an attempt. One that is gone or going cannot be protected any more: the driver decides.
+    pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<(), KubeError> {
+        let turn = self.note(source, volume);
+        let _turn = turn.lock().await;
+        change(client, source, |object| {
+            let is_new = !is_held(object, source.kind) && object.metadata.deletion_timestamp.is_none();
+            is_new.then(|| object.finalizers_mut().push(source.kind.finalizer().to_owned()))
+        })
+        .await
+    }
+
+    /// Notes an attempt that needs the source.
+    pub(crate) fn note(&self, source: &Source, volume: &str) -> Arc<Turn<()>> {
+        let mut holds = self.lock();
+        let held = holds.entry(source.uid.clone()).or_default();
+        held.by.insert(volume.to_owned());
+        held.turn.clone()
+    }
+
+    /// An attempt has ended.
+    pub(crate) async fn release(&self, client: &Client, source: &Source, volume: &str) -> Result<(), KubeError> {
+        let turn = self.note(source, volume);
+        let _turn = turn.lock().await;
+        if !self.is_needed_by_another(source, volume) {
+            change(client, source, |object| {
+                let finalizer = source.kind.finalizer();
+                is_held(object, source.kind).then(|| object.finalizers_mut().retain(|one| one != finalizer))
+            })
+            .await?;
+        }
+        let mut holds = self.lock();
+        if let Some(held) = holds.get_mut(&source.uid) {
+            held.by.remove(volume);
+            if held.by.is_empty() {
+                holds.remove(&source.uid);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_needed_by_another(&self, source: &Source, volume: &str) -> bool {
+        self.lock().get(&source.uid).is_some_and(|held| held.by.iter().any(|holder| holder != volume))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn is_held(object: &DynamicObject, kind: Kind) -> bool {
+    object.finalizers().iter().any(|finalizer| finalizer == kind.finalizer())
+}
+
+/// Writes the source back if `edit` changes it. The charts of drivers grant update, and not patch.
+async fn change(
+    client: &Client,
+    source: &Source,
+    edit: impl FnOnce(&mut DynamicObject) -> Option<()>,
+) -> Result<(), KubeError> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &source.namespace, &source.kind.resource());
+    let Some(mut object) = api.get_opt(&source.name).await? else { return Ok(()) };
+    if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
+        return Ok(());
+    }
+    match api.replace(&source.name, &PostParams::default(), &object).await {
+        Ok(_) => Ok(()),
+        // Charts from before there was the finalizer do not grant it.
+        Err(KubeError::Api(status)) if status.code == 403 && source.kind == Kind::Snapshot => {
+            tracing::info!(name = source.name, "the VolumeSnapshot is not protected: {}", status.message);
+            Ok(())
+        }
+        Err(KubeError::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube_sim::{Cluster, Faults};
+    use serde_json::json;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// A cluster with slow requests, and a claim that is a source.
+    fn cluster() -> (Cluster, Source) {
+        let latency = Duration::from_millis(10);
+        let cluster = Cluster::builder().faults(&Faults::none(1).latency(latency..=latency)).build();
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "source", "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        let uid = cluster.create(&claim).unwrap()["metadata"]["uid"].take();
+        let source = json!({"kind": "Claim", "namespace": "default", "name": "source", "uid": uid, "id": "7"});
+        (cluster, serde_json::from_value(source).unwrap())
+    }
+
+    fn is_held(cluster: &Cluster) -> bool {
+        let claim = cluster.get("", "persistentvolumeclaims", "default", "source").unwrap();
+        claim["metadata"]["finalizers"].as_array().unwrap().contains(&json!(Kind::Claim.finalizer()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_begins_while_another_one_ends_has_the_finalizer() {
+        for later in (0..60).step_by(5).map(Duration::from_millis) {
+            let (cluster, source) = cluster();
+            let (client, holds) = (cluster.client("sidecar"), Holds::default());
+            holds.hold(&client, &source, "one").await.unwrap();
+            let begin = async {
+                sleep(later).await;
+                holds.hold(&client, &source, "two").await
+            };
+            let (ended, begun) = tokio::join!(holds.release(&client, &source, "one"), begin);
+            ended.unwrap();
+            begun.unwrap();
+            assert!(is_held(&cluster), "{later:?}");
+            holds.release(&client, &source, "two").await.unwrap();
+            assert!(!is_held(&cluster) && holds.lock().is_empty(), "{later:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_of_a_former_term_hold_nothing_unless_they_are_taken_over() {
+        for is_taken_over in [false, true] {
+            let (cluster, source) = cluster();
+            let (client, holds) = (cluster.client("sidecar"), Holds::default());
+            for volume in ["one", "two"] {
+                holds.hold(&client, &source, volume).await.unwrap();
+            }
+            holds.clear();
+            if is_taken_over {
+                holds.note(&source, "two");
+            }
+            holds.release(&client, &source, "one").await.unwrap();
+            assert_eq!(is_held(&cluster), is_taken_over);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Volumes that are copied from a source in another namespace.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use csi::Code;
+use csi::messages::volume_content_source::Type;
+use csi_sim::{Method, Step};
+use kube_sim::{
+    Attributes, Authorizer, Before, Builder, Cluster, Decision, DeleteOptions, Interceptor, Request, Target, Verb,
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{Fixture, cluster};
+
+const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+
+/// What is different about a claim of this namespace with a source in `default`.
+fn across(namespace: &str, group: &str, kind: &str, name: &str) -> Value {
+    let group = Some(group).filter(|group| !group.is_empty());
+    let source = json!({"apiGroup": group, "kind": kind, "name": name, "namespace": "default"});
+    json!({"metadata": {"namespace": namespace}, "spec": {"dataSourceRef": source}})
+}
+
+fn of_snapshot(namespace: &str) -> Value {
+    across(namespace, SNAPSHOTS, "VolumeSnapshot", "monday")
+}
+
+fn of_claim(namespace: &str) -> Value {
+    across(namespace, "", "PersistentVolumeClaim", "source")
+}
+
+impl Fixture {
+    /// With the gate of the API server, snapshots, and the namespaces `dev` and `test`.
+    fn across_namespaces(cluster: Cluster) -> Self {
+        let mut fixture = Self::on(cluster);
+        fixture.settings.cross_namespace_data_sources = true;
+        fixture.define_snapshots();
+        for name in ["dev", "test"] {
+            fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+        }
+        fixture
+    }
+
+    fn with_grants() -> Self {
+        let fixture = Self::across_namespaces(gated().build());
+        fixture.define_grants();
+        fixture
+    }
+
+    fn define_grants(&self) {
+        self.define("gateway.networking.k8s.io", "v1beta1", ("ReferenceGrant", "referencegrants"), "Namespaced");
+    }
+
+    /// In `default`, for the claims of a namespace.
+    fn grant(&self, namespace: &str, group: &str, kind: &str) {
+        self.create(json!({
+            "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+            "metadata": {"name": format!("for-{namespace}"), "namespace": "default"},
+            "spec": {
+                "from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": namespace}],
+                "to": [{"group": group, "kind": kind}],
+            },
+        }));
+    }
+
+    fn remove_grant(&self, namespace: &str) {
+        let name = format!("for-{namespace}");
+        let target =
+            Target { group: "gateway.networking.k8s.io", plural: "referencegrants", namespace: "default", name: &name };
+        self.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    }
+
+    fn delete_claim_of(&self, namespace: &str, name: &str) {
+        let target = Target { group: "", plural: "persistentvolumeclaims", namespace, name };
+        self.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    }
+
+    fn is_bound_in(&self, namespace: &str, name: &str) -> bool {
+        let claim = self.cluster.get("", "persistentvolumeclaims", namespace, name);
+        claim.is_ok_and(|claim| claim["status"]["phase"] == "Bound")
+    }
+
+    fn is_source_gone(&self) -> bool {
+        self.cluster.get("", "persistentvolumeclaims", "default", "source").is_err()
+    }
+
+    /// The ids of what CreateVolume was asked to copy.
+    fn copied(&self) -> Vec<String> {
+        let contents = self.creations().into_iter().filter_map(|request| request.volume_content_source?.r#type);
+        let ids = contents.map(|content| match content {
+            Type::Snapshot(snapshot) => snapshot.snapshot_id,
+            Type::Volume(volume) => volume.volume_id,
+        });
+        ids.collect()
+    }
+}
+
+fn gated() -> Builder {
+    cluster().cross_namespace_data_sources()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_its_volume_as_soon_as_its_source_is_granted() {
+    for (group, kind) in [(SNAPSHOTS, "VolumeSnapshot"), ("", "PersistentVolumeClaim")] {
+        let fixture = Fixture::with_grants();
+        let _running = fixture.start(1).await;
+        let source = fixture.source().await;
+        fixture.snapshot("source", &source, json!({})).await;
+        fixture.claim("copy", "fast", across("dev", group, kind, "source"));
+        let text = format!(
+            "no ReferenceGrant in the namespace default lets the claims of dev use the {kind} source; create one there, \
+             of gateway.networking.k8s.io/v1beta1, from {{group: \"\", kind: PersistentVolumeClaim, namespace: dev}} \
+             to {{group: \"{group}\", kind: {kind}, name: source}}"
+        );
+        fixture.says("copy", &text).await;
+        // A grant for other claims helps nobody.
+        fixture.grant("test", group, kind);
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(fixture.creations().len(), 1, "{kind}");
+        assert!(!fixture.is_claim_held("source") && !fixture.is_snapshot_held("source"), "{kind}");
+        fixture.grant("dev", group, kind);
+        let since = Instant::now();
+        fixture.until("bound", || fixture.is_bound_in("dev", "copy")).await;
+        assert!(since.elapsed() < Duration::from_secs(2), "{kind}: {:?}", since.elapsed());
+        let id = match group {
+            "" => fixture.driver.volumes()[0].volume_id.clone(),
+            _ => fixture.driver.snapshots()[0].snapshot_id.clone(),
+        };
+        assert_eq!(fixture.copied(), [id], "{kind}");
+        fixture.until("released", || !fixture.is_claim_held("source") && !fixture.is_snapshot_held("source")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_gate_no_source_is_taken_for_that_of_another_namespace() {
+    // The API server keeps the reference, or drops it.
+    for (cluster, is_kept) in [(gated(), true), (cluster(), false)] {
+        let mut fixture = Fixture::across_namespaces(cluster.build());
+        fixture.settings.cross_namespace_data_sources = false;
+        fixture.define_grants();
+        fixture.grant("dev", "", "PersistentVolumeClaim");
+        let _running = fixture.start(1).await;
+        fixture.source().await;
+        // The claim's own namespace has one of the same name.
+        fixture.claim("source", "fast", json!({"metadata": {"namespace": "dev"}}));
+        fixture.until("bound", || fixture.is_bound_in("dev", "source")).await;
+        fixture.claim("copy", "fast", of_claim("dev"));
+        if is_kept {
+            let text = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled";
+            fixture.says("copy", text).await;
+            sleep(Duration::from_secs(3600)).await;
+            assert_eq!(fixture.creations().len(), 2);
+        } else {
+            fixture.until("bound", || fixture.is_bound_in("dev", "copy")).await;
+        }
+        assert_eq!(fixture.copied(), [""; 0], "{is_kept}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_the_claims_own_namespace_needs_no_grant() {
+    let fixture = Fixture::with_grants();
+    let _running = fixture.start(1).await;
+    fixture.source().await;
+    fixture.claim("copy", "fast", of_claim("default"));
+    fixture.until("bound", || fixture.is_bound("copy")).await;
+    assert_eq!(fixture.copied().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_keeps_its_source_when_the_grant_is_removed_and_the_next_attempt_does_not() {
+    let fixture = Fixture::with_grants();
+    let first = fixture.start(1).await;
+    let source = fixture.source().await;
+    fixture.snapshot("monday", &source, json!({})).await;
+    fixture.grant("dev", SNAPSHOTS, "VolumeSnapshot");
+    fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::Aborted, "the copy is at 5 %").working()]);
+    fixture.claim("copy", "fast", of_snapshot("dev"));
+    fixture.says("copy", "the copy is at 5 %").await;
+    fixture.remove_grant("dev");
+    first.abort();
+    let _second = fixture.start(2).await;
+    fixture.until("bound", || fixture.is_bound_in("dev", "copy")).await;
+    fixture.until("released", || !fixture.is_snapshot_held("monday")).await;
+    assert_eq!(fixture.copied(), [&*fixture.driver.snapshots()[0].snapshot_id; 2]);
+
+    // An attempt that has left nothing has ended.
+    fixture.grant("dev", SNAPSHOTS, "VolumeSnapshot");
+    fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::ResourceExhausted, "the pool is full")]);
+    fixture.claim("late", "fast", of_snapshot("dev"));
+    fixture.until("asked", || fixture.copied().len() == 3).await;
+    fixture.remove_grant("dev");
+    fixture.says("late", "no ReferenceGrant in the namespace default").await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(fixture.copied().len(), 3);
+    assert!(!fixture.is_snapshot_held("monday"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_two_namespaces_is_protected_until_the_last_copy_is_made() {
+    let fixture = Fixture::with_grants();
+    let _running = fixture.start(1).await;
+    fixture.source().await;
+    for (namespace, seconds) in [("dev", 5), ("test", 60)] {
+        fixture.grant(namespace, "", "PersistentVolumeClaim");
+        let calls = fixture.creations().len();
+        fixture.driver.script(Method::CreateVolume, [Step::work().after(Duration::from_secs(seconds))]);
+        fixture.claim(namespace, "fast", of_claim(namespace));
+        fixture.until("asked", || fixture.creations().len() > calls).await;
+    }
+    fixture.delete_claim("source");
+    fixture.until("the first", || fixture.is_bound_in("dev", "dev")).await;
+    sleep(Duration::from_secs(10)).await;
+    assert!(!fixture.is_bound_in("test", "test") && fixture.is_claim_held("source"));
+    fixture.until("the second", || fixture.is_bound_in("test", "test")).await;
+    fixture.until("gone", || fixture.is_source_gone()).await;
+    assert_eq!(fixture.copied().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_stays_protected_when_another_process_finishes_its_copies_one_after_the_other() {
+    let fixture = Fixture::with_grants();
+    let first = fixture.start(1).await;
+    fixture.source().await;
+    fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "the copy is at 5 %"); 2]);
+    for namespace in ["dev", "test"] {
+        fixture.grant(namespace, "", "PersistentVolumeClaim");
+        fixture.claim(namespace, "fast", of_claim(namespace));
+    }
+    fixture.until("asked", || fixture.copied().len() == 2).await;
+    fixture.delete_claim("source");
+    first.abort();
+    // One call at a time.
+    fixture.driver.configure(|settings| settings.latency = Duration::from_secs(8));
+    let _second = fixture.start_with(2, |options| options.max_concurrent_calls = 1).await;
+    let bound = || ["dev", "test"].into_iter().filter(|name| fixture.is_bound_in(name, name)).count();
+    fixture.until("the first", || bound() == 1).await;
+    sleep(Duration::from_secs(4)).await;
+    assert!(bound() == 1 && fixture.is_claim_held("source"));
+    fixture.until("the second", || bound() == 2).await;
+    fixture.until("gone", || fixture.is_source_gone()).await;
+}
+
+/// Answers no request for a Secret of the provisioner while it is on.
+struct Silence(AtomicBool);
+
+impl Interceptor for Silence {
+    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+        let hangs = request.verb == Verb::Get && request.resource.plural == "secrets" && self.0.load(Ordering::Relaxed);
+        Box::pin(std::future::ready(if hangs { Before::Hang } else { Before::Handle }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_dies_between_finalizer_and_call_leaves_no_finalizer() {
+    for is_deleted in [false, true] {
+        let silence = Arc::new(Silence(AtomicBool::new(true)));
+        let fixture = Fixture::across_namespaces(gated().interceptor(silence.clone()).build());
+        fixture.define_grants();
+        fixture.grant("dev", "", "PersistentVolumeClaim");
+        fixture.secret("admin", "s3cret");
+        let secret = |key: &str| format!("csi.storage.k8s.io/provisioner-secret-{key}");
+        fixture.class("locked", json!({secret("name"): "admin", secret("namespace"): "default"}));
+        let first = fixture.start(1).await;
+        fixture.source().await;
+        fixture.claim("copy", "locked", of_claim("dev"));
+        fixture.until("held", || fixture.is_claim_held("source")).await;
+        first.abort();
+        assert_eq!(fixture.copied(), [""; 0]);
+        if is_deleted {
+            fixture.delete_claim_of("dev", "copy");
+        }
+        silence.0.store(false, Ordering::Relaxed);
+        let _second = fixture.start(2).await;
+        fixture.until("released", || !fixture.is_claim_held("source")).await;
+        sleep(Duration::from_secs(600)).await;
+        assert!(!fixture.is_claim_held("source") && fixture.is_bound_in("dev", "copy") != is_deleted);
+        assert_eq!(fixture.driver.volumes().len(), if is_deleted { 1 } else { 2 });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_deleted_meanwhile_releases_its_source() {
+    for code in [Code::Aborted, Code::Internal, Code::ResourceExhausted] {
+        let fixture = Fixture::with_grants();
+        let _running = fixture.start(1).await;
+        let source = fixture.source().await;
+        fixture.snapshot("monday", &source, json!({})).await;
+        fixture.grant("dev", SNAPSHOTS, "VolumeSnapshot");
+        let refused = Step::refuse(code, "not now");
+        let refused = if code == Code::ResourceExhausted { refused } else { refused.working() };
+        fixture.driver.script(Method::CreateVolume, vec![refused; 2]);
+        fixture.claim("copy", "fast", of_snapshot("dev"));
+        fixture.says("copy", "not now").await;
+        fixture.cluster.delete(&Fixture::snapshot_target("monday"), DeleteOptions::default()).unwrap();
+        fixture.delete_claim_of("dev", "copy");
+        sleep(Duration::from_secs(600)).await;
+        assert!(!fixture.is_snapshot_held("monday"), "{code:?}");
+        assert_eq!(fixture.driver.volumes().len(), 1, "{code:?}");
+    }
+}
+
+/// Without the rights for ReferenceGrants.
+struct NoGrants;
+
+impl Authorizer for NoGrants {
+    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        let allowed = !attributes.user.starts_with("sidecar") || attributes.resource != "referencegrants";
+        Decision { allowed, reason: String::new() }
+    }
+
+    fn rules(&self, _: &str, _: &[String], _: &str) -> Value {
+        Value::Null
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_for_grants_is_named_and_stops_no_other_claim() {
+    const NO_KIND: &str =
+        "install the CustomResourceDefinition of ReferenceGrant in the version gateway.networking.k8s.io/v1beta1";
+    const NO_RIGHT: &str =
+        "give csi-provisioner the rights list and watch of referencegrants in the API group gateway.networking.k8s.io";
+    for (cluster, has_kind, text) in
+        [(gated(), false, NO_KIND), (gated().authorizer(Arc::new(NoGrants)), true, NO_RIGHT)]
+    {
+        let fixture = Fixture::across_namespaces(cluster.build());
+        let grant = || {
+            fixture.define_grants();
+            fixture.grant("dev", "", "PersistentVolumeClaim");
+        };
+        if has_kind {
+            grant();
+        }
+        let _running = fixture.start(1).await;
+        fixture.source().await;
+        fixture.claim("copy", "fast", of_claim("dev"));
+        fixture.says("copy", text).await;
+        fixture.says("copy", "the permission to use a source in the namespace default cannot be read").await;
+        let own = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}});
+        fixture.claim("other", "fast", own);
+        fixture.until("bound", || fixture.is_bound("other")).await;
+        assert_eq!(fixture.copied().len(), 1);
+        if !has_kind {
+            sleep(Duration::from_secs(3600)).await;
+            grant();
+            let since = Instant::now();
+            fixture.until("bound", || fixture.is_bound_in("dev", "copy")).await;
+            // As soon as the watch tries again.
+            assert!(since.elapsed() < Duration::from_secs(40), "{:?}", since.elapsed());
+        }
+    }
+}

@@ -21,8 +21,8 @@ use self::namesakes::Namesakes;
 use super::class::ReadClass;
 use super::decide::Rules;
 use super::facts::{
-    ClaimState, ClassState, GrowingClaim, OurClass, OurVolume, Phase, Progress, UnreadableClaim, UnreadableVolume,
-    WaitingClaim,
+    ClaimFacts, ClaimState, ClassState, GrowingClaim, OurClass, OurVolume, Phase, Progress, UnreadableClaim,
+    UnreadableVolume, WaitingClaim,
 };
 use super::key::{ClaimUid, Key};
 use super::partial::{self, WatchedClaim, WatchedVolume};

@@ -15,6 +15,12 @@ cp "$agnhost" root/agnhost
 for applet in $(/bin/busybox --list); do
     [ "$applet" = busybox ] || ln -s busybox "root/bin/$applet"
 done
+# Of dd the suite uses what busybox does not have.
+rm root/bin/dd
+for file in /bin/dd $(ldd /bin/dd | grep -o '/[^ ]*'); do
+    mkdir -p "root$(dirname "$file")"
+    cp -L "$file" "root$file"
+done
 tar -cf layer.tar --owner=0 --group=0 -C root .
 cat > config.json <<END
 {"architecture": "$(go env GOARCH)", "os": "linux",

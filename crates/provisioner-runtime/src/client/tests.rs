@@ -28,11 +28,11 @@ async fn a_server_that_answers_is_connected_to() {
 
 #[tokio::test]
 async fn another_address_than_the_kubeconfigs_is_connected_to() {
-    let server: Uri = serve(OK).await.parse().unwrap();
     let file = kubeconfig("server: http://127.0.0.1:1");
-    let connection = connect_to(&server, Some(file.path())).await.unwrap();
-    assert_eq!(connection.namespace, "here");
-    connect_to(&server, None).await.unwrap();
+    for (kubeconfig, namespace) in [(Some(file.path()), "here"), (None, "default")] {
+        let server: Uri = serve(OK).await.parse().unwrap();
+        assert_eq!(connect_to(&server, kubeconfig).await.unwrap().namespace, namespace);
+    }
     let error = connect_to(&Uri::from_static("http://127.0.0.1:1"), None).await.err().unwrap().to_string();
     assert!(error.starts_with("The API server http://127.0.0.1:1/ of the command line cannot be reached: "), "{error}");
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use http::Uri;
 use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::lease::lease_name;
 use provisioner_runtime::logs::{self, LogFormat};
@@ -34,6 +35,11 @@ pub struct Options {
     /// Kubeconfig file [default: $KUBECONFIG, the pod's service account, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// The address of the API server, in the place of the kubeconfig's: `--master` of Go programs. Without
+    /// [`kubeconfig`](Self::kubeconfig) no credentials are used.
+    #[arg(skip)]
+    pub api_server: Option<Uri>,
 
     /// Namespace of the provisioner's Leases and journal [default: the pod's or the kubeconfig's]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
@@ -167,6 +173,7 @@ impl Options {
             provisioner_name: provisioner_name.into(),
             additional_provisioner_names: Vec::new(),
             kubeconfig: None,
+            api_server: None,
             namespace: None,
             node_name: None,
             api_concurrency: 32,

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Uri};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -48,10 +48,28 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectErr
 ///
 /// As [`connect`].
 pub async fn connect_as(kubeconfig: Option<&Path>, choice: &KubeConfigOptions) -> Result<Connection, ConnectError> {
+    let (config, source) = ConfigSources::from_env().config(kubeconfig, choice).await?;
+    open(config, source).await
+}
+
+/// [`connect`] to this address, whatever that of the kubeconfig is: `--master` of Go programs. Without a kubeconfig there are no
+/// credentials.
+///
+/// # Errors
+///
+/// As [`connect`].
+pub async fn connect_to(server: &Uri, kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
+    let (mut config, source) = match kubeconfig {
+        Some(path) => from_files(&[path.to_owned()], &KubeConfigOptions::default()).await?,
+        None => (Config::new(server.clone()), "the command line".to_owned()),
+    };
+    config.cluster_url = server.clone();
+    open(config, source).await
+}
+
+async fn open(mut config: Config, source: String) -> Result<Connection, ConnectError> {
     // An error means that another provider is installed already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-
-    let (mut config, source) = ConfigSources::from_env().config(kubeconfig, choice).await?;
     // The queue repeats what failed, with a better back-off.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));

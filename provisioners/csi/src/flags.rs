@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, Parser, ValueEnum};
+use http::Uri;
 use kube_provisioner::{Coordination, LogStyle, Options, parse_duration};
 
 pub(crate) use self::gates::Gates;
@@ -67,6 +68,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
+    /// Address of the API server, such as https://10.0.0.1:6443 [default: that of the kubeconfig]
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true, value_parser = server)]
+    master: Server,
+
     /// Let one of several replicas work at a time
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     leader_election: bool,
@@ -113,6 +118,10 @@ pub(crate) struct Flags {
     ignored: Ignored,
 }
 
+/// `None` for that of the kubeconfig.
+#[derive(Clone, Debug)]
+struct Server(Option<Uri>);
+
 /// `None` for the whole uid.
 #[derive(Clone, Copy, Debug)]
 struct UuidLength(Option<usize>);
@@ -130,8 +139,6 @@ pub(crate) struct Refused {
     enable_capacity: bool,
     #[arg(long, hide = true, value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     node_deployment: bool,
-    #[arg(long, hide = true, default_value = "")]
-    master: String,
 }
 
 impl Flags {
@@ -141,7 +148,6 @@ impl Flags {
         let checks = [
             (self.refused.enable_capacity, missing("--enable-capacity")),
             (self.refused.node_deployment, missing("--node-deployment")),
-            (!self.refused.master.is_empty(), missing("--master")),
         ];
         checks.into_iter().find(|(is_so, _)| *is_so).map(|(_, text)| text)
     }
@@ -168,6 +174,7 @@ impl Flags {
         let mut options = Options::new(driver);
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         options.kubeconfig = variable("KUBECONFIG").map(PathBuf::from).or_else(|| self.kubeconfig.clone());
+        options.api_server = self.master.0.clone();
         let namespace = Some(self.leader_election_namespace.clone()).filter(|name| !name.is_empty());
         options.namespace = namespace.or_else(|| variable("POD_NAMESPACE")?.into_string().ok());
         options.max_concurrent_calls = self.worker_threads;
@@ -216,6 +223,15 @@ fn uuid_length(text: &str) -> Result<UuidLength, String> {
         Ok(-1) => Ok(UuidLength(None)),
         Ok(length @ 1..=32) => Ok(UuidLength(usize::try_from(length).ok())),
         Ok(_) | Err(_) => Err("expected -1 or a number from 1 to 32".to_owned()),
+    }
+}
+
+fn server(text: &str) -> Result<Server, String> {
+    let parsed = text.parse().ok().filter(|uri: &Uri| uri.scheme().is_some() && uri.authority().is_some());
+    match parsed {
+        _ if text.is_empty() => Ok(Server(None)),
+        Some(uri) => Ok(Server(Some(uri))),
+        None => Err(format!("expected an address such as https://10.0.0.1:6443, not {text:?}")),
     }
 }
 
@@ -281,11 +297,19 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_refused() {
-        for arguments in [&["--enable-capacity"][..], &["--node-deployment=true"], &["--master=https://10.0.0.1"]] {
-            let refusal = flags(arguments).refusal().unwrap();
+        for arguments in [["--enable-capacity"], ["--node-deployment=true"]] {
+            let refusal = flags(&arguments).refusal().unwrap();
             assert!(refusal.contains("use external-provisioner for this driver"), "{refusal}");
         }
         assert!(Flags::try_parse_from(["csi-provisioner", "--unknown"]).is_err());
+    }
+
+    #[test]
+    fn the_api_server_is_that_of_the_flag() {
+        let server = |arguments: &[&str]| flags(arguments).options("d").api_server.map(|uri| uri.to_string());
+        assert_eq!(server(&["--master=https://10.0.0.1:6443"]).as_deref(), Some("https://10.0.0.1:6443/"));
+        assert_eq!([server(&[]), server(&["--master="])], [None, None]);
+        assert!(Flags::try_parse_from(["csi-provisioner", "--master=10.0.0.1"]).is_err());
     }
 
     #[test]

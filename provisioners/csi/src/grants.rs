@@ -92,15 +92,18 @@ fn allows(grant: &Value, reference: &TypedObjectReference, namespace: &str) -> b
 
 fn unread(error: &KubeError, namespace: &str) -> SourceError {
     let advice = match error {
+        KubeError::Api(status) if status.code == 404 => {
+            return SourceError::Unfit(format!(
+                "the cluster does not have ReferenceGrants of {GROUP}/v1beta1, without which no source of another namespace can be \
+                 used; install their CustomResourceDefinition"
+            ));
+        }
         KubeError::Api(status) if status.code == 403 => {
             format!("; give csi-provisioner the rights list and watch of referencegrants in the API group {GROUP}")
         }
-        KubeError::Api(status) if status.code == 404 => {
-            format!("; install the CustomResourceDefinition of ReferenceGrant in the version {GROUP}/v1beta1")
-        }
         _ => String::new(),
     };
-    let what = format!("permission to use a source in the namespace {namespace}");
+    let what = format!("ReferenceGrants of the namespace {namespace}");
     SourceError::Unread(what, format!("{}{advice}", error_chain(error)))
 }
 

@@ -176,7 +176,7 @@ async fn g69_an_attempt_ends_when_the_author_has_let_go() {
     assert_eq!(fixture.entries(), [name]);
     assert!(fixture.events("a").iter().any(|text| text.contains("the source cannot be released")));
     let _second = start(&fixture, &author, 2);
-    let calls = ["prepare", "provision 1", "end 1", "end 1", "end 1", "take_over 1", "end 1"];
+    let calls = ["prepare", "provision 1", "end 1", "end 1", "take_over 1", "end 1", "end 1"];
     until_calls(&fixture, &author, &calls).await;
     // An attempt that leaves nothing ends too, and the next one is prepared anew.
     let author = author.fails("provision", || ProvisionError::nothing_left("the pool is full"));

@@ -297,7 +297,7 @@ async fn owners_outlive_the_states_they_follow_from() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_of_another_namespace_is_dropped_unless_its_gate_is_on() {
-    let source = json!({"kind": "PersistentVolumeClaim", "name": "b", "namespace": "other"});
+    let source = json!({"apiGroup": null, "kind": "PersistentVolumeClaim", "name": "b", "namespace": "other"});
     let sources = |cluster: Cluster| {
         let claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a", "namespace": "default"},

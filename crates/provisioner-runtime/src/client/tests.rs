@@ -27,6 +27,17 @@ async fn a_server_that_answers_is_connected_to() {
 }
 
 #[tokio::test]
+async fn another_address_than_the_kubeconfigs_is_connected_to() {
+    let file = kubeconfig("server: http://127.0.0.1:1");
+    for (kubeconfig, namespace) in [(Some(file.path()), "here"), (None, "default")] {
+        let server: Uri = serve(OK).await.parse().unwrap();
+        assert_eq!(connect_to(&server, kubeconfig).await.unwrap().namespace, namespace);
+    }
+    let error = connect_to(&Uri::from_static("http://127.0.0.1:1"), None).await.err().unwrap().to_string();
+    assert!(error.starts_with("The API server http://127.0.0.1:1/ of the command line cannot be reached: "), "{error}");
+}
+
+#[tokio::test]
 async fn credentials_that_are_not_accepted_are_one_clear_line() {
     let server = serve(DENIED).await;
     let file = kubeconfig(&format!("server: {server}"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::Client;
 use provisioner_runtime::access::{AccessError, check_access};
-use provisioner_runtime::client::connect;
+use provisioner_runtime::client::{connect, connect_to};
 use provisioner_runtime::shutdown;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +31,11 @@ impl Program {
     pub(crate) async fn start(options: &Options, rules: &[rbac::AccessRule]) -> Result<Option<Self>, RunError> {
         options.start_log();
         let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
-        let connection = connect(options.kubeconfig.as_deref()).await?;
+        let kubeconfig = options.kubeconfig.as_deref();
+        let connection = match &options.api_server {
+            Some(server) => connect_to(server, kubeconfig).await?,
+            None => connect(kubeconfig).await?,
+        };
         let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
         let mut attempt = 0;
         while let Err(error) = check_access(&connection.client, namespace, rules).await {

@@ -15,9 +15,9 @@ cp "$agnhost" root/agnhost
 for applet in $(/bin/busybox --list); do
     [ "$applet" = busybox ] || ln -s busybox "root/bin/$applet"
 done
-# Of dd the suite uses what busybox does not have.
-rm root/bin/dd
-for file in /bin/dd $(ldd /bin/dd | grep -o '/[^ ]*'); do
+# Of dd the suite uses what busybox does not have. The shell of busybox would run its own dd.
+rm root/bin/dd root/bin/sh
+for file in /bin/dd /bin/sh $(ldd /bin/dd /bin/sh | grep -o '/[^ :]*' | sort -u); do
     mkdir -p "root$(dirname "$file")"
     cp -L "$file" "root$file"
 done

@@ -180,6 +180,12 @@ pub trait Provisioner: Send + Sync + 'static {
         let _ = (name, prepared);
     }
 
+    /// Runs beside the other calls while this process works on a shard: it begins after [`take_over`](Self::take_over), and is
+    /// dropped at an `.await` when the process gives the shard up. For what no claim asks for, such as a sweep from time to time.
+    fn while_leading(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// Called before a released volume and its object are deleted: the counterpart of the Go library's `DeletionGuard`.
     /// An error keeps object and asset, and the controller asks again.
     ///

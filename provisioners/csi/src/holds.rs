@@ -36,7 +36,8 @@ impl Holds {
             let is_new = !is_held(object, source.kind) && object.metadata.deletion_timestamp.is_none();
             is_new.then(|| object.finalizers_mut().push(source.kind.finalizer().to_owned()))
         })
-        .await
+        .await?;
+        Ok(())
     }
 
     /// Notes an attempt that needs the source.
@@ -52,11 +53,7 @@ impl Holds {
         let turn = self.note(source, volume);
         let _turn = turn.lock().await;
         if !self.is_needed_by_another(source, volume) {
-            change(client, source, |object| {
-                let finalizer = source.kind.finalizer();
-                is_held(object, source.kind).then(|| object.finalizers_mut().retain(|one| one != finalizer))
-            })
-            .await?;
+            unprotect(client, source).await?;
         }
         let mut holds = self.lock();
         if let Some(held) = holds.get_mut(&source.uid) {
@@ -66,6 +63,19 @@ impl Holds {
             }
         }
         Ok(())
+    }
+
+    /// Takes the finalizer off a source that no attempt needs. Says whether it was there.
+    pub(crate) async fn let_go(&self, client: &Client, source: &Source) -> Result<bool, KubeError> {
+        let turn = self.lock().entry(source.uid.clone()).or_default().turn.clone();
+        let _turn = turn.lock().await;
+        let is_needed = || self.lock().get(&source.uid).is_some_and(|held| !held.by.is_empty());
+        let was_held = !is_needed() && unprotect(client, source).await?;
+        let mut holds = self.lock();
+        if holds.get(&source.uid).is_some_and(|held| held.by.is_empty()) {
+            holds.remove(&source.uid);
+        }
+        Ok(was_held)
     }
 
     fn is_needed_by_another(&self, source: &Source, volume: &str) -> bool {
@@ -81,25 +91,34 @@ pub(crate) fn is_held(object: &DynamicObject, kind: Kind) -> bool {
     object.finalizers().iter().any(|finalizer| finalizer == kind.finalizer())
 }
 
-/// Writes the source back if `edit` changes it. The charts of drivers grant update, and not patch.
+/// Takes the finalizer off. Says whether it was there.
+async fn unprotect(client: &Client, source: &Source) -> Result<bool, KubeError> {
+    change(client, source, |object| {
+        let finalizer = source.kind.finalizer();
+        is_held(object, source.kind).then(|| object.finalizers_mut().retain(|one| one != finalizer))
+    })
+    .await
+}
+
+/// Writes the source back if `edit` changes it, and says whether it does. The charts of drivers grant update, and not patch.
 async fn change(
     client: &Client,
     source: &Source,
     edit: impl FnOnce(&mut DynamicObject) -> Option<()>,
-) -> Result<(), KubeError> {
+) -> Result<bool, KubeError> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &source.namespace, &source.kind.resource());
-    let Some(mut object) = api.get_opt(&source.name).await? else { return Ok(()) };
+    let Some(mut object) = api.get_opt(&source.name).await? else { return Ok(false) };
     if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
-        return Ok(());
+        return Ok(false);
     }
     match api.replace(&source.name, &PostParams::default(), &object).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         // Charts from before there was the finalizer do not grant it.
         Err(KubeError::Api(status)) if status.code == 403 && source.kind == Kind::Snapshot => {
             tracing::info!(name = source.name, "the VolumeSnapshot is not protected: {}", status.message);
-            Ok(())
+            Ok(false)
         }
-        Err(KubeError::Api(status)) if status.code == 404 => Ok(()),
+        Err(KubeError::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
     }
 }

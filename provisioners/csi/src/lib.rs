@@ -15,6 +15,7 @@ mod provisioner;
 mod request;
 mod secret_refs;
 mod sources;
+mod sweep;
 mod template;
 mod verdict;
 

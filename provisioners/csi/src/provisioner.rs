@@ -26,6 +26,7 @@ use crate::parameters::{Texts, of_class};
 use crate::request::{Settings, create_volume, tokens};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, Sources};
+use crate::sweep::Sweep;
 use crate::verdict::{self, Left};
 
 /// Provisions the volumes of a driver.
@@ -275,6 +276,12 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         if let Ok(Choice { source: Some(source), .. }) = Choice::of(prepared) {
             self.holds.note(&source, name);
         }
+    }
+
+    async fn while_leading(&self) {
+        let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
+        let kinds = kinds.into_iter().filter(|(rpc, _)| self.info.can(*rpc)).map(|(_, kind)| kind).collect();
+        Sweep { client: self.client(), driver: self.info.name(), holds: &self.holds, kinds }.run().await;
     }
 
     /// A volume that is attached must not be deleted under its node.

@@ -5,6 +5,7 @@ use std::fmt;
 use csi::messages::VolumeContentSource;
 use csi::messages::volume_content_source::{SnapshotSource, Type, VolumeSource};
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, TypedObjectReference};
+use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
 use kube_provisioner::quantity::parse_bytes;
@@ -20,7 +21,7 @@ use crate::request::Settings;
 /// The kinds of sources, as claims name them.
 pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.snapshot.storage.k8s.io"];
 
-const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+pub(crate) const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 /// Without it a snapshot gives its data only to volumes of its own mode.
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
@@ -72,6 +73,12 @@ impl Kind {
 }
 
 impl Source {
+    /// A source as a list has it. Nothing is made from it.
+    pub(crate) fn unneeded(kind: Kind, metadata: &ObjectMeta) -> Option<Self> {
+        let ObjectMeta { namespace, name, uid, .. } = metadata.clone();
+        Some(Self { kind, namespace: namespace?, name: name?, uid: uid?, id: String::new() })
+    }
+
     pub(crate) fn content(&self) -> VolumeContentSource {
         let id = self.id.clone();
         VolumeContentSource {

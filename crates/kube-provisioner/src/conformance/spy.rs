@@ -158,6 +158,10 @@ impl Backend for Spy {
         self.backend.take_over(name, prepared);
     }
 
+    fn while_leading(&self) -> BoxFuture<'_, ()> {
+        self.backend.while_leading()
+    }
+
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
         self.calls.provisions.fetch_add(1, Ordering::Relaxed);
         let name = request.name.clone();

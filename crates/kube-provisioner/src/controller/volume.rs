@@ -248,6 +248,10 @@ impl Reconciler for VolumeReconciler {
         self.actions.start().await
     }
 
+    async fn while_leading(&self) {
+        self.actions.context.backend.while_leading().await;
+    }
+
     async fn probe(&self) -> Result<(), String> {
         self.actions.context.backend.probe().await.map_err(|error| error.to_string())
     }

@@ -23,6 +23,8 @@ struct Author(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     prepared: u32,
+    /// How many processes are in `while_leading`.
+    leaders: u32,
     /// The calls with the number that they got.
     calls: Vec<String>,
     /// The next answers of each method, as long as there are some.
@@ -75,6 +77,19 @@ impl Provisioner for Author {
     fn take_over(&self, name: &str, prepared: &Prepared) {
         assert!(name.starts_with("pvc-"), "{name}");
         drop(self.call("take_over", prepared.read().unwrap()));
+    }
+
+    async fn while_leading(&self) {
+        struct Leads(Author);
+        impl Drop for Leads {
+            fn drop(&mut self) {
+                self.0.0.lock().unwrap().leaders -= 1;
+            }
+        }
+        self.0.lock().unwrap().leaders += 1;
+        let _leads = Leads(self.clone());
+        sleep(Duration::from_secs(30)).await;
+        panic!("a bug of the author");
     }
 
     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -205,4 +220,23 @@ async fn g72_the_attempts_of_another_process_are_known_before_anything_is_done_a
     calls[..2].sort();
     assert_eq!(calls[..2], ["take_over 1", "take_over 2"]);
     assert_eq!(calls.iter().filter(|call| call.starts_with("take_over")).count(), 2, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g73_one_process_leads_and_its_crash_beside_the_work_costs_nothing() {
+    let (fixture, author) = (fixture(), Author::default());
+    let leaders = || author.0.lock().unwrap().leaders;
+    let first = start(&fixture, &author, 1);
+    fixture.until("a leader", || leaders() == 1).await;
+    let _second = start(&fixture, &author, 2);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(leaders(), 1);
+    first.abort();
+    fixture.until("no leader", || leaders() == 0).await;
+    fixture.until("the next leader", || leaders() == 1).await;
+    // It crashes meanwhile.
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(leaders(), 0);
+    fixture.claim("a", "class");
+    fixture.until("bound", || fixture.is_bound("a")).await;
 }

@@ -70,6 +70,11 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// Runs beside the work of a term, from the adoption of unfinished attempts on. The end of the term drops it.
+    fn while_leading(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Whether an author's backend can work now, for `/readyz`.
     ///
     /// # Errors

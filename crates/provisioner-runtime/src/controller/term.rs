@@ -1,8 +1,10 @@
 //! One term of one shard: from taking its journal over to giving the shard up.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -11,6 +13,7 @@ use super::adoption::Adopter;
 use super::engine::Engine;
 use super::reconciler::{KeyOf, Reconciler};
 use super::retry::Retry;
+use super::step::panic_text;
 use crate::events::{Event, EventKind, ObjectRef};
 use crate::journal::{Adopted, Entry, Journal, JournalOptions, JournalResource, JournalStats, Writer};
 use crate::lease::Term;
@@ -91,6 +94,7 @@ impl<R: Reconciler> Shard<'_, R> {
             () = self.adopt_rest(&mut adopter, journal, left) => {}
             () = self.honour_drops(journal) => {}
             () = self.honour_acceptances(journal) => {}
+            () = self.while_leading() => {}
         }
         self.end(&working).await;
         // Then the next holder need not look at what was removed last.
@@ -172,6 +176,14 @@ impl<R: Reconciler> Shard<'_, R> {
             self.engine.adopt(entries, |key| journal.remove(key));
             self.engine.go_on(keys);
         }
+    }
+
+    /// Never returns.
+    async fn while_leading(&self) {
+        if let Err(panic) = AssertUnwindSafe(self.engine.reconciler.while_leading()).catch_unwind().await {
+            tracing::warn!("what runs beside the work of this term crashed: {}", panic_text(&*panic));
+        }
+        std::future::pending::<()>().await;
     }
 
     /// Reports entries that a backup has brought back, and a journal that is stored nowhere.

@@ -4,3 +4,4 @@ mod claims;
 mod fixture;
 mod grants;
 mod sources;
+mod sweep;

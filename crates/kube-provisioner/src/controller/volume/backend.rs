@@ -85,6 +85,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn take_over(&self, name: &str, prepared: &Prepared);
+    fn while_leading(&self) -> BoxFuture<'_, ()>;
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>>;
@@ -120,6 +121,10 @@ impl<P: Provisioner> Backend for P {
 
     fn take_over(&self, name: &str, prepared: &Prepared) {
         Provisioner::take_over(self, name, prepared);
+    }
+
+    fn while_leading(&self) -> BoxFuture<'_, ()> {
+        Box::pin(Provisioner::while_leading(self))
     }
 
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {

@@ -1,0 +1,91 @@
+//! Finalizers that another process has left on sources.
+
+use std::time::Duration;
+
+use csi::Code;
+use csi_sim::{Method, Step};
+use kube_sim::{PatchKind, Target};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::fixture::Fixture;
+
+const CLAIM_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+const SNAPSHOT_FINALIZER: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+
+impl Fixture {
+    /// As external-provisioner leaves a claim that was copied.
+    fn protect(&self, target: &Target<'_>, finalizer: &str) {
+        let patch = json!([{"op": "add", "path": "/metadata/finalizers/-", "value": finalizer}]);
+        self.cluster.patch(target, None, PatchKind::Json, &patch).unwrap();
+    }
+
+    fn protect_claim(&self, name: &str) {
+        let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name };
+        self.protect(&target, CLAIM_FINALIZER);
+    }
+
+    fn is_claim_there(&self, name: &str) -> bool {
+        self.cluster.get("", "persistentvolumeclaims", "default", name).is_ok()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_external_provisioner_has_left_protected_can_go() {
+    let fixture = Fixture::new();
+    fixture.define_snapshots();
+    let running = fixture.start(1).await;
+    let source = fixture.source().await;
+    fixture.claim("other", "fast", json!({}));
+    fixture.until("bound", || fixture.is_bound("other")).await;
+    for (snapshot, driver) in [("monday", "csi-sim.example.com"), ("foreign", "other.example.com")] {
+        fixture.snapshot(snapshot, &source, json!({"content": {"spec": {"driver": driver}}})).await;
+        fixture.protect(&Fixture::snapshot_target(snapshot), SNAPSHOT_FINALIZER);
+    }
+    running.abort();
+    fixture.protect_claim("source");
+    fixture.protect_claim("other");
+    // The volume of another driver, which protects its sources in the same way.
+    let foreign = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "foreign"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "slow",
+            "csi": {"driver": "other.example.com", "volumeHandle": "1"},
+        },
+    });
+    fixture.create(foreign);
+    fixture.claim("foreign", "slow", json!({"spec": {"volumeName": "foreign"}}));
+    fixture.until("bound", || fixture.is_bound("foreign")).await;
+    fixture.protect_claim("foreign");
+    for claim in ["source", "foreign"] {
+        fixture.delete_claim(claim);
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert!(fixture.is_claim_there("source"));
+
+    let _running = fixture.start(2).await;
+    fixture.until("gone", || !fixture.is_claim_there("source")).await;
+    fixture.until("unprotected", || !fixture.is_claim_held("other")).await;
+    fixture.until("unprotected", || !fixture.is_snapshot_held("monday")).await;
+    sleep(Duration::from_secs(7200)).await;
+    assert!(fixture.is_claim_held("foreign") && fixture.is_snapshot_held("foreign"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
+    let fixture = Fixture::new();
+    let running = fixture.start(1).await;
+    fixture.source().await;
+    let at_work = || Step::refuse(Code::Aborted, "the copy is at 5 %");
+    fixture.driver.script(Method::CreateVolume, std::iter::repeat_with(at_work).take(10));
+    fixture.claim("copy", "fast", json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}}));
+    fixture.says("copy", "the copy is at 5 %").await;
+    running.abort();
+    fixture.delete_claim("source");
+    let _running = fixture.start(2).await;
+    while !fixture.is_bound("copy") {
+        assert!(fixture.is_claim_held("source"));
+        sleep(Duration::from_millis(20)).await;
+    }
+    fixture.until("gone", || !fixture.is_claim_there("source")).await;
+}

@@ -75,10 +75,10 @@ impl Bed {
 
     /// Makes the call once, and remembers what it may have made.
     pub(crate) async fn create_once(&self, api: &Api, request: &CreateRequest) -> Result<Bucket, Error> {
-        self.made().open_buckets.insert(request.name.clone(), request.clone());
+        let earlier = self.made().open_buckets.insert(request.name.clone(), request.clone());
         let result = api.create(request).await;
         let mut made = self.made();
-        if result.is_ok() || result.as_ref().is_err_and(refuses) {
+        if is_clear(&result, earlier.is_some()) {
             made.open_buckets.remove(&request.name);
         }
         if let Ok(bucket) = &result {
@@ -105,10 +105,10 @@ impl Bed {
 
     /// Makes the call once, and remembers what it may have made.
     pub(crate) async fn grant_once(&self, api: &Api, request: &GrantRequest) -> Result<Access, Error> {
-        self.made().open_accounts.insert(request.account.clone(), request.clone());
+        let earlier = self.made().open_accounts.insert(request.account.clone(), request.clone());
         let result = api.grant(request).await;
         let mut made = self.made();
-        if result.is_ok() || result.as_ref().is_err_and(refuses) {
+        if is_clear(&result, earlier.is_some()) {
             made.open_accounts.remove(&request.account);
         }
         if let Ok(access) = &result {
@@ -201,9 +201,18 @@ pub(crate) fn map(pairs: &[(String, String)]) -> Parameters {
     pairs.iter().cloned().collect()
 }
 
-/// A refused call has left nothing.
+/// Whether it is known what the calls about a name have made. What exists already may be the work of an earlier one.
+fn is_clear<A>(result: &Result<A, Error>, has_earlier: bool) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(error) if error.code() == Code::AlreadyExists => !has_earlier,
+        Err(error) => refuses(error),
+    }
+}
+
+/// A refused call has left nothing, unless something was there.
 fn fine(error: Error) -> Result<(), Error> {
-    if refuses(&error) { Ok(()) } else { Err(error) }
+    if refuses(&error) && error.code() != Code::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
 /// Whatever a driver should say of it.

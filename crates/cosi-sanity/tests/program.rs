@@ -94,6 +94,19 @@ async fn lost_answers_and_passing_refusals_are_no_failures() {
 }
 
 #[tokio::test]
+async fn what_a_lost_call_has_made_is_found_or_reported() {
+    for (refusals, left) in [(1, 0), (9, 1)] {
+        let bed = Bed::new(Settings::default());
+        bed.driver.script(Method::CreateBucket, [Step::LoseAnswer]);
+        bed.driver.script(Method::CreateBucket, vec![Step::Refuse(Code::AlreadyExists); refusals]);
+        let report = bed.run(&["--focus", "v1alpha1/create/id"]).await;
+        assert_eq!((bed::failed(&report).len(), report.left.len()), (1, left), "{report}");
+        assert_eq!(bed.driver.buckets().len(), left);
+        assert!(!report.is_success());
+    }
+}
+
+#[tokio::test]
 async fn a_driver_that_forgets_fails_the_checks_of_restarts() {
     for (fault, failed) in [(None, vec![]), (Some(Fault::Forgets), vec!["restart/bucket", "restart/access"])] {
         let folder = tempfile::tempdir().unwrap();

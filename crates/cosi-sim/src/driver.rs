@@ -12,7 +12,7 @@ use crate::model::{Account, Bucket, Grant, Model};
 use crate::{Fault, Settings};
 
 /// How long calls take at least if a fault needs another call meanwhile.
-const WINDOW: Duration = Duration::from_millis(40);
+const WINDOW: Duration = Duration::from_millis(60);
 
 /// A driver. Clones are the same one.
 #[derive(Clone)]
@@ -134,15 +134,15 @@ impl Driver {
         tracing::debug!(?method, about, "call");
         state.calls.push(method);
         let step = state.scripts.get_mut(&method).and_then(VecDeque::pop_front);
-        let mut latency = state.model.settings.latency;
-        if [Fault::CreateRaces, Fault::GrantRaces, Fault::Stuck].iter().any(|fault| state.model.has(*fault)) {
-            latency = latency.max(WINDOW);
-        }
         let races = match method {
             Method::CreateBucket => state.model.has(Fault::CreateRaces),
             Method::GrantBucketAccess => state.model.has(Fault::GrantRaces),
             _ => false,
         };
+        let mut latency = state.model.settings.latency;
+        if races || state.model.has(Fault::Stuck) {
+            latency = latency.max(WINDOW);
+        }
         if matches!(step, Some(Step::Refuse(_))) || races || about.is_empty() {
             return Ok((step, latency, None));
         }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use cosi::{Client, Error};
+use cosi::{Client, Error, Protocol};
 
 use crate::Parameters;
 
@@ -18,17 +18,6 @@ pub enum Version {
     V1alpha1,
     /// That of March 2026.
     V1alpha2,
-}
-
-/// A protocol of object stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
-    /// S3.
-    S3 = 1,
-    /// Azure Blob.
-    Azure = 2,
-    /// Google Cloud Storage.
-    Gcs = 3,
 }
 
 /// Key-based authentication, in both versions.
@@ -159,33 +148,5 @@ impl FromStr for Version {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|version| version.to_string() == text);
         known.ok_or_else(|| format!("{text:?} is no version, only v1alpha1 and v1alpha2 are"))
-    }
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::S3, Self::Azure, Self::Gcs];
-
-    pub(crate) fn of(number: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| *protocol as i32 == number)
-    }
-}
-
-impl Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::S3 => "s3",
-            Self::Azure => "azure",
-            Self::Gcs => "gcs",
-        })
-    }
-}
-
-impl FromStr for Protocol {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|protocol| protocol.to_string() == text);
-        known.ok_or_else(|| format!("{text:?} is no protocol, only s3, azure and gcs are"))
     }
 }

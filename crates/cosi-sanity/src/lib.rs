@@ -9,8 +9,9 @@ mod options;
 mod report;
 mod run;
 
-pub use self::api::{Protocol, Version};
+pub use self::api::Version;
 pub use self::check::{Check, all};
 pub use self::options::{Options, Parameters};
 pub use self::report::{Outcome, Ran, Report};
 pub use self::run::run;
+pub use cosi::Protocol;

@@ -64,11 +64,6 @@ impl Driver {
         self.state().scripts.entry(method).or_default().extend(steps);
     }
 
-    /// Changes the settings while the driver runs.
-    pub fn configure(&self, change: impl FnOnce(&mut Settings)) {
-        change(&mut self.state().model.settings);
-    }
-
     /// The calls so far.
     pub fn calls(&self) -> Vec<Method> {
         self.state().calls.clone()

@@ -30,4 +30,5 @@ mod v1alpha2;
 
 pub use self::driver::{Driver, Method, Step};
 pub use self::fault::Fault;
-pub use self::settings::{Protocol, Settings};
+pub use self::settings::Settings;
+pub use cosi::Protocol;

@@ -1,12 +1,10 @@
 //! The settings of a driver.
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Display};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use cosi::Protocol;
 
 use crate::Fault;
 
@@ -41,40 +39,5 @@ impl Default for Settings {
             state: None,
             seed: 0,
         }
-    }
-}
-
-/// A protocol of object stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Protocol {
-    /// S3.
-    S3,
-    /// Azure Blob.
-    Azure,
-    /// Google Cloud Storage.
-    Gcs,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::S3, Self::Azure, Self::Gcs];
-}
-
-impl Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::S3 => "s3",
-            Self::Azure => "azure",
-            Self::Gcs => "gcs",
-        })
-    }
-}
-
-impl FromStr for Protocol {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|protocol| protocol.to_string() == text);
-        known.ok_or_else(|| format!("{text:?} is no protocol, only s3, azure and gcs are"))
     }
 }

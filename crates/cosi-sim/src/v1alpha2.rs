@@ -12,7 +12,6 @@ use crate::{Fault, Protocol};
 
 use self::authentication_type::Type as Authentication;
 use self::driver_grant_bucket_access_response::BucketInfo;
-use self::object_protocol::Type;
 
 impl Identity for Driver {
     async fn driver_get_info(&self, _: DriverGetInfoRequest) -> Result<DriverGetInfoResponse, Error> {
@@ -128,7 +127,7 @@ impl Provisioner for Driver {
 fn wanted(model: &Model, protocols: &[ObjectProtocol]) -> Result<BTreeSet<Protocol>, Status> {
     let mut wanted = BTreeSet::new();
     for protocol in protocols {
-        match known(protocol).filter(|known| model.supports(*known)) {
+        match Protocol::of(protocol.r#type).filter(|known| model.supports(*known)) {
             Some(known) => {
                 wanted.insert(known);
             }
@@ -145,17 +144,8 @@ fn wanted(model: &Model, protocols: &[ObjectProtocol]) -> Result<BTreeSet<Protoc
     Ok(wanted)
 }
 
-fn known(protocol: &ObjectProtocol) -> Option<Protocol> {
-    Protocol::ALL.into_iter().find(|known| object(*known) == *protocol)
-}
-
 fn object(protocol: Protocol) -> ObjectProtocol {
-    let r#type = match protocol {
-        Protocol::S3 => Type::S3,
-        Protocol::Azure => Type::Azure,
-        Protocol::Gcs => Type::Gcs,
-    };
-    ObjectProtocol { r#type: r#type.into() }
+    ObjectProtocol { r#type: protocol as i32 }
 }
 
 /// The info of a bucket for all its protocols.

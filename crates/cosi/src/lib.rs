@@ -29,10 +29,12 @@
 //! ```
 #![deny(missing_docs)]
 
+mod protocol;
 mod server;
 
 pub mod v1alpha1;
 pub mod v1alpha2;
 
+pub use self::protocol::Protocol;
 pub use self::server::Server;
 pub use driver_rpc::{Address, AddressError, Client, Code, Error, Secrets, Status, code_name};

@@ -2,9 +2,9 @@
 
 use cosi::v1alpha2::messages::*;
 use cosi::v1alpha2::{Identity, Provisioner};
-use cosi::{Client, Error};
+use cosi::{Client, Error, Protocol};
 
-use super::{Access, AccessedBucket, Bucket, CreateRequest, Fields, GrantRequest, Info, Protocol};
+use super::{Access, AccessedBucket, Bucket, CreateRequest, Fields, GrantRequest, Info};
 use crate::Parameters;
 
 pub(super) async fn info(client: &Client) -> Result<Info, Error> {

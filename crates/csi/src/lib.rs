@@ -29,23 +29,17 @@
 //! ```
 #![deny(missing_docs)]
 
-mod address;
 mod client;
-mod error;
 mod metrics;
 #[cfg(feature = "serde")]
 mod recording;
-mod secrets;
 mod server;
 mod services;
 
 pub mod messages;
 
-pub use self::address::{Address, AddressError};
 pub use self::client::Client;
-pub use self::error::{Error, code_name};
 pub use self::metrics::Operations;
-pub use self::secrets::Secrets;
 pub use self::server::Server;
 pub use self::services::{Controller, Identity, Node};
-pub use tonic::{Code, Status};
+pub use driver_rpc::{Address, AddressError, Code, Error, Secrets, Status, code_name};

@@ -3,13 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use driver_rpc::{CallObserver, Code, code_name};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tonic::Code;
-
-use crate::error::code_name;
 
 const BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 
@@ -45,8 +43,10 @@ impl Operations {
     pub fn set_driver_name(&self, name: &str) {
         let _ = self.driver.set(name.to_owned());
     }
+}
 
-    pub(crate) fn observe(&self, method: &'static str, code: Code, took: Duration) {
+impl CallObserver for Operations {
+    fn observe(&self, method: &'static str, code: Code, took: Duration) {
         let driver_name = self.driver.get().map_or("unknown-driver", String::as_str).to_owned();
         let labels = Labels { driver_name, method_name: method, grpc_status_code: code_name(code) };
         self.seconds.get_or_create(&labels).observe(took.as_secs_f64());

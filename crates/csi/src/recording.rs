@@ -1,25 +1,7 @@
 //! What the feature `serde` needs: recordings of calls, for tests.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::Secrets;
-
 pub(crate) fn is_empty<T: Default + PartialEq>(field: &T) -> bool {
     *field == T::default()
-}
-
-impl Serialize for Secrets {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_map().serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Secrets {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        BTreeMap::<String, String>::deserialize(deserializer).map(Self::from_iter)
-    }
 }
 
 /// As text, such as `2026-11-26T11:30:35Z`.

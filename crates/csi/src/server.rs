@@ -5,64 +5,37 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::UnixListener;
-use tokio::task::JoinSet;
-use tonic::Status;
-use tonic::body::Body;
+use driver_rpc::private::{Body, Incoming, Request, Response};
 
-use crate::client::chain;
 use crate::services::{Controller, Identity, Node, controller, identity, node};
 
 /// A socket on which a driver is served.
 #[derive(Debug)]
-pub struct Server {
-    listener: UnixListener,
-}
+pub struct Server(driver_rpc::Server);
 
 impl Server {
     /// Binds a socket, in the place of one that an earlier process has left.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        Ok(Self { listener: UnixListener::bind(path)? })
+        driver_rpc::Server::bind(path).map(Self)
     }
 
     /// Serves until the future is dropped, which ends all connections and the calls on them. So are the calls that
     /// their clients give up.
-    // tonic's own server leaves the connections open.
     pub async fn serve<D: Identity + Controller + Node + 'static>(self, driver: D) -> io::Result<Infallible> {
         let driver = Arc::new(driver);
-        let mut connections = JoinSet::new();
-        loop {
-            let (stream, _) = self.listener.accept().await?;
-            while connections.try_join_next().is_some() {}
+        let answer = move |request| {
             let driver = driver.clone();
-            let service = service_fn(move |request| {
-                let driver = driver.clone();
-                async move { Ok::<_, Infallible>(answer(&*driver, request).await) }
-            });
-            let connection = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
-            connections.spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(error = chain(&error), "a connection to this CSI driver ended");
-                }
-            });
-        }
+            async move { answer(&*driver, request).await }
+        };
+        self.0.serve(answer).await
     }
 }
 
 async fn answer<D: Identity + Controller + Node>(driver: &D, request: Request<Incoming>) -> Response<Body> {
     match request.uri().path().rsplit_once('/').map(|(service, _)| service) {
-        Some("/csi.v1.Identity") => identity(driver, request).await,
         Some("/csi.v1.Controller") => controller(driver, request).await,
         Some("/csi.v1.Node") => node(driver, request).await,
-        _ => Status::from(crate::services::unimplemented(request.uri().path())).into_http(),
+        // Calls of any other service are unimplemented there.
+        _ => identity(driver, request).await,
     }
 }

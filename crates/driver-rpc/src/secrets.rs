@@ -95,16 +95,19 @@ mod tests {
         secrets: BTreeMap<String, String>,
     }
 
+    #[derive(Clone, PartialEq, Message)]
+    struct Hidden {
+        #[prost(message, repeated, tag = "2")]
+        secrets: Secrets,
+    }
+
     #[test]
     fn secrets_are_a_map_on_the_wire() {
         let map = BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
-        let request = crate::messages::DeleteVolumeRequest {
-            secrets: map.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-            ..Default::default()
-        };
+        let request = Hidden { secrets: map.iter().map(|(key, value)| (key.clone(), value.clone())).collect() };
         let plain = Plain::decode(request.encode_to_vec().as_slice()).unwrap();
         assert_eq!(plain.secrets, map);
-        let back = crate::messages::DeleteVolumeRequest::decode(plain.encode_to_vec().as_slice()).unwrap();
+        let back = Hidden::decode(plain.encode_to_vec().as_slice()).unwrap();
         assert_eq!(back, request);
         assert_eq!(back.secrets.get("b"), Some("2"));
     }

@@ -1,14 +1,13 @@
-//! The specification's side: as much of the language as `csi.proto` uses.
+//! The specification's side: as much of the language as the specifications of drivers use.
 
-use std::collections::BTreeMap;
-
-use super::plain;
+use super::{Types, plain, snake};
 
 #[derive(Default)]
 pub(crate) struct Proto {
-    pub(crate) types: BTreeMap<String, Vec<String>>,
-    /// Such as `Controller.CreateVolume(CreateVolumeRequest) -> CreateVolumeResponse`.
+    pub(crate) types: Types,
+    /// Such as `csi.v1.Controller.CreateVolume(CreateVolumeRequest) -> CreateVolumeResponse`.
     pub(crate) methods: Vec<String>,
+    package: String,
 }
 
 pub(crate) fn read(text: &str) -> Proto {
@@ -42,7 +41,8 @@ impl Proto {
                 ["oneof", name] => self.block(statements, path, &format!(" oneof {name}")),
                 ["service", name] => self.service(statements, name),
                 ["extend", _] => self.block(statements, "", ""),
-                ["option" | "reserved" | "syntax" | "package" | "import", ..] => {}
+                ["package", name] => self.package = name.to_owned(),
+                ["option" | "reserved" | "syntax" | "import", ..] => {}
                 _ if path.is_empty() => {}
                 _ => {
                     let line = line(&statement) + oneof;
@@ -56,9 +56,12 @@ impl Proto {
         while let Some(statement) = statements.next().filter(|statement| statement != "}") {
             let Some(rpc) = statement.strip_prefix("rpc ") else { continue };
             let parts: Vec<&str> = rpc.split(['(', ')', ' ', '{']).filter(|part| !part.is_empty()).collect();
-            self.methods.push(format!("{service}.{}({}) -> {}", parts[0], parts[1], parts[parts.len() - 1]));
+            let (package, answer) = (&self.package, parts[parts.len() - 1]);
+            self.methods.push(format!("{package}.{service}.{}({}) -> {answer}", parts[0], parts[1]));
             // The end of its options.
-            statements.by_ref().find(|statement| statement == "}");
+            if rpc.ends_with('{') {
+                statements.by_ref().find(|statement| statement == "}");
+            }
         }
     }
 }
@@ -68,16 +71,20 @@ fn line(statement: &str) -> String {
     let (left, right) = statement.split_once('=').unwrap_or_else(|| panic!("{statement}"));
     let (left, right) = (left.trim(), right.trim());
     let number = right.split(' ').next().unwrap();
-    let secret = if right.contains("(csi_secret) = true") { " secret" } else { "" };
+    let secret = if right.contains("_secret) = true") { " secret" } else { "" };
     match left.rsplit_once(' ') {
         None => format!("{} = {number}", plain(left)),
         Some((kind, name)) => {
-            let kind = kind.replace("map<string, string>", "map").trim_start_matches('.').to_owned();
+            let kind = kind
+                .replace("map<string, string>", "map")
+                .replace("map<string,string>", "map")
+                .trim_start_matches('.')
+                .to_owned();
             let kind = match kind.strip_prefix("repeated ") {
                 Some(kind) => format!("repeated {}", plain(last(kind))),
                 None => plain(last(&kind)),
             };
-            format!("{name} = {number} {kind}{secret}")
+            format!("{} = {number} {kind}{secret}", snake(name))
         }
     }
 }

@@ -10,7 +10,7 @@ pub struct Address(PathBuf);
 
 /// Why a text is no address of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address of a CSI driver: write an absolute path or unix:///path")]
+#[error("{0:?} is no address of a driver: write an absolute path or unix:///path")]
 pub struct AddressError(String);
 
 impl Address {

@@ -1,23 +1,13 @@
 //! Our side, read from the source of the messages and services.
 
-use std::collections::BTreeMap;
-
 use syn::{Attribute, Field, Fields, Item, Type};
 
-use super::plain;
+use super::{Types, plain, snake};
 
-const MESSAGES: [&str; 6] = [
-    include_str!("../../src/messages/controller.rs"),
-    include_str!("../../src/messages/identity.rs"),
-    include_str!("../../src/messages/node.rs"),
-    include_str!("../../src/messages/publish.rs"),
-    include_str!("../../src/messages/snapshot.rs"),
-    include_str!("../../src/messages/volume.rs"),
-];
-
-pub(crate) fn types() -> BTreeMap<String, Vec<String>> {
+/// The messages in these sources.
+pub(crate) fn types(sources: &[&str]) -> Types {
     let mut found = Found::default();
-    for source in MESSAGES {
+    for source in sources {
         found.items(&syn::parse_file(source).unwrap().items, "");
     }
     for (path, fields) in &mut found.types {
@@ -40,13 +30,14 @@ fn variants(lines: &[String], oneof: &str, tags: &str) -> Vec<String> {
     lines.iter().map(|line| format!("{line} oneof {oneof}")).collect()
 }
 
-pub(crate) fn methods() -> Vec<String> {
-    let source = include_str!("../../src/services.rs");
-    let mut service = "";
+/// The calls that are in the macro `service!`, after the package's name.
+pub(crate) fn methods(source: &str) -> Vec<String> {
+    let mut service = String::new();
     let mut methods = Vec::new();
     for line in source.lines().skip_while(|line| *line != "service! {").map(str::trim) {
-        if let Some((name, _)) = line.split_once(", ").filter(|_| line.ends_with(" {")) {
-            service = name;
+        if let Some((name, rest)) = line.split_once(", ").filter(|_| line.ends_with("\" {")) {
+            let package = rest.split('"').nth(1).unwrap();
+            service = format!("{package}.{name}");
         } else if let Some((name, (types, _))) =
             line.split_once(' ').zip(line.split_once(';')).map(|((name, _), rest)| (name, rest))
             && let Some((method, types)) = types.split_once('(')
@@ -60,8 +51,8 @@ pub(crate) fn methods() -> Vec<String> {
 
 #[derive(Default)]
 struct Found {
-    types: BTreeMap<String, Vec<String>>,
-    oneofs: BTreeMap<String, Vec<String>>,
+    types: Types,
+    oneofs: Types,
 }
 
 impl Found {
@@ -69,7 +60,7 @@ impl Found {
         let inside = |name: String| if path.is_empty() { name } else { format!("{path}.{name}") };
         for item in items {
             match item {
-                Item::Mod(module) => {
+                Item::Mod(module) if module.content.is_some() => {
                     self.items(&module.content.as_ref().unwrap().1, &inside(plain(&module.ident.to_string())));
                 }
                 Item::Macro(item) if item.mac.path.is_ident("message") => {
@@ -112,6 +103,9 @@ fn field(field: &Field) -> String {
         (kind, _) if kind.starts_with("oneof=") => return format!("oneof {name} {}", kinds[1]),
         ("message", "Secrets") if kinds == ["message", "repeated"] => "map secret".to_owned(),
         ("btree_map=string,string", "BTreeMap<String,String>") => "map".to_owned(),
+        ("btree_map=string,message", _) if rust.starts_with("BTreeMap<String,") => {
+            format!("map<string, {}>", last(&field.ty))
+        }
         ("message", _) if kinds == ["message", "repeated"] && rust.starts_with("Vec<") => {
             format!("repeated {}", last(&field.ty))
         }
@@ -162,20 +156,9 @@ impl Prost {
 /// The innermost name: `Topology` of `Vec<super::Topology>`.
 fn last(kind: &Type) -> String {
     let text = text(kind);
-    plain(text.trim_end_matches('>').rsplit(['<', ':']).next().unwrap())
+    plain(text.trim_end_matches('>').rsplit(['<', ':', ',']).next().unwrap())
 }
 
 fn text(tokens: &impl quote::ToTokens) -> String {
     tokens.to_token_stream().to_string().replace(' ', "")
-}
-
-fn snake(name: &str) -> String {
-    let mut snake = String::new();
-    for character in name.chars() {
-        if character.is_uppercase() && !snake.is_empty() {
-            snake.push('_');
-        }
-        snake.extend(character.to_lowercase());
-    }
-    snake
 }

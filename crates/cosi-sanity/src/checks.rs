@@ -1,0 +1,73 @@
+//! The checks, by call.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+
+use crate::Protocol;
+use crate::api::{Access, Bucket, GrantRequest};
+use crate::bed::Bed;
+use crate::check::{Stop, Verdict, ensure, ok};
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod existing;
+pub(crate) mod grant;
+pub(crate) mod info;
+pub(crate) mod restart;
+pub(crate) mod revoke;
+
+/// The parts of a call's usual time after which it is given up.
+const PARTS: [f64; 3] = [0.25, 0.5, 0.75];
+
+/// A new bucket.
+async fn bucket(bed: &Bed) -> Result<Bucket, Stop> {
+    ok("creating a bucket", bed.create(&bed.create_request()).await)
+}
+
+/// A new account with access to the bucket.
+async fn access(bed: &Bed, bucket: &Bucket) -> Result<(GrantRequest, Access), Stop> {
+    let request = bed.grant_request(&[&bucket.id]);
+    let access = ok("granting access", bed.grant(&request).await)?;
+    Ok((request, access))
+}
+
+/// A protocol that the driver does not support. There are always some that it cannot.
+fn unsupported(bed: &Bed) -> i32 {
+    let is_free = |protocol: &i32| !bed.supported.contains(protocol) && *protocol != bed.protocol as i32;
+    Protocol::ALL.map(|protocol| protocol as i32).into_iter().find(is_free).unwrap_or(99)
+}
+
+/// As many of these calls at a time as the options say.
+async fn at_a_time<A, F: Future<Output = A>>(bed: &Bed, call: impl Fn() -> F) -> Vec<A> {
+    join_all((0..bed.options.concurrency.max(2)).map(|_| call())).await
+}
+
+async fn timed<A>(call: impl Future<Output = A>) -> (A, Duration) {
+    let started = Instant::now();
+    let answer = call.await;
+    (answer, started.elapsed())
+}
+
+/// Ids of `v1alpha2` have limits; others are only there.
+fn id(what: &str, id: &str, has_limits: bool) -> Verdict {
+    ensure(!id.is_empty(), || format!("the id of the {what} is empty"))?;
+    if has_limits {
+        ensure(id.len() <= 2048, || format!("the id of the {what} has {} characters", id.len()))?;
+        let is_allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '.');
+        ensure(id.chars().all(is_allowed), || {
+            format!("the id of the {what} has characters that are not allowed: {id}")
+        })?;
+    }
+    Ok(())
+}
+
+/// That all are the same.
+fn one(what: &str, ids: &[String]) -> Verdict {
+    let differs = ids.iter().find(|id| **id != ids[0]);
+    match differs {
+        None => Ok(()),
+        Some(other) => crate::check::fail(format!("one name has two {what}: {} and {other}", ids[0])),
+    }
+}

@@ -1,0 +1,146 @@
+//! Checks of `DriverGrantBucketAccess`.
+
+use cosi::{Code, Error};
+
+use super::{PARTS, access, at_a_time, bucket, one, timed, unsupported};
+use crate::Version;
+use crate::api::{Access, Fields, GrantRequest};
+use crate::bed::{Bed, map};
+use crate::check::{Stop, Verdict, ensure, fail, ok, refused};
+
+/// The type of authentication that needs the name of a ServiceAccount.
+const SERVICE_ACCOUNT: i32 = 2;
+
+pub(crate) async fn id(bed: &Bed) -> Verdict {
+    let (_, access) = access(bed, &bucket(bed).await?).await?;
+    super::id("account", &access.account_id, bed.api.version == Version::V1alpha2)
+}
+
+pub(crate) async fn credentials(bed: &Bed) -> Verdict {
+    let (_, access) = access(bed, &bucket(bed).await?).await?;
+    only(bed, "credentials", &access.credentials)
+}
+
+pub(crate) async fn buckets(bed: &Bed) -> Verdict {
+    let bucket = bucket(bed).await?;
+    let (request, access) = access(bed, &bucket).await?;
+    exactly(&request, &access)
+}
+
+pub(crate) async fn bucket_info(bed: &Bed) -> Verdict {
+    let (_, access) = access(bed, &bucket(bed).await?).await?;
+    access.buckets.iter().try_for_each(|bucket| only(bed, "info", &bucket.info))
+}
+
+pub(crate) async fn several_buckets(bed: &Bed) -> Verdict {
+    let (first, second) = (bucket(bed).await?, bucket(bed).await?);
+    let request = bed.grant_request(&[&first.id, &second.id]);
+    match bed.grant(&request).await {
+        Ok(access) => exactly(&request, &access),
+        other => refused("access to two buckets", Code::OutOfRange, other),
+    }
+}
+
+pub(crate) async fn repeated(bed: &Bed) -> Verdict {
+    let (request, first) = access(bed, &bucket(bed).await?).await?;
+    let second = ok("granting it again", bed.grant(&request).await)?;
+    one("accounts", &[first.account_id, second.account_id])
+}
+
+pub(crate) async fn other_parameters(bed: &Bed) -> Verdict {
+    if bed.options.other_access_parameters.is_empty() {
+        return Err(Stop::Skip("needs --other-access-parameters".to_owned()));
+    }
+    let (request, _) = access(bed, &bucket(bed).await?).await?;
+    let other = GrantRequest { parameters: map(&bed.options.other_access_parameters), ..request };
+    refused("its name with other parameters", Code::AlreadyExists, bed.grant(&other).await)
+}
+
+pub(crate) async fn other_name(bed: &Bed) -> Verdict {
+    let bucket = bucket(bed).await?;
+    let ((_, first), (_, second)) = (access(bed, &bucket).await?, access(bed, &bucket).await?);
+    ensure(first.account_id != second.account_id, || format!("two names have one account: {}", first.account_id))
+}
+
+pub(crate) async fn concurrent(bed: &Bed) -> Verdict {
+    let request = bed.grant_request(&[&bucket(bed).await?.id]);
+    let granted = at_a_time(bed, || bed.grant(&request)).await;
+    let ids: Result<Vec<_>, _> = granted.into_iter().map(|access| access.map(|access| access.account_id)).collect();
+    one("accounts", &ok("granting access by several calls at a time", ids)?)
+}
+
+pub(crate) async fn given_up(bed: &Bed) -> Verdict {
+    let bucket = bucket(bed).await?;
+    let (first, took) = timed(access(bed, &bucket)).await;
+    first?;
+    for part in PARTS {
+        let request = bed.grant_request(&[&bucket.id]);
+        let _ = bed.grant_once(&bed.api.with_timeout(took.mul_f64(part)), &request).await;
+        let repeated = ok("granting access after a call that was given up", bed.grant(&request).await)?;
+        let again = ok("granting it again", bed.grant(&request).await)?;
+        one("accounts", &[repeated.account_id, again.account_id])?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn unsupported_protocol(bed: &Bed) -> Verdict {
+    let wrong = |request| GrantRequest { protocol: unsupported(bed), ..request };
+    refused("a protocol that is not supported", Code::InvalidArgument, changed(bed, wrong).await?)
+}
+
+pub(crate) async fn without_name(bed: &Bed) -> Verdict {
+    let wrong = |request| GrantRequest { account: String::new(), ..request };
+    refused("a request without a name", Code::InvalidArgument, changed(bed, wrong).await?)
+}
+
+pub(crate) async fn without_bucket(bed: &Bed) -> Verdict {
+    let wrong = |request| GrantRequest { buckets: Vec::new(), ..request };
+    refused("a request without a bucket", Code::InvalidArgument, changed(bed, wrong).await?)
+}
+
+pub(crate) async fn without_protocol(bed: &Bed) -> Verdict {
+    let wrong = |request| GrantRequest { protocol: 0, ..request };
+    refused("a request without a protocol", Code::InvalidArgument, changed(bed, wrong).await?)
+}
+
+pub(crate) async fn without_authentication_type(bed: &Bed) -> Verdict {
+    let wrong = |request| GrantRequest { authentication: 0, ..request };
+    refused("a request without a type of authentication", Code::InvalidArgument, changed(bed, wrong).await?)
+}
+
+pub(crate) async fn without_service_account(bed: &Bed) -> Verdict {
+    let wrong = |request| GrantRequest { authentication: SERVICE_ACCOUNT, ..request };
+    refused("a request without the name of its ServiceAccount", Code::InvalidArgument, changed(bed, wrong).await?)
+}
+
+pub(crate) async fn without_access_mode(bed: &Bed) -> Verdict {
+    let wrong = |request| GrantRequest { mode: 0, ..request };
+    refused("a request without a mode of access", Code::InvalidArgument, changed(bed, wrong).await?)
+}
+
+/// The result of a grant for a new bucket, with a change of the request.
+async fn changed(bed: &Bed, change: impl Fn(GrantRequest) -> GrantRequest) -> Result<Result<Access, Error>, Stop> {
+    let bucket = bucket(bed).await?;
+    Ok(bed.grant(&change(bed.grant_request(&[&bucket.id]))).await)
+}
+
+/// That there is something for the protocol, whole, and nothing for others.
+fn only(bed: &Bed, what: &str, found: &[Fields]) -> Verdict {
+    let [fields] = found else {
+        return fail(format!("there are {what} for {} protocols, and not for one", found.len()));
+    };
+    let (protocol, missing) = (&fields.protocol, &fields.missing);
+    ensure(*protocol == bed.protocol.to_string(), || {
+        format!("there are {what} for {protocol}, and not for {}", bed.protocol)
+    })?;
+    ensure(missing.is_empty(), || format!("the {what} for {protocol} have no {}", missing.join(", ")))
+}
+
+/// That the answer has the buckets of the request, each once.
+fn exactly(request: &GrantRequest, access: &Access) -> Verdict {
+    let mut asked: Vec<&String> = request.buckets.iter().collect();
+    let mut granted: Vec<&String> = access.buckets.iter().map(|bucket| &bucket.id).collect();
+    asked.sort();
+    granted.sort();
+    ensure(asked == granted, || format!("access to {asked:?} was asked for, and the answer has {granted:?}"))
+}

@@ -1,0 +1,175 @@
+//! The report of a run, as text and as JUnit's XML.
+
+use std::fmt::{self, Display, Write};
+use std::time::Duration;
+
+use crate::Version;
+
+/// What a run has found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The checks that have run, in their order.
+    pub checks: Vec<Ran>,
+    /// What may be left in the backend, with the reason.
+    pub left: Vec<String>,
+    /// Whether the run was interrupted.
+    pub is_interrupted: bool,
+}
+
+/// A check that has run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The version.
+    pub version: Version,
+    /// Such as `create/repeated`.
+    pub name: &'static str,
+    /// The sentence of the specification.
+    pub rule: &'static str,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took, with cleaning up.
+    pub took: Duration,
+}
+
+/// How a check ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The driver does what the specification says.
+    Passed,
+    /// It does not.
+    Failed(String),
+    /// Nothing was asked.
+    Skipped(String),
+}
+
+impl Report {
+    /// Whether everything has run, nothing failed and nothing is left.
+    pub fn is_success(&self) -> bool {
+        let fails = self.checks.iter().any(|ran| matches!(ran.outcome, Outcome::Failed(_)));
+        !fails && self.left.is_empty() && !self.is_interrupted
+    }
+
+    /// JUnit's XML, with a suite for each version.
+    pub fn junit(&self) -> String {
+        let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"cosi-sanity\">\n".to_owned();
+        for version in Version::ALL {
+            let checks: Vec<_> = self.checks.iter().filter(|ran| ran.version == version).collect();
+            if checks.is_empty() {
+                continue;
+            }
+            let counts = Counts::of(checks.iter().copied());
+            let _ = writeln!(
+                xml,
+                r#"  <testsuite name="{version}" tests="{}" failures="{}" skipped="{}">"#,
+                checks.len(),
+                counts.failed,
+                counts.skipped
+            );
+            checks.iter().for_each(|ran| ran.junit(&mut xml));
+            xml.push_str("  </testsuite>\n");
+        }
+        xml.push_str("</testsuites>\n");
+        xml
+    }
+}
+
+impl Display for Report {
+    /// The summary; the checks were printed as they ran.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { passed, failed, skipped } = Counts::of(&self.checks);
+        for left in &self.left {
+            writeln!(f, "may be left: {left}")?;
+        }
+        if self.is_interrupted {
+            writeln!(f, "interrupted")?;
+        }
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+impl Ran {
+    fn junit(&self, xml: &mut String) {
+        let (version, name, seconds) = (self.version, self.name, self.took.as_secs_f64());
+        let _ = write!(xml, r#"    <testcase classname="{version}" name="{name}" time="{seconds:.3}">"#);
+        let rule = escape(self.rule);
+        let _ = match &self.outcome {
+            Outcome::Passed => Ok(()),
+            Outcome::Failed(reason) => write!(xml, r#"<failure message="{}">{rule}</failure>"#, escape(reason)),
+            Outcome::Skipped(reason) => write!(xml, r#"<skipped message="{}"/>"#, escape(reason)),
+        };
+        xml.push_str("</testcase>\n");
+    }
+}
+
+impl Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (version, name) = (self.version, self.name);
+        match &self.outcome {
+            Outcome::Passed => write!(f, "ok    {version}/{name}"),
+            Outcome::Skipped(reason) => write!(f, "skip  {version}/{name}: {reason}"),
+            Outcome::Failed(reason) => {
+                write!(f, "FAIL  {version}/{name}: {reason}\n      The specification: {}", self.rule)
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Counts {
+    fn of<'a>(checks: impl IntoIterator<Item = &'a Ran>) -> Self {
+        let mut counts = Self::default();
+        for ran in checks {
+            *match ran.outcome {
+                Outcome::Passed => &mut counts.passed,
+                Outcome::Failed(_) => &mut counts.failed,
+                Outcome::Skipped(_) => &mut counts.skipped,
+            } += 1;
+        }
+        counts
+    }
+}
+
+/// Text of a driver in XML, which has no control characters.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            character if character.is_control() => escaped.push(' '),
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn junit_has_what_a_driver_says_without_its_markup() {
+        let outcome = Outcome::Failed("Internal (<a \"b\">\u{1b}& c)".to_owned());
+        let (version, rule, took) = (Version::V1alpha2, "it's & so", Duration::from_millis(1500));
+        let failed = Ran { version, name: "create/id", rule, outcome, took };
+        let passed = Ran { name: "info/name", outcome: Outcome::Passed, ..failed.clone() };
+        let report = Report { checks: vec![passed, failed], ..Report::default() };
+        let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="cosi-sanity">
+  <testsuite name="v1alpha2" tests="2" failures="1" skipped="0">
+    <testcase classname="v1alpha2" name="info/name" time="1.500"></testcase>
+    <testcase classname="v1alpha2" name="create/id" time="1.500"><failure message="Internal (&lt;a &quot;b&quot;&gt; &amp; c)">it's &amp; so</failure></testcase>
+  </testsuite>
+</testsuites>
+"#;
+        assert_eq!(report.junit(), expected);
+    }
+}

@@ -1,0 +1,74 @@
+//! A run: which versions the driver serves, and their checks one after another.
+
+use std::pin::pin;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use cosi::{Client, Code, Error};
+
+use crate::api::{Api, Info};
+use crate::bed::{Bed, text};
+use crate::check::{Stop, Verdict};
+use crate::{Options, Outcome, Ran, Report, Version, all};
+
+/// Runs the checks, and cleans up after each of them. `tell` gets each line of the report as it is known. The run ends early, but clean, when
+/// `stop` does.
+///
+/// # Errors
+///
+/// If the driver cannot be reached, or does not serve what it should.
+pub async fn run(options: &Options, tell: impl Fn(String), stop: impl Future<Output = ()>) -> anyhow::Result<Report> {
+    let mut stop = pin!(stop);
+    let mut report = Report::default();
+    for (api, info) in served(options).await? {
+        let version = api.version;
+        tell(format!("The driver {:?} serves {version}.", info.name));
+        let bed = Bed::new(api, options.clone(), info.protocols);
+        for check in all().iter().filter(|check| options.wants(check, version)) {
+            let Some(rule) = check.rule(version) else { continue };
+            let started = Instant::now();
+            let outcome = tokio::select! {
+                biased;
+                () = &mut stop => None,
+                verdict = (check.run)(&bed) => Some(outcome(verdict)),
+            };
+            report.left.extend(bed.clean().await);
+            let Some(outcome) = outcome else {
+                report.is_interrupted = true;
+                return Ok(report);
+            };
+            let ran = Ran { version, name: check.name, rule, outcome, took: started.elapsed() };
+            tell(ran.to_string());
+            report.checks.push(ran);
+        }
+    }
+    Ok(report)
+}
+
+/// The versions that the driver serves.
+async fn served(options: &Options) -> anyhow::Result<Vec<(Api, Info)>> {
+    let client = Client::new(options.endpoint.clone()).with_timeout(options.timeout);
+    let mut served = Vec::new();
+    for version in Version::ALL {
+        let is_wanted = options.versions.contains(&version);
+        if !is_wanted && !options.versions.is_empty() {
+            continue;
+        }
+        let bed = Bed::new(Api { client: client.clone(), version }, options.clone(), Vec::new());
+        match bed.settle(|| bed.api.info()).await {
+            Ok(info) => served.push((bed.api, info)),
+            Err(Error::Status(status)) if status.code() == Code::Unimplemented && !is_wanted => {}
+            Err(error) => bail!("DriverGetInfo of {version}: {}", text(&error)),
+        }
+    }
+    served.first().with_context(|| format!("the driver at {} serves no version that is known", options.endpoint))?;
+    Ok(served)
+}
+
+fn outcome(verdict: Verdict) -> Outcome {
+    match verdict {
+        Ok(()) => Outcome::Passed,
+        Err(Stop::Fail(reason)) => Outcome::Failed(reason),
+        Err(Stop::Skip(reason)) => Outcome::Skipped(reason),
+    }
+}

@@ -20,7 +20,7 @@ pub(super) async fn halves(subject: &Subject, before: &[String]) -> CheckResult 
     const NAME: &str = "conformance-halves";
     let fixture = Fixture::new(subject);
     let mut owner = direct(subject, &fixture, 1)?;
-    let own = owner.has_bucket(NAME).await?;
+    let own = [owner.has_bucket(NAME).await?];
     let alone = (subject.assets)().await;
     if alone == before {
         return Err(Broken("`create_bucket` succeeds, and the backend has nothing more than before".to_owned()));
@@ -38,10 +38,10 @@ pub(super) async fn halves(subject: &Subject, before: &[String]) -> CheckResult 
     fixture.assets("`delete_bucket` of another claim", &alone).await?;
     guests(subject, &fixture, &own).await?;
     // The bucket outlives its own account, and goes afterwards.
-    if !owner.is_let_in(&[own.clone()]).await? {
+    if !owner.is_let_in(&own).await? {
         return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
     }
-    owner.is_let_out(&[own.clone()]).await?;
+    owner.is_let_out(&own).await?;
     let kept = (subject.assets)().await;
     owner.has_no_bucket(NAME).await?;
     fixture.assets("`revoke` and `delete_bucket`", before).await?;
@@ -50,12 +50,12 @@ pub(super) async fn halves(subject: &Subject, before: &[String]) -> CheckResult 
     }
     // The other way round, as the controller does it.
     let mut owner = direct(subject, &fixture, 3)?;
-    let own = owner.has_bucket(NAME).await?;
-    if !owner.is_let_in(&[own.clone()]).await? {
+    let own = [owner.has_bucket(NAME).await?];
+    if !owner.is_let_in(&own).await? {
         return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
     }
     owner.has_no_bucket(NAME).await?;
-    owner.is_let_out(&[own]).await?;
+    owner.is_let_out(&own).await?;
     fixture.assets("`delete_bucket` and `revoke`", before).await?;
     // A claim may be gone before it was let in.
     let mut owner = direct(subject, &fixture, 4)?;
@@ -65,21 +65,20 @@ pub(super) async fn halves(subject: &Subject, before: &[String]) -> CheckResult 
 }
 
 /// Accounts of other claims come and go, where the author lets them in. The first one may leave something that is the bucket's.
-async fn guests(subject: &Subject, fixture: &Fixture<'_>, bucket: &BucketAccess) -> Result<(), Broken> {
-    let buckets = [bucket.clone()];
+async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAccess]) -> Result<(), Broken> {
     let (mut first, mut second) = (direct(subject, fixture, 2)?, direct(subject, fixture, 5)?);
-    if !first.is_let_in(&buckets).await? {
+    if !first.is_let_in(buckets).await? {
         return Ok(());
     }
-    first.is_let_out(&buckets).await?;
+    first.is_let_out(buckets).await?;
     let without = (subject.assets)().await;
-    if !second.is_let_in(&buckets).await? {
+    if !second.is_let_in(buckets).await? {
         return Err(Broken("`grant` lets one account in, and after its end refuses another one".to_owned()));
     }
     if (subject.assets)().await == without {
         return Err(Broken("`grant` succeeds, and the backend has nothing more than before".to_owned()));
     }
-    second.is_let_out(&buckets).await?;
+    second.is_let_out(buckets).await?;
     fixture.assets("`revoke` after `grant`", &without).await
 }
 

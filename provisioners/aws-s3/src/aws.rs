@@ -1,23 +1,25 @@
 //! The provisioner.
 
+mod granting;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self as api, Authentication, Bucket, BucketAccess, BucketCapabilities, BucketProvisioner, ClaimName, Credentials,
-    DeletionPolicy, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf, ServiceAccount,
+    self as api, Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, GrantOf, Granted,
+    GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use s3_client::lifecycle::Lifecycle;
 use tokio::task::JoinSet;
 
+use self::granting::{give_access, is_its_owners, refuse_grant, service_account};
 use crate::account::{Account, CLAIM_UID, Sight};
 use crate::bucket::{self, Live};
 use crate::failure::{Failure, of_parameter};
 use crate::ownership::{Maker, Owner, maker};
 use crate::parameters::{Config, Parameters, StoreKind};
 use crate::policy;
-use crate::role::TOKEN_FILE;
 use crate::seaweedfs;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
@@ -76,9 +78,8 @@ impl BucketProvisioner for Aws {
             Some(tags) => tags,
             None => self.create(&store, &account, &request).await?,
         };
-        let applied =
-            bucket::apply(&store, name, &request.parameters, &tags, &account.tags(), account.unfinished).await;
-        let warning = applied?;
+        let (ours, is_new) = (account.tags(), account.unfinished);
+        let warning = bucket::apply(&store, name, &request.parameters, &tags, &ours, is_new).await?;
         let lifecycle = apply_lifecycle(&store, &request).await?.then(|| (LIFECYCLE, "set".to_owned()));
         let made = Bucket::new(store.endpoint);
         let mut made =
@@ -338,22 +339,6 @@ async fn judge(
     })
 }
 
-/// Whether a bucket with these tags is still the one that was made for its owner.
-async fn is_its_owners(
-    bucket: &BucketAccess,
-    tags: Option<&BTreeMap<String, String>>,
-    store: &Store,
-    cluster: &str,
-) -> Result<bool, Failure> {
-    let (Some(owner), Some(tags)) = (&bucket.owner, tags) else { return Ok(false) };
-    let owner = Account::of(owner, cluster, (&bucket.name, true), &bucket.state);
-    Ok(match owner.owner_of(tags) {
-        Owner::Claim => true,
-        Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, Sight::Own),
-        Owner::Unknown | Owner::Other => false,
-    })
-}
-
 /// Whether a bucket is deleted with its claim. An error says what a person must decide.
 async fn removable(
     tags: &BTreeMap<String, String>,
@@ -451,45 +436,6 @@ async fn apply_lifecycle(store: &Store, request: &RequestOf<Aws>) -> Result<bool
     Ok(wanted.is_some())
 }
 
-/// How the claim's pods identify themselves, if they have no key.
-fn service_account(
-    parameters: &Parameters,
-    config: &Config,
-    claim: &ClaimName,
-) -> Result<Option<ServiceAccount>, ProvisionError> {
-    let class = (parameters.authentication, parameters.service_account.as_deref());
-    let asked = (config.authentication, config.service_account.as_deref());
-    Authentication::service_account(class, asked, claim)
-}
-
-/// Lets the claim's user in with a key, or its service account by a role.
-async fn give_access(
-    store: &Store,
-    account: &Account,
-    request: &GrantOf<Aws>,
-    service_account: Option<ServiceAccount>,
-    document: &str,
-) -> Result<Granted, ProvisionError> {
-    let (granted, role) = match &service_account {
-        None => {
-            account.grant_access(store, document).await?;
-            let key = account.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-            if account.has_role {
-                account.remove_role(store).await?;
-            }
-            (Granted::new(store.endpoint.clone(), key), None)
-        }
-        Some(service_account) => {
-            let role = account.set_role(store, &request.parameters, service_account, document).await?;
-            account.remove_access(store).await?;
-            let granted = Granted::without_key(store.endpoint.clone());
-            (granted.config("AWS_ROLE_ARN", &role).config("AWS_WEB_IDENTITY_TOKEN_FILE", TOKEN_FILE), Some(role))
-        }
-    };
-    let granted = account.state(role).into_iter().fold(granted, |granted, (key, value)| granted.state(key, value));
-    Ok(store.client_settings().into_iter().fold(granted, |granted, (key, value)| granted.config(key, value)))
-}
-
 /// Makes the claim's user where there is none. `taken` is the problem with one that is not the claim's.
 async fn own_user(
     account: &Account,
@@ -538,20 +484,6 @@ async fn refuse(
     text: String,
 ) -> Result<Bucket, ProvisionError> {
     match request.state.is_empty() && is_removed(store, account).await? {
-        true => Err(ProvisionError::invalid(text)),
-        false => Err(ProvisionError::retry(text)),
-    }
-}
-
-/// As [`refuse`]. The user of the claim's own bucket goes with that.
-async fn refuse_grant(
-    store: &Store,
-    account: &Account,
-    request: &GrantOf<Aws>,
-    text: String,
-) -> Result<Granted, ProvisionError> {
-    let is_own = request.bucket().belongs_to(&request.account);
-    match request.state.is_empty() && !is_own && is_removed(store, account).await? {
         true => Err(ProvisionError::invalid(text)),
         false => Err(ProvisionError::retry(text)),
     }

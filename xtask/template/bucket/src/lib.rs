@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube_provisioner::bucket::{
-    Bucket, BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
-};
+use kube_provisioner::bucket::*;
 use kube_provisioner::{DeleteError, ProvisionError};
 
 /// The backend: buckets by name, each with its owner.
@@ -49,12 +47,10 @@ impl BucketProvisioner for Store {
     /// bucket alone.
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let user = (request.account.name.clone(), request.cluster_id.clone());
-        match self.buckets().get(&request.bucket().name) {
-            Some(owner) if *owner == user => {
-                Ok(Granted::new(Endpoint::https(&self.host), Credentials::new(user.0, "not a secret")))
-            }
-            _ => Err(ProvisionError::invalid("the bucket is somebody else's; remove bucketClaimName, or use a class without bucketName")),
+        if self.buckets().get(&request.bucket().name) != Some(&user) {
+            return Err(ProvisionError::invalid("the bucket is somebody else's; remove bucketClaimName, or use a class without bucketName"));
         }
+        Ok(Granted::new(Endpoint::https(&self.host), Credentials::new(user.0, "not a secret")))
     }
 
     /// Removes the user. This store has none beside the bucket.

@@ -291,7 +291,8 @@ impl Facts {
 
 impl OwnerFacts {
     fn inputs(&self) -> u64 {
-        let claim = self.claim.as_ref().map(|claim| (&claim.uid, &claim.class, claim.deleting));
+        // It is ready again after a call that has made the bucket again, although nothing of its ObjectBucket has changed.
+        let claim = self.claim.as_ref().map(|claim| (&claim.uid, &claim.class, claim.deleting, claim.is_ready()));
         let bucket = self.bucket.as_ref().map(|bucket| {
             // Each call that succeeds makes a bucket again that somebody has removed from the store.
             let record = bucket.record().map(|record| (record.made, &record.config, &record.attempted));

@@ -1,7 +1,6 @@
 //! A provisioner of buckets. Its store is in memory: put the client of your own in its place.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube_provisioner::bucket::*;
@@ -27,12 +26,9 @@ impl BucketProvisioner for Store {
     /// refused, never taken over.
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let owner = (request.owner.name, request.cluster_id);
-        match self.buckets().entry(request.name) {
-            Entry::Occupied(bucket) if *bucket.get() != owner => {
-                return Err(ProvisionError::invalid("a bucket of this name is somebody else's; choose another name"));
-            }
-            bucket => bucket.or_insert(owner),
-        };
+        if *self.buckets().entry(request.name).or_insert_with(|| owner.clone()) != owner {
+            return Err(ProvisionError::invalid("a bucket of this name is somebody else's; choose another name"));
+        }
         Ok(Bucket::new(Endpoint::https(&self.host)))
     }
 

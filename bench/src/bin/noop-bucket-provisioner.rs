@@ -1,7 +1,9 @@
 //! A provisioner of buckets whose backend costs nothing, so that only the controller is measured.
 
 use clap::Parser;
-use kube_provisioner::bucket::{Bucket, BucketProvisioner, Credentials, Endpoint, ProvisionedBucket, RequestOf};
+use kube_provisioner::bucket::{
+    Bucket, BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+};
 use kube_provisioner::{BucketController, BucketOptions, DeleteError, ProvisionError, RunError};
 
 #[derive(Parser)]
@@ -16,20 +18,20 @@ impl BucketProvisioner for Noop {
     type Parameters = ();
     type Config = ();
 
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let endpoint = Endpoint::https("objects.example.com");
-        Ok(Bucket::new(endpoint, Credentials::new(request.claim.user(), "no-secret")))
+    async fn create_bucket(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        Ok(Bucket::new(Endpoint::https("objects.example.com")))
     }
 
-    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        self.provision(request).await
-    }
-
-    async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+    async fn delete_bucket(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
         Ok(())
     }
 
-    async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let endpoint = Endpoint::https("objects.example.com");
+        Ok(Granted::new(endpoint, Credentials::new(request.account.name, "no-secret")))
+    }
+
+    async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> {
         Ok(())
     }
 }

@@ -1,23 +1,28 @@
 //! Buckets on request: what an author of a bucket provisioner implements and is given.
 //!
-//! An ObjectBucketClaim names a StorageClass, the class names a provisioner, the provisioner makes a bucket and a user with
-//! keys, and the claim's namespace gets a Secret and a ConfigMap that a pod takes with `envFrom`.
+//! An ObjectBucketClaim names a StorageClass, the class names a provisioner, the provisioner makes a bucket and an account with
+//! a key, and the claim's namespace gets a Secret and a ConfigMap that a pod takes with `envFrom`.
 //!
 //! * **claim**: an ObjectBucketClaim, what a user asks for.
 //! * **object bucket**: an ObjectBucket, the object that stands for a bucket. It is written before anything is made, with all
 //!   that deletion needs.
 //! * **bucket**: the bucket itself, in the **backend** that the author's code talks to.
+//! * **account**: who is let into buckets, with a key or by a service account.
 
+mod account;
+mod answer;
 mod parameters;
 mod provisioner;
 mod recent;
 mod request;
 
+pub use self::account::{Account, BucketAccess, ClaimName};
+pub use self::answer::{Bucket, Credentials, Endpoint, Granted};
 pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccount};
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    Bucket, BucketRequest, BucketStart, ClaimName, Credentials, Endpoint, MadeFor, ProvisionedBucket, RequestOf, Source,
+    BucketRequest, BucketStart, GrantOf, GrantRequest, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

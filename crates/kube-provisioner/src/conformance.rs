@@ -57,7 +57,7 @@ use futures::FutureExt;
 
 use crate::provisioner::Provisioner;
 
-pub use self::buckets::BucketConformance;
+pub use self::buckets::{BucketClaim, BucketConformance};
 pub use self::report::{Report, RuleResult};
 use self::rules::Rule;
 use self::subject::Subject;

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bucket::{Bucket, BucketProvisioner, ProvisionedBucket, RequestOf};
+use crate::bucket::{Bucket, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf};
 use crate::error::{DeleteError, ProvisionError};
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
@@ -75,19 +75,19 @@ impl BucketProvisioner for Anything {
     type Parameters = BTreeMap<String, String>;
     type Config = BTreeMap<String, String>;
 
-    async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+    async fn create_bucket(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         Err(ProvisionError::retry("nothing is made here"))
     }
 
-    async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        Err(ProvisionError::retry("nothing is made here"))
-    }
-
-    async fn delete(&self, _: ProvisionedBucket<Self::Parameters>) -> Result<(), DeleteError> {
+    async fn delete_bucket(&self, _: ProvisionedBucket<Self::Parameters>) -> Result<(), DeleteError> {
         Err(DeleteError::retry("nothing is deleted here"))
     }
 
-    async fn revoke(&self, _: ProvisionedBucket<Self::Parameters>) -> Result<(), DeleteError> {
+    async fn grant(&self, _: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        Err(ProvisionError::retry("nothing is made here"))
+    }
+
+    async fn revoke(&self, _: GrantedAccount<Self::Parameters>) -> Result<(), DeleteError> {
         Err(DeleteError::retry("nothing is deleted here"))
     }
 }

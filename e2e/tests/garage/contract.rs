@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser as _;
 use garage_provisioner::{Args, Config, Garage as Provisioner, Parameters};
-use kube_provisioner::bucket::{Bucket, BucketProvisioner as _, BucketRequest, ProvisionedBucket, Source};
-use kube_provisioner::conformance::BucketConformance;
+use kube_provisioner::bucket::Granted;
+use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
 use testbed::bucket_attempts::{an_attempt_that_ends_after_any_request_leaves_nothing, that_ends_after};
@@ -115,24 +115,24 @@ impl One {
         Secrets::new([("admin", [("token", self.server().token.clone())])])
     }
 
-    fn request(&self) -> BucketRequest<Parameters, Config> {
-        let mut request = BucketRequest::new("photos", Parameters::default(), Config::default());
-        (request.cluster_id, request.secrets) = (self.cluster_id.to_owned(), self.secrets());
-        request.state = self.state.iter().cloned().collect();
-        request
+    fn claim(&self) -> BucketClaim<Parameters, Config> {
+        let mut claim = BucketClaim::new("photos", Parameters::default(), Config::default());
+        (claim.cluster_id, claim.secrets) = (self.cluster_id.to_owned(), self.secrets());
+        claim.state = self.state.iter().cloned().collect();
+        claim
     }
 
-    async fn provision_through(&self, admin_endpoint: &str) -> Result<Bucket, ProvisionError> {
-        self.provisioner(admin_endpoint).provision(self.request()).await
+    async fn provision_through(&self, admin_endpoint: &str) -> Result<Granted, ProvisionError> {
+        self.claim().provision(&self.provisioner(admin_endpoint)).await
     }
 
-    async fn provision(&self) -> anyhow::Result<Bucket> {
+    async fn provision(&self) -> anyhow::Result<Granted> {
         self.provision_through(&self.server().admin_endpoint).await.map_err(|error| anyhow!("{error}"))
     }
 
     /// From now on the ObjectBucket knows the bucket.
-    fn record(&mut self, bucket: &Bucket) {
-        self.state = bucket.state.clone().into_iter().collect();
+    fn record(&mut self, granted: &Granted) {
+        self.state = granted.state.clone().into_iter().collect();
     }
 
     async fn refused(&self, part: &str) -> anyhow::Result<()> {
@@ -146,10 +146,7 @@ impl One {
     }
 
     async fn delete_through(&self, admin_endpoint: &str) -> anyhow::Result<()> {
-        let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
-        (bucket.cluster_id, bucket.secrets) = (self.cluster_id.to_owned(), self.secrets());
-        bucket.state = self.state.iter().cloned().collect();
-        self.provisioner(admin_endpoint).delete(bucket).await.map_err(|error| anyhow!("{error}"))
+        self.claim().delete(&self.provisioner(admin_endpoint)).await.map_err(|error| anyhow!("{error}"))
     }
 }
 
@@ -206,12 +203,12 @@ async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucke
     let (mut alone, mut shared) = (0, 0);
     for _ in 0..20 {
         let attempt = async |node: usize| {
-            let mut claim = one.request();
+            let mut claim = one.claim();
             claim.cluster_id = CLUSTERS[node].to_owned();
-            one.provisioner(&one.garage.node(node).admin_endpoint).provision(claim).await
+            claim.provision(&one.provisioner(&one.garage.node(node).admin_endpoint)).await
         };
         let all = tokio::join!(attempt(0), attempt(1), attempt(2));
-        let made: Vec<Bucket> = [all.0, all.1, all.2].into_iter().flatten().collect();
+        let made: Vec<Granted> = [all.0, all.1, all.2].into_iter().flatten().collect();
         for (at, bucket) in made.iter().enumerate() {
             let key = bucket.credentials.as_ref().context("no key")?;
             let s3 = one.server().s3(s3_client::Credentials::new(&key.access_key_id, &key.secret_access_key))?;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure};
 use aws_s3_provisioner::{Args, Aws, Config, Parameters};
 use clap::Parser as _;
-use kube_provisioner::bucket::{Bucket, BucketProvisioner, BucketRequest, ProvisionedBucket, RequestOf, Source};
+use kube_provisioner::bucket::Granted;
+use kube_provisioner::conformance::BucketClaim;
 use kube_provisioner::{ProvisionError, ProvisionVerdict, Secrets, parameters};
 use s3_client::{Client, Credentials};
 use testbed::control_plane::State;
@@ -108,23 +109,27 @@ impl Process {
     pub(crate) async fn made(
         &self,
         claim: Claim,
-        change: impl FnOnce(&mut RequestOf<Aws>),
-    ) -> Result<Bucket, ProvisionError> {
-        let mut request = BucketRequest::new(claim.bucket, self.class(), Config::default());
-        (request.claim.uid, request.cluster_id) = (claim.uid.to_owned(), claim.cluster.to_owned());
-        request.secrets = self.secrets.clone();
-        change(&mut request);
-        self.aws.provision(request).await
+        change: impl FnOnce(&mut BucketClaim<Parameters, Config>),
+    ) -> Result<Granted, ProvisionError> {
+        let mut claim = self.claim(claim);
+        change(&mut claim);
+        claim.provision(&self.aws).await
+    }
+
+    fn claim(&self, Claim { bucket, uid, cluster }: Claim) -> BucketClaim<Parameters, Config> {
+        let mut claim = BucketClaim::new(bucket, self.class(), Config::default());
+        (claim.claim.uid, claim.cluster_id) = (uid.to_owned(), cluster.to_owned());
+        claim.secrets = self.secrets.clone();
+        claim
     }
 
     /// Deletes what was made for the claim, whose ObjectBucket keeps this. As the controller does: again, if it fails.
     pub(crate) async fn delete(&self, claim: Claim, state: Kept) -> anyhow::Result<()> {
         let mut tries = 0;
         loop {
-            let mut bucket = ProvisionedBucket::new(claim.bucket, Source::Provisioned, self.class());
-            (bucket.claim.uid, bucket.cluster_id) = (claim.uid.to_owned(), claim.cluster.to_owned());
-            (bucket.secrets, bucket.state) = (self.secrets.clone(), state.clone());
-            match self.aws.delete(bucket).await {
+            let mut claim = self.claim(claim);
+            claim.state.clone_from(&state);
+            match claim.delete(&self.aws).await {
                 Err(_) if tries < 20 => tries += 1,
                 deleted => return deleted.map_err(|error| anyhow!("the deletion fails: {error}")),
             }

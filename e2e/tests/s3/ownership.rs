@@ -72,7 +72,7 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
 async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing() -> anyhow::Result<()> {
     for region in REGIONS {
         let fixture = Fixture::new(region).await?;
-        for (kill, last) in (1..=14).flat_map(|kill| [Fate::Lost, Fate::Unanswered].map(|last| (kill, last))) {
+        for (kill, last) in (1..=17).flat_map(|kill| [Fate::Lost, Fate::Unanswered].map(|last| (kill, last))) {
             // moto shows the tags of the bucket before.
             for (deleted, claim) in [(false, PHOTOS), (true, RIVAL)] {
                 let decide = move |asked: &proxy::Asked| match asked.number {

@@ -120,7 +120,9 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
     let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("the first claim: {error}"))?;
     process.delete(PHOTOS, state).await?;
     ensure!(fixture.assets().await?.is_empty(), "something is left");
-    // That nothing is there cannot be known, and the text says what to do.
+    // That nothing is there cannot be known to another process, and the text says what to do.
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&[("permissionsBoundary", BOUNDARY)]);
     let unknown =
         process.delete(PHOTOS, Kept::new()).await.err().context("an unreadable user is taken for an absent one")?;
     ensure!(unknown.to_string().contains("iam:GetUser, for arn:aws:iam::*:user/obc*"), "{unknown}");

@@ -5,8 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, ensure};
 use aws_s3_provisioner::{Args, Aws, Config, Parameters};
 use clap::Parser as _;
-use kube_provisioner::bucket::{BucketProvisioner as _, BucketRequest, ProvisionedBucket, Source};
-use kube_provisioner::conformance::BucketConformance;
+use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
 use testbed::bucket_attempts::an_attempt_that_ends_after_any_request_leaves_nothing;
@@ -116,20 +115,21 @@ impl One {
         self.seaweedfs.server()
     }
 
+    fn claim(&self, class: Parameters) -> BucketClaim<Parameters, Config> {
+        let mut claim = BucketClaim::new("photos", class, Config::default());
+        (claim.claim.uid, claim.cluster_id) = (CLAIM.to_owned(), self.cluster_id.to_owned());
+        claim.secrets = self.secrets.clone();
+        claim
+    }
+
     async fn provision(&self, endpoint: &str) -> Result<(), ProvisionError> {
-        let mut request = BucketRequest::new("photos", Parameters::default(), Config::default());
-        (request.claim.uid, request.cluster_id) = (CLAIM.to_owned(), self.cluster_id.to_owned());
-        request.secrets = self.secrets.clone();
-        Aws::new(args(endpoint).defaults).provision(request).await.map(drop)
+        self.claim(Parameters::default()).provision(&Aws::new(args(endpoint).defaults)).await.map(drop)
     }
 
     /// Of a claim whose attempt has not come to its end.
     async fn delete(&self) -> anyhow::Result<()> {
-        let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
-        (bucket.claim.uid, bucket.cluster_id) = (CLAIM.to_owned(), self.cluster_id.to_owned());
-        bucket.secrets = self.secrets.clone();
         let aws = Aws::new(args(&self.server().endpoint).defaults);
-        aws.delete(bucket).await.map_err(|error| anyhow!("{error}"))
+        self.claim(Parameters::default()).delete(&aws).await.map_err(|error| anyhow!("{error}"))
     }
 
     /// An attempt in which this request has this fate.
@@ -213,10 +213,7 @@ async fn seaweedfs_that_does_not_say_its_name_is_refused() -> anyhow::Result<()>
     let one = One::new().await?;
     let hidden = Aws::new(args(&one.server().endpoint).defaults);
     let other: Parameters = serde_json::from_value(json!({"store": "other"}))?;
-    let mut request = BucketRequest::new("photos", other, Config::default());
-    (request.claim.uid, request.cluster_id) = (CLAIM.to_owned(), "cluster-a".to_owned());
-    request.secrets = one.secrets.clone();
-    let refused = hidden.provision(request).await.err().context("a user without tags was accepted")?;
+    let refused = one.claim(other).provision(&hidden).await.err().context("a user without tags was accepted")?;
     ensure!(refused.to_string().contains("store: seaweedfs"), "{refused}");
     assert_eq!(assets(one.server()).await?, [""; 0]);
     Ok(())

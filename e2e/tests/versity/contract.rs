@@ -5,8 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, ensure};
 use aws_s3_provisioner::{Args, Aws, Config, Parameters};
 use clap::Parser as _;
-use kube_provisioner::bucket::{BucketProvisioner as _, BucketRequest, ProvisionedBucket, Source};
-use kube_provisioner::conformance::BucketConformance;
+use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
 use testbed::control_plane::State;
@@ -104,12 +103,11 @@ async fn versity_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> any
     let versity = Versity::start(REGION, &State::for_tests()?.guard()).await?;
     let (server, admin) = (versity.server(), versity.server().admin()?);
     let key = [("AWS_ACCESS_KEY_ID", &server.access_key), ("AWS_SECRET_ACCESS_KEY", &server.secret_key)];
-    let secrets = Secrets::new([("admin", key.map(|(name, text)| (name, text.clone())))]);
+    let mut claim = BucketClaim::new("photos", Parameters::default(), Config::default());
+    (claim.claim.uid, claim.cluster_id) = (CLAIM.to_owned(), "cluster-a".to_owned());
+    claim.secrets = Secrets::new([("admin", key.map(|(name, text)| (name, text.clone())))]);
     let provision = async |endpoint: &str, iam_endpoint: &str| -> Result<(), ProvisionError> {
-        let mut request = BucketRequest::new("photos", Parameters::default(), Config::default());
-        (request.claim.uid, request.cluster_id) = (CLAIM.to_owned(), "cluster-a".to_owned());
-        request.secrets = secrets.clone();
-        Aws::new(args(endpoint, iam_endpoint).defaults).provision(request).await.map(drop)
+        claim.provision(&Aws::new(args(endpoint, iam_endpoint).defaults)).await.map(drop)
     };
     // After the last two the attempt is not over: its user still reserves the name.
     for fate in [Fate::Refused(503, "SlowDown"), Fate::Refused(500, "InternalError"), Fate::Lost] {
@@ -123,11 +121,8 @@ async fn versity_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> any
         let refused = provision(&server.endpoint, &server.iam_endpoint).await.err();
         let refused = refused.with_context(|| format!("{fate:?}: it has taken the administrator's bucket"))?;
         ensure!(refused.to_string().contains("was not made for this claim"), "{fate:?}: {refused}");
-        let mut bucket = ProvisionedBucket::new("photos", Source::Provisioned, Parameters::default());
-        (bucket.claim.uid, bucket.cluster_id) = (CLAIM.to_owned(), "cluster-a".to_owned());
-        bucket.secrets = secrets.clone();
         let aws = Aws::new(args(&server.endpoint, &server.iam_endpoint).defaults);
-        aws.delete(bucket).await.map_err(|error| anyhow!("{fate:?}: {error}"))?;
+        claim.delete(&aws).await.map_err(|error| anyhow!("{fate:?}: {error}"))?;
         assert_eq!(assets(server).await?, ["photos"], "{fate:?}");
         ensure!(admin.bucket_tagging("photos").await?.is_empty(), "{fate:?}: the administrator's bucket has tags");
         admin.delete_bucket("photos").await?;

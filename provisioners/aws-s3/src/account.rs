@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube_provisioner::bucket::{ClaimName, Credentials, Source};
+use kube_provisioner::bucket::{self as api, ClaimName, Credentials};
 use kube_provisioner::protocol::CLUSTER_ID;
 use s3_client::iam::{Identity, NewIdentity};
 use sha2::{Digest as _, Sha256};
@@ -73,16 +73,17 @@ impl Account {
     /// The user of a bucket that is made for the claim is named after the bucket, which reserves the bucket's name; that of one
     /// that exists is named after the claim.
     pub(crate) fn of(
-        claim: &ClaimName,
+        account: &api::Account,
         cluster_id: &str,
-        (source, bucket): (Source, &str),
+        (bucket, is_own): (&str, bool),
         state: &BTreeMap<String, String>,
     ) -> Self {
+        let claim = &account.claim;
         let known = |key| state.get(key).filter(|text| !text.is_empty()).cloned();
-        let (own, unfinished) = (user_name_of_claim(claim), state.is_empty());
-        let (new, former_name) = match source {
-            Source::Provisioned => (user_name_of_bucket(bucket), unfinished.then(|| own.clone())),
-            Source::Granted => (own.clone(), None),
+        let (own, unfinished) = (user_name_of_account(account), state.is_empty());
+        let (new, former_name) = match is_own {
+            true => (user_name_of_bucket(bucket), unfinished.then(|| own.clone())),
+            false => (own.clone(), None),
         };
         let policy_of_2019 =
             known(POLICY_ARN).filter(|_| known(USER_NAME).is_some_and(|name| name != own && name != new));
@@ -279,7 +280,7 @@ impl Account {
         }
         let removed = store.iam.delete_user(name).await;
         removed.map_err(Failure::of(format!("delete the IAM user {name}"), "iam:DeleteUser"))?;
-        store.recent.removed(name);
+        store.is_gone(name);
         Ok(())
     }
 
@@ -302,6 +303,7 @@ impl Account {
             Ok(None) => Ok(Sight::Absent),
             Ok(Some(user)) if self.owns(&user) => Ok(Sight::Own),
             Ok(Some(_)) => Ok(Sight::Other),
+            Err(error) if error.code() == "AccessDenied" && store.was_removed(&self.name) => Ok(Sight::Absent),
             Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
             Err(error) => Err(failed(error)),
         }
@@ -355,9 +357,12 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The same in every attempt, and no other claim's ever.
-fn user_name_of_claim(claim: &ClaimName) -> String {
-    let mut name = format!("obc-{}-{}", claim.namespace, claim.name);
+/// The account's own name, or a part of it with the claim's uid, which no other account's ever has.
+fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> String {
+    if name.len() <= LONGEST {
+        return name.clone();
+    }
+    let mut name = name.clone();
     name.truncate(LONGEST - 1 - claim.uid.len().min(LONGEST - 5));
     format!("{name}-{}", claim.uid)
 }
@@ -383,13 +388,17 @@ mod tests {
 
     fn account(claim: &ClaimName, state: &[(&str, &str)]) -> Account {
         let state = state.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Account::of(claim, "c", (Source::Provisioned, "photos"), &state)
+        Account::of(&api::Account::of(claim.clone()), "c", ("photos", true), &state)
+    }
+
+    fn user_name_of_claim(claim: ClaimName) -> String {
+        user_name_of_account(&api::Account::of(claim))
     }
 
     #[test]
     fn names_of_users_are_short_enough() {
-        assert_eq!(user_name_of_claim(&claim("shop")), "obc-shop-photos-00000000-0000-4000-8000-000000000001");
-        let long = user_name_of_claim(&claim(&"n".repeat(63)));
+        assert_eq!(user_name_of_claim(claim("shop")), "obc-shop-photos-00000000-0000-4000-8000-000000000001");
+        let long = user_name_of_claim(claim(&"n".repeat(63)));
         assert_eq!(long.len(), LONGEST);
         assert!(long.ends_with("-00000000-0000-4000-8000-000000000001"));
         assert_eq!(user_name_of_bucket("photos"), "obc.photos");

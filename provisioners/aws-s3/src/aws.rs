@@ -1,22 +1,25 @@
 //! The provisioner.
 
+mod granting;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Access, Authentication, Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, MadeFor,
-    ProvisionedBucket, RequestOf, ServiceAccount, Source,
+    self as api, Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, GrantOf, Granted,
+    GrantedAccount, ProvisionedBucket, RequestOf,
 };
-use kube_provisioner::{DeleteError, ProvisionError, StartError};
+use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use s3_client::lifecycle::Lifecycle;
 use tokio::task::JoinSet;
 
+use self::granting::{give_access, is_its_owners, refuse_grant, service_account};
 use crate::account::{Account, CLAIM_UID, Sight};
 use crate::bucket::{self, Live};
 use crate::failure::{Failure, of_parameter};
 use crate::ownership::{Maker, Owner, maker};
 use crate::parameters::{Config, Parameters, StoreKind};
 use crate::policy;
-use crate::role::TOKEN_FILE;
 use crate::seaweedfs;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
@@ -38,11 +41,15 @@ impl BucketProvisioner for Aws {
     type Parameters = Parameters;
     type Config = Config;
 
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let (store, account) = self.asked(&request, Source::Provisioned).await?;
-        let (way, name) = (Way::of(&request)?, &request.name);
-        if let Some(text) =
-            seaweedfs::lacks(&store, request.parameters.block_public_access, way.service_account.is_some())
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let name = &request.name;
+        let store = self.store(&request.parameters, &request.secrets, name).await?;
+        let account = Account::of(&request.owner, &request.cluster_id, (name, true), &request.state);
+        let account = account.on(store.kind(), &request.cluster_id);
+        // What cannot be granted is known before anything is made.
+        request.parameters.access_mode.restricted_to(request.config.access_mode)?;
+        let service_account = service_account(&request.parameters, &request.config, &request.owner.claim)?;
+        if let Some(text) = seaweedfs::lacks(&store, request.parameters.block_public_access, service_account.is_some())
         {
             return refuse(&store, &account, &request, text).await;
         }
@@ -66,56 +73,74 @@ impl BucketProvisioner for Aws {
             }
         }
         // The answer to the creation says whether it existed.
-        let taken = |user: &str| {
-            format!("the IAM user {user} reserves the bucket name {name} for another claim: choose another bucketName")
-        };
-        own_user(&account, &store, &request.parameters, user, live.is_some(), taken).await?;
+        own_user(&account, &store, &request.parameters, user, live.is_some(), |user| reserved(user, name)).await?;
         let tags = match live {
             Some(tags) => tags,
             None => self.create(&store, &account, &request).await?,
         };
-        let applied =
-            bucket::apply(&store, name, &request.parameters, &tags, &account.tags(), account.unfinished).await;
-        let warning = applied?;
-        let lifecycle = apply_lifecycle(&store, &request).await?;
-        let mut answer = give_access(&store, &account, &request, &way).await?;
-        answer.warning = warning;
-        Ok(if lifecycle { answer.state(LIFECYCLE, "set") } else { answer })
+        let (ours, is_new) = (account.tags(), account.unfinished);
+        let warning = bucket::apply(&store, name, &request.parameters, &tags, &ours, is_new).await?;
+        let lifecycle = apply_lifecycle(&store, &request).await?.then(|| (LIFECYCLE, "set".to_owned()));
+        let made = Bucket::new(store.endpoint);
+        let mut made =
+            account.state(None).into_iter().chain(lifecycle).fold(made, |made, (key, value)| made.state(key, value));
+        made.warning = warning;
+        Ok(made)
     }
 
-    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let (store, account) = self.asked(&request, Source::Granted).await?;
-        let (way, name) = (Way::of(&request)?, &request.name);
-        if let Some(text) = seaweedfs::lacks(&store, None, way.service_account.is_some()) {
-            return refuse(&store, &account, &request, text).await;
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let bucket = request.bucket();
+        let (name, is_own) = (&bucket.name, bucket.belongs_to(&request.account));
+        let store = self.store(&request.parameters, &request.secrets, name).await?;
+        let account = Account::of(&request.account, &request.cluster_id, (name, is_own), &request.state);
+        let account = account.on(store.kind(), &request.cluster_id);
+        let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
+        let service_account = service_account(&request.parameters, &request.config, &request.account.claim)?;
+        if let Some(text) = seaweedfs::lacks(&store, None, service_account.is_some()) {
+            return refuse_grant(&store, &account, &request, text).await;
         }
-        if request.config.bucket_lifecycle.is_some() {
+        if !is_own && request.config.bucket_lifecycle.is_some() {
             let text = "bucketLifecycle is not possible for a bucket that was not made for this claim: remove it from additionalConfig";
-            return refuse(&store, &account, &request, text.to_owned()).await;
+            return refuse_grant(&store, &account, &request, text.to_owned()).await;
         }
         let live = match bucket::find(&store, name).await? {
             Live::Tagged(tags) => Some(tags),
             Live::Absent => None,
             Live::Forbidden(failure) => return Err(failure.into()),
         };
-        if let Some(made_for) = &request.made_for
-            && !is_made_for(made_for, live.as_ref(), &store, &request).await?
-        {
-            return refuse(&store, &account, &request, made_for.is_not_its(name)).await;
+        if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), &store, &request.cluster_id).await? {
+            return refuse_grant(&store, &account, &request, bucket.is_not_its_owners()).await;
         }
         if live.is_none() {
             return Err(ProvisionError::retry(format!(
                 "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
             )));
         }
-        let taken = |user: &str| format!("the IAM user {user} exists and was not made for this claim: delete it");
-        let user = account.look(&store).await?;
-        own_user(&account, &store, &request.parameters, user, false, taken).await?;
-        give_access(&store, &account, &request, &way).await
+        // IAM may not show yet what `create_bucket` has made a moment ago.
+        let user = match is_own && store.recent.has(&account.name) {
+            true => Sight::Own,
+            false => account.look(&store).await?,
+        };
+        let taken = |user: &str| match is_own {
+            true => reserved(user, name),
+            false => format!("the IAM user {user} exists and was not made for this claim: delete it"),
+        };
+        own_user(&account, &store, &request.parameters, user, is_own, taken).await?;
+        let document = policy::document(&store.region, name, access, request.parameters.kms_key());
+        give_access(&store, &account, &request, service_account, &document).await
     }
 
-    async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.recorded(&bucket).await?;
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        let (store, account) = self
+            .recorded(Known {
+                account: &bucket.owner,
+                bucket: (&bucket.name, true),
+                parameters: &bucket.parameters,
+                secrets: &bucket.secrets,
+                state: &bucket.state,
+                cluster: &bucket.cluster_id,
+            })
+            .await?;
         let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
         let name = &bucket.name;
         let user = account.look_carefully(&store).await?;
@@ -144,22 +169,22 @@ impl BucketProvisioner for Aws {
         Ok(account.remove(&store).await?)
     }
 
-    async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.recorded(&bucket).await?;
+    async fn revoke(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, account) = self.of_account(&known).await?;
         account.look_carefully(&store).await?;
         Ok(account.remove(&store).await?)
     }
 
-    async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
-        let (store, account) = self.recorded(&bucket).await?;
-        account.remove_keys_but(&store, bucket.access_key_id.as_deref()).await?;
+    async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
+        let (store, account) = self.of_account(&known).await?;
+        account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
         Ok(account.new_key(&store).await?)
     }
 
-    async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.recorded(&bucket).await?;
-        if bucket.access_key_id.is_some() {
-            account.remove_keys_but(&store, bucket.access_key_id.as_deref()).await?;
+    async fn retire(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, account) = self.of_account(&known).await?;
+        if known.access_key_id.is_some() {
+            account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
         }
         Ok(())
     }
@@ -174,13 +199,22 @@ impl BucketProvisioner for Aws {
     }
 }
 
+/// What is known of something that was made.
+struct Known<'a> {
+    account: &'a api::Account,
+    /// Its name, and whether it was made for the account.
+    bucket: (&'a str, bool),
+    parameters: &'a Option<Arc<Parameters>>,
+    secrets: &'a Secrets,
+    state: &'a BTreeMap<String, String>,
+    cluster: &'a str,
+}
+
 impl Aws {
-    async fn asked(&self, request: &RequestOf<Self>, source: Source) -> Result<(Store, Account), ProvisionError> {
-        let store = self.stores.of(&request.parameters, &request.secrets).await?;
-        seaweedfs::learn(&store, &request.name).await?;
-        let account = Account::of(&request.claim, &request.cluster_id, (source, &request.name), &request.state);
-        let account = account.on(store.kind(), &request.cluster_id);
-        Ok((store, account))
+    async fn store(&self, parameters: &Parameters, secrets: &Secrets, bucket: &str) -> Result<Store, ProvisionError> {
+        let store = self.stores.of(parameters, secrets).await?;
+        seaweedfs::learn(&store, bucket).await?;
+        Ok(store)
     }
 
     /// Makes the bucket, whose name is reserved for the claim. Its tags are the answer.
@@ -228,25 +262,38 @@ impl Aws {
         }
     }
 
-    /// The account and the user of a bucket that was made.
-    async fn recorded(&self, bucket: &ProvisionedBucket<Parameters>) -> Result<(Store, Account), BadRecord> {
-        let Some(parameters) = &bucket.parameters else {
+    /// The account and the user of what was made.
+    async fn recorded(&self, known: Known<'_>) -> Result<(Store, Account), BadRecord> {
+        let Known { account, bucket, parameters, secrets, state, cluster } = known;
+        let Some(parameters) = parameters else {
             return Err(BadRecord(
                 "the StorageClass is gone, and only it says where the bucket is: make it again".into(),
             ));
         };
-        if bucket.claim.uid.is_empty() && bucket.state.is_empty() {
+        if account.claim.uid.is_empty() && state.is_empty() {
             return Err(BadRecord("the ObjectBucket names neither its claim's uid nor UserName".into()));
         }
-        let store = self.stores.of(parameters, &bucket.secrets).await;
+        let store = self.stores.of(parameters, secrets).await;
         let store = store.map_err(|error| BadRecord(error.to_string()))?;
-        let asked = (bucket.source, bucket.name.as_str());
-        let account = Account::of(&bucket.claim, &bucket.cluster_id, asked, &bucket.state);
+        let account = Account::of(account, cluster, bucket, state);
         if account.unfinished {
-            seaweedfs::learn(&store, &bucket.name).await.map_err(|error| BadRecord(error.to_string()))?;
+            seaweedfs::learn(&store, bucket.0).await.map_err(|error| BadRecord(error.to_string()))?;
         }
-        let account = account.on(store.kind(), &bucket.cluster_id);
+        let account = account.on(store.kind(), cluster);
         Ok((store, account))
+    }
+
+    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BadRecord> {
+        let bucket = known.bucket();
+        self.recorded(Known {
+            account: &known.account,
+            bucket: (&bucket.name, bucket.belongs_to(&known.account)),
+            parameters: &known.parameters,
+            secrets: &known.secrets,
+            state: &known.state,
+            cluster: &known.cluster_id,
+        })
+        .await
     }
 }
 
@@ -269,7 +316,7 @@ async fn judge(
     account: &Account,
     user: &Sight,
 ) -> Result<Judgement, Failure> {
-    let (name, uid) = (&request.name, &request.claim.uid);
+    let (name, uid) = (&request.name, &request.owner.claim.uid);
     let reserved = account.unfinished && matches!(user, Sight::Own);
     let owner = account.owner_of(tags);
     let maker = async || maker_of(store, account, name, owner, uid).await;
@@ -292,22 +339,6 @@ async fn judge(
     })
 }
 
-/// Whether a bucket with these tags is still the one that was made for a claim.
-async fn is_made_for(
-    made_for: &MadeFor,
-    tags: Option<&BTreeMap<String, String>>,
-    store: &Store,
-    request: &RequestOf<Aws>,
-) -> Result<bool, Failure> {
-    let (MadeFor { claim, state, .. }, Some(tags)) = (made_for, tags) else { return Ok(false) };
-    let owner = Account::of(claim, &request.cluster_id, (Source::Provisioned, &request.name), state);
-    Ok(match owner.owner_of(tags) {
-        Owner::Claim => true,
-        Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, Sight::Own),
-        Owner::Unknown | Owner::Other => false,
-    })
-}
-
 /// Whether a bucket is deleted with its claim. An error says what a person must decide.
 async fn removable(
     tags: &BTreeMap<String, String>,
@@ -316,7 +347,7 @@ async fn removable(
     account: &Account,
     user: &Sight,
 ) -> Result<bool, DeleteError> {
-    let (name, uid) = (&bucket.name, &bucket.claim.uid);
+    let (name, uid) = (&bucket.name, &bucket.owner.claim.uid);
     let reserved = account.unfinished && matches!(user, Sight::Own);
     let owner = account.owner_of(tags);
     let maker = async || maker_of(store, account, name, owner, uid).await;
@@ -405,50 +436,6 @@ async fn apply_lifecycle(store: &Store, request: &RequestOf<Aws>) -> Result<bool
     Ok(wanted.is_some())
 }
 
-/// What the claim's pods may do, and how they identify themselves.
-struct Way {
-    access: Access,
-    service_account: Option<ServiceAccount>,
-}
-
-impl Way {
-    fn of(request: &RequestOf<Aws>) -> Result<Self, ProvisionError> {
-        let RequestOf::<Aws> { parameters, config, claim, .. } = request;
-        let access = parameters.access_mode.restricted_to(config.access_mode)?;
-        let class = (parameters.authentication, parameters.service_account.as_deref());
-        let asked = (config.authentication, config.service_account.as_deref());
-        Ok(Self { access, service_account: Authentication::service_account(class, asked, claim)? })
-    }
-}
-
-/// Lets the claim's user in with a key, or its service account by a role.
-async fn give_access(
-    store: &Store,
-    account: &Account,
-    request: &RequestOf<Aws>,
-    way: &Way,
-) -> Result<Bucket, ProvisionError> {
-    let document = policy::document(&store.region, &request.name, way.access, request.parameters.kms_key());
-    let (made, role) = match &way.service_account {
-        None => {
-            account.grant_access(store, &document).await?;
-            let key = account.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-            if account.has_role {
-                account.remove_role(store).await?;
-            }
-            (Bucket::new(store.endpoint.clone(), key), None)
-        }
-        Some(service_account) => {
-            let role = account.set_role(store, &request.parameters, service_account, &document).await?;
-            account.remove_access(store).await?;
-            let made = Bucket::without_key(store.endpoint.clone());
-            (made.config("AWS_ROLE_ARN", &role).config("AWS_WEB_IDENTITY_TOKEN_FILE", TOKEN_FILE), Some(role))
-        }
-    };
-    let made = account.state(role).into_iter().fold(made, |made, (key, value)| made.state(key, value));
-    Ok(store.client_settings().into_iter().fold(made, |made, (key, value)| made.config(key, value)))
-}
-
 /// Makes the claim's user where there is none. `taken` is the problem with one that is not the claim's.
 async fn own_user(
     account: &Account,
@@ -485,6 +472,10 @@ async fn own_user(
     }
 }
 
+fn reserved(user: &str, bucket: &str) -> String {
+    format!("the IAM user {user} reserves the bucket name {bucket} for another claim: choose another bucketName")
+}
+
 /// What the claim wants cannot be done. It is for good only where nothing is left of earlier attempts.
 async fn refuse(
     store: &Store,
@@ -492,13 +483,17 @@ async fn refuse(
     request: &RequestOf<Aws>,
     text: String,
 ) -> Result<Bucket, ProvisionError> {
-    if !request.state.is_empty() {
-        return Err(ProvisionError::retry(text));
+    match request.state.is_empty() && is_removed(store, account).await? {
+        true => Err(ProvisionError::invalid(text)),
+        false => Err(ProvisionError::retry(text)),
     }
+}
+
+/// Removes the user of an attempt. Whether it is gone for certain.
+async fn is_removed(store: &Store, account: &Account) -> Result<bool, Failure> {
     match account.look(store).await? {
         // IAM answers so for a user that does not exist, too.
-        Sight::Forbidden(_) => return Err(ProvisionError::retry(text)),
-        _ => account.remove(store).await?,
+        Sight::Forbidden(_) => Ok(false),
+        _ => account.remove(store).await.map(|()| true),
     }
-    Err(ProvisionError::invalid(text))
 }

@@ -173,7 +173,7 @@ impl Account {
         }
         let removed = store.iam.delete_role(name).await;
         removed.map_err(Failure::of(format!("delete the IAM role {name}"), "iam:DeleteRole"))?;
-        store.recent.removed(&role_of(name));
+        store.is_gone(&role_of(name));
         Ok(())
     }
 
@@ -186,6 +186,9 @@ impl Account {
             Ok(None) => Ok(Sight::Absent),
             Ok(Some(role)) if self.owner_of(&role.tags) == Owner::Claim => Ok(Sight::Own(role)),
             Ok(Some(_)) => Ok(Sight::Other),
+            Err(error) if error.code() == "AccessDenied" && store.was_removed(&role_of(&self.name)) => {
+                Ok(Sight::Absent)
+            }
             Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
             Err(error) if !store.is_aws() && !self.has_role && knows_no_roles(&error) => Ok(Sight::Absent),
             Err(error) => Err(failed(error)),
@@ -212,7 +215,7 @@ mod tests {
     fn the_trust_names_one_service_account() {
         let arn = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/A1";
         let provider: OidcProvider = arn.parse().unwrap();
-        let claim = BucketRequest::new("photos", (), ()).claim;
+        let claim = BucketRequest::new("photos", (), ()).owner.claim;
         let (class, asked) = (Default::default(), (Some(Authentication::ServiceAccount), Some("web")));
         let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
         let trust: serde_json::Value = serde_json::from_str(&provider.trust(&account)).unwrap();

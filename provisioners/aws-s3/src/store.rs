@@ -84,6 +84,7 @@ pub(crate) struct Stores {
     roles: Mutex<BTreeMap<Role, SharedCredentialsProvider>>,
     identities: SharedIdentityCache,
     recent: Arc<RecentlyCreated>,
+    gone: Arc<RecentlyCreated>,
 }
 
 /// A role's ARN, its external id, the region of STS, and the key that takes it: its id and its secret, or the provisioner's own.
@@ -101,6 +102,8 @@ pub(crate) struct Store {
     given_kind: Option<StoreKind>,
     /// What was made in any account a moment ago.
     pub(crate) recent: Arc<RecentlyCreated>,
+    /// The users and roles that were removed a moment ago, whose absence not every administrator may see.
+    gone: Arc<RecentlyCreated>,
     permissions_boundary: Option<String>,
     oidc_provider: Option<OidcProvider>,
 }
@@ -132,6 +135,17 @@ impl Store {
             StoreKind::SeaweedFs => true,
             StoreKind::Other => false,
         }
+    }
+
+    /// Remembers a user or a role that is removed.
+    pub(crate) fn is_gone(&self, name: &str) {
+        self.recent.removed(name);
+        self.gone.created(name);
+    }
+
+    /// Whether this process has removed it a moment ago, and has not made it again.
+    pub(crate) fn was_removed(&self, name: &str) -> bool {
+        self.gone.has(name) && !self.recent.has(name)
     }
 
     /// What clients must know of the store, beside what they know of AWS.
@@ -167,8 +181,8 @@ impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
         let (connections, own, roles) = Default::default();
         let identities = IdentityCache::lazy().buffer_time(RENEWAL).build();
-        let recent = Arc::new(RecentlyCreated::within(SETTLED));
-        Self { defaults, connections, own, roles, identities, recent }
+        let [recent, gone] = [(); 2].map(|()| Arc::new(RecentlyCreated::within(SETTLED)));
+        Self { defaults, connections, own, roles, identities, recent, gone }
     }
 
     /// The account and the region of a class.
@@ -202,6 +216,7 @@ impl Stores {
             given_url,
             given_kind: parameters.store,
             recent: self.recent.clone(),
+            gone: self.gone.clone(),
             permissions_boundary: given(&self.defaults.permissions_boundary),
             oidc_provider: self.defaults.oidc_provider_arn.clone(),
         })

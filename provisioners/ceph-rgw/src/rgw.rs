@@ -7,11 +7,13 @@ mod removing;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, MadeFor, ProvisionedBucket, RequestOf,
+    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketProvisioner, Credentials, GrantOf, Granted,
+    GrantedAccount, ProvisionedBucket, RequestOf,
 };
-use kube_provisioner::{DeleteError, ProvisionError, StartError};
+use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use s3_client::policy::Policy;
 
 use self::account::{Account, AccountError};
@@ -33,6 +35,9 @@ const BUCKET_MARKER: &str = "bucketMarker";
 const ONE_BUCKET: i64 = 1;
 const NO_BUCKETS: i64 = -1;
 
+const OWNERS_DO_EVERYTHING: &str =
+    "accessMode is for buckets that a class names: the owner of a bucket can do everything";
+
 /// Makes buckets and users on gateways.
 pub(crate) struct Rgw {
     stores: Stores,
@@ -48,12 +53,12 @@ impl BucketProvisioner for Rgw {
     type Parameters = Parameters;
     type Config = Config;
 
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
-        let users = Users::of(&request)?;
+        let bucket_owner = request.config.bucket_owner.as_deref();
+        let users = Users::of(&request.owner, &request.state, bucket_owner, &request.cluster_id)?;
         if request.parameters.access_mode.restricted_to(request.config.access_mode)? != Access::ReadWrite {
-            let text = "accessMode is for buckets that a class names: the owner of a bucket can do everything";
-            return refuse(&store, &users, &request, None, text.to_owned()).await;
+            return refuse(&store, &users, &request, None, OWNERS_DO_EVERYTHING.to_owned()).await;
         }
         let live = store.admin.bucket(&request.name).await?;
         let owner = &users.owner;
@@ -68,7 +73,7 @@ impl BucketProvisioner for Rgw {
             return refuse(&store, &users, &request, live.as_ref(), text).await;
         }
         let user = owner.ensured(&store, ONE_BUCKET).await?;
-        let key = owner.key(&store, &user, request.access_key_id.as_deref()).await?;
+        let key = owner.key(&store, &user, None).await?;
         let lent = match (live, whose) {
             (Some(live), Some(Whose::Claim)) => (!owner.generated).then_some(live.marker),
             (live, _) => match making::make(&store, &users, &user, &request, live.is_none()).await {
@@ -86,107 +91,79 @@ impl BucketProvisioner for Rgw {
         }
         let lock = self.stores.lock(store.place(&request.name));
         let _locked = lock.lock().await;
-        let mut bucket = answer(&store, &request, owner, &key);
-        if let Some(marker) = lent {
-            bucket = bucket.state(BUCKET_MARKER, marker);
-        }
-        settings::apply(&store, &request, &owner.id, key, bucket).await
-    }
-
-    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let store = self.stores.of(&request.parameters, &request.secrets)?;
-        let users = Users::of(&request)?;
-        let account = &users.owner;
-        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
-        if let Some(key) = settings::of_the_bucket(&request.config) {
-            let text = format!(
-                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
-            );
-            return refuse_grant(&store, &users, text).await;
-        }
-        let name = &request.name;
-        let live = store.admin.bucket(name).await?;
-        if let Some(made_for) = &request.made_for
-            && !is_made_for(made_for, live.as_ref(), &store, &request).await?
-        {
-            return refuse_grant(&store, &users, made_for.is_not_its(name)).await;
-        }
-        let Some(info) = live else {
-            return Err(ProvisionError::retry(format!(
-                "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
-            )));
-        };
-        let owner = store.admin.user(&info.owner).await?;
-        let owner_key = owner.as_ref().and_then(|owner| owner.key(request.access_key_id.as_deref()));
-        let Some(owner_key) = owner_key else {
-            tracing::warn!(
-                bucket = name,
-                owner = info.owner,
-                "the owner of a bucket that a claim is let into has no key"
-            );
-            return Err(ProvisionError::retry(format!(
-                "the owner of the bucket {name} has no key to change the bucket's policy with: an administrator makes one by \
-                 radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
-            )));
-        };
-        if info.owner == account.id {
-            // With bucketOwner the claim gets the owner's own key.
-            return Ok(answer(&store, &request, account, &owner_key));
-        }
-        if !account.generated {
-            let text = format!("the bucket {name} does not belong to the bucketOwner {}", account.id);
-            return refuse_grant(&store, &users, text).await;
-        }
-        let user = account.ensured(&store, NO_BUCKETS).await?;
-        let key = account.key(&store, &user, request.access_key_id.as_deref()).await?;
-        if user.max_buckets >= 0 {
-            store.admin.set_max_buckets(&account.id, NO_BUCKETS).await?;
-        }
-        let lock = self.stores.lock(store.place(name));
-        let _locked = lock.lock().await;
-        let is_shared = request.made_for.is_some();
-        let wanted = |policy: &Policy| {
-            let policy = granted(policy, &account.id, name, access);
-            if is_shared { with_owner(&policy, &info.owner, name) } else { policy }
-        };
-        change_policy(&store, owner_key, name, wanted).await?;
-        let bucket = answer(&store, &request, account, &key);
-        Ok(match request.config.max_objects.or(request.config.max_size) {
-            Some(_) => {
-                bucket.warning("maxObjects and maxSize have no effect on a bucket that was not made for this claim")
-            }
+        settings::apply(&store, &request, &owner.id, key, lent.as_deref()).await?;
+        let bucket = Bucket::new(store.endpoint).state(CEPH_USER, &owner.id);
+        Ok(match lent {
+            Some(marker) => bucket.state(BUCKET_OWNER, &owner.id).state(BUCKET_MARKER, marker),
             None => bucket,
         })
     }
 
-    async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.remove_bucket(bucket).await
     }
 
-    async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        self.remove_user(bucket).await
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let store = self.stores.of(&request.parameters, &request.secrets)?;
+        let bucket_owner = request.config.bucket_owner.as_deref();
+        let users = Users::of(&request.account, &request.state, bucket_owner, &request.cluster_id)?;
+        let mut statements = Vec::new();
+        for bucket in &request.buckets {
+            match self.statement(&store, &users, &request, bucket).await? {
+                Ok(statement) => statements.extend(statement),
+                Err(text) => return refuse_grant(&store, &users, text).await,
+            }
+        }
+        let (account, owns_none) = (&users.owner, statements.len() == request.buckets.len());
+        let user = account.ensured(&store, NO_BUCKETS).await?;
+        let key = account.key(&store, &user, request.access_key_id.as_deref()).await?;
+        if account.generated && owns_none && user.max_buckets >= 0 {
+            store.admin.set_max_buckets(&account.id, NO_BUCKETS).await?;
+        }
+        for Statement { bucket, owner, owner_key, access } in statements {
+            let name = &bucket.name;
+            let lock = self.stores.lock(store.place(name));
+            let _locked = lock.lock().await;
+            let wanted = |policy: &Policy| {
+                let policy = granted(policy, &account.id, name, access);
+                if bucket.owner.is_some() { with_owner(&policy, &owner, name) } else { policy }
+            };
+            change_policy(&store, owner_key, name, wanted).await?;
+        }
+        let answer = answer(&store, &request.parameters, account, &key);
+        let is_limited = request.config.max_objects.or(request.config.max_size).is_some();
+        Ok(match is_limited && owns_none {
+            true => {
+                answer.warning("maxObjects and maxSize have no effect on a bucket that was not made for this claim")
+            }
+            false => answer,
+        })
     }
 
-    async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
-        let (store, users) = self.recorded(&bucket)?;
+    async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        self.remove_user(account).await
+    }
+
+    async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
+        let (store, users) = self.of_account(&known)?;
         let account = users.owner;
         if !account.generated {
             let text =
                 format!("the keys of {} are not rotated: it is the bucketOwner, not made for the claim", account.id);
             return Err(ProvisionError::invalid(text));
         }
-        let before = account.remove_other_keys(&store, bucket.access_key_id.as_deref()).await?;
+        let before = account.remove_other_keys(&store, known.access_key_id.as_deref()).await?;
         let keys = store.admin.create_key(&account.id).await?;
         let new = keys.iter().find(|key| !before.contains(&key.access_key));
         let new = new.ok_or_else(|| ProvisionError::retry("the gateway made no new key"))?.credentials();
         Ok(Credentials::new(new.access_key_id, new.secret_access_key))
     }
 
-    async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, users) = self.recorded(&bucket)?;
+    async fn retire(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, users) = self.of_account(&known)?;
         let account = users.owner;
         if account.generated {
-            account.remove_other_keys(&store, bucket.access_key_id.as_deref()).await?;
+            account.remove_other_keys(&store, known.access_key_id.as_deref()).await?;
         }
         Ok(())
     }
@@ -199,26 +176,104 @@ impl BucketProvisioner for Rgw {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().optional_secret(ADMIN)
+        BucketCapabilities::default().rotation().multiple_buckets().optional_secret(ADMIN)
     }
 }
 
+/// What is to be written into the policy of a bucket that another user owns.
+struct Statement<'a> {
+    bucket: &'a BucketAccess,
+    owner: String,
+    owner_key: s3_client::Credentials,
+    access: Access,
+}
+
+/// What is known of something that was made.
+struct Known<'a> {
+    account: &'a bucket::Account,
+    parameters: &'a Option<Arc<Parameters>>,
+    secrets: &'a Secrets,
+    state: &'a BTreeMap<String, String>,
+    config_texts: &'a BTreeMap<String, String>,
+    cluster: &'a str,
+}
+
 impl Rgw {
-    /// The gateway and the users of a bucket that was made.
-    fn recorded(&self, bucket: &ProvisionedBucket<Parameters>) -> Result<(Store, Users), BadRecord> {
-        let Some(parameters) = &bucket.parameters else {
+    /// The gateway and the users of what was made.
+    fn recorded(&self, known: Known<'_>) -> Result<(Store, Users), BadRecord> {
+        let Known { account, parameters, secrets, state, config_texts, cluster } = known;
+        let Some(parameters) = parameters else {
             return Err(BadRecord(
                 "the StorageClass is gone, and only it says where the gateway is: make it again".into(),
             ));
         };
-        let store = self.stores.of(parameters, &bucket.secrets).map_err(|error| BadRecord(error.to_string()))?;
+        let store = self.stores.of(parameters, secrets).map_err(|error| BadRecord(error.to_string()))?;
         // Before the first success there is no state yet.
-        let bucket_owner = bucket.state.get(BUCKET_OWNER);
-        let bucket_owner =
-            bucket_owner.or_else(|| bucket.config_texts.get(BUCKET_OWNER).filter(|_| bucket.state.is_empty()));
-        let (claim, cluster) = (&bucket.claim, &bucket.cluster_id);
-        let owner = Account::of(claim, &bucket.state, bucket_owner.map(String::as_str), cluster)?;
-        Ok((store, Users { owner, own: Account::own(claim, cluster) }))
+        let bucket_owner = state.get(BUCKET_OWNER);
+        let bucket_owner = bucket_owner.or_else(|| config_texts.get(BUCKET_OWNER).filter(|_| state.is_empty()));
+        let owner = Account::of(account, state, bucket_owner.map(String::as_str), cluster)?;
+        Ok((store, Users { owner, own: Account::own(account, cluster) }))
+    }
+
+    fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Users), BadRecord> {
+        self.recorded(Known {
+            account: &known.account,
+            parameters: &known.parameters,
+            secrets: &known.secrets,
+            state: &known.state,
+            config_texts: &known.config_texts,
+            cluster: &known.cluster_id,
+        })
+    }
+
+    /// What lets the account into a bucket: nothing where it owns the bucket. The inner error says why it is not let in.
+    async fn statement<'a>(
+        &self,
+        store: &Store,
+        users: &Users,
+        request: &GrantOf<Self>,
+        bucket: &'a BucketAccess,
+    ) -> Result<Result<Option<Statement<'a>>, String>, ProvisionError> {
+        let (account, name, config) = (&users.owner, &bucket.name, &request.config);
+        let access = bucket.allowed(request.parameters.access_mode, config.access_mode)?;
+        let is_own = bucket.belongs_to(&request.account);
+        if is_own && access != Access::ReadWrite {
+            return Ok(Err(OWNERS_DO_EVERYTHING.to_owned()));
+        }
+        if let Some(key) = settings::of_the_bucket(config).filter(|_| !is_own) {
+            return Ok(Err(format!(
+                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+            )));
+        }
+        let live = store.admin.bucket(name).await?;
+        if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), store, &request.cluster_id).await? {
+            return Ok(Err(bucket.is_not_its_owners()));
+        }
+        let Some(info) = live else {
+            return Err(ProvisionError::retry(format!(
+                "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
+            )));
+        };
+        if info.owner == account.id {
+            // With bucketOwner the claim gets the owner's own key.
+            return Ok(Ok(None));
+        }
+        let owner = store.admin.user(&info.owner).await?;
+        let Some(owner_key) = owner.as_ref().and_then(|owner| owner.key(None)) else {
+            tracing::warn!(
+                bucket = name,
+                owner = info.owner,
+                "the owner of a bucket that a claim is let into has no key"
+            );
+            return Err(ProvisionError::retry(format!(
+                "the owner of the bucket {name} has no key to change the bucket's policy with: an administrator makes one by \
+                 radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
+            )));
+        };
+        if !account.generated {
+            return Ok(Err(format!("the bucket {name} does not belong to the bucketOwner {}", account.id)));
+        }
+        Ok(Ok(Some(Statement { bucket, owner: info.owner, owner_key, access })))
     }
 }
 
@@ -236,16 +291,19 @@ struct Users {
 }
 
 impl Users {
-    fn of(request: &RequestOf<Rgw>) -> Result<Self, BadRecord> {
-        let (claim, cluster) = (&request.claim, &request.cluster_id);
-        let bucket_owner = request.config.bucket_owner.as_deref();
+    fn of(
+        account: &bucket::Account,
+        state: &BTreeMap<String, String>,
+        bucket_owner: Option<&str>,
+        cluster: &str,
+    ) -> Result<Self, BadRecord> {
         if bucket_owner.is_some_and(|owner| owner.contains('$')) {
             return Err(BadRecord(
                 "the bucketOwner cannot be a user of a tenant: name one without a tenant".to_owned(),
             ));
         }
-        let owner = Account::of(claim, &request.state, bucket_owner, cluster)?;
-        Ok(Self { owner, own: Account::own(claim, cluster) })
+        let owner = Account::of(account, state, bucket_owner, cluster)?;
+        Ok(Self { owner, own: Account::own(account, cluster) })
     }
 
     /// Whose a bucket is that has the name.
@@ -269,18 +327,17 @@ impl Users {
     }
 }
 
-/// Whether a bucket is still the one that was made for a claim.
-async fn is_made_for(
-    made_for: &MadeFor,
+/// Whether a bucket is still the one that was made for its owner.
+async fn is_its_owners(
+    bucket: &BucketAccess,
     live: Option<&BucketInfo>,
     store: &Store,
-    request: &RequestOf<Rgw>,
+    cluster: &str,
 ) -> Result<bool, ProvisionError> {
-    let (MadeFor { claim, state, .. }, Some(live)) = (made_for, live) else { return Ok(false) };
-    let bucket_owner = state.get(BUCKET_OWNER).map(String::as_str);
-    let owner = Account::of(claim, state, bucket_owner, &request.cluster_id)?;
-    let users = Users { owner, own: Account::own(claim, &request.cluster_id) };
-    Ok(users.whose(store, state, live).await? == Whose::Claim)
+    let (Some(owner), Some(live)) = (&bucket.owner, live) else { return Ok(false) };
+    let bucket_owner = bucket.state.get(BUCKET_OWNER).map(String::as_str);
+    let users = Users::of(owner, &bucket.state, bucket_owner, cluster)?;
+    Ok(users.whose(store, &bucket.state, live).await? == Whose::Claim)
 }
 
 /// Why a bucket that exists is not for this claim, or not as it is. It does not name its owner.
@@ -332,7 +389,7 @@ async fn refuse(
 }
 
 /// As [`refuse`], for a bucket that exists. An earlier attempt may have written into its policy, which `revoke` mends.
-async fn refuse_grant(store: &Store, users: &Users, text: String) -> Result<Bucket, ProvisionError> {
+async fn refuse_grant(store: &Store, users: &Users, text: String) -> Result<Granted, ProvisionError> {
     let begun = match &users.own {
         Some(own) => own.user(store).await?.is_some(),
         None => true,
@@ -340,25 +397,25 @@ async fn refuse_grant(store: &Store, users: &Users, text: String) -> Result<Buck
     Err(if begun { ProvisionError::retry(text) } else { ProvisionError::invalid(text) })
 }
 
-fn answer(store: &Store, request: &RequestOf<Rgw>, account: &Account, key: &s3_client::Credentials) -> Bucket {
+fn answer(store: &Store, parameters: &Parameters, account: &Account, key: &s3_client::Credentials) -> Granted {
     let credentials = Credentials::new(&key.access_key_id, &key.secret_access_key);
-    let Parameters { object_store_name, object_store_namespace, .. } = &*request.parameters;
-    let mut bucket = Bucket::new(store.endpoint.clone(), credentials).state(CEPH_USER, &account.id);
+    let Parameters { object_store_name, object_store_namespace, .. } = parameters;
+    let mut answer = Granted::new(store.endpoint.clone(), credentials).state(CEPH_USER, &account.id);
     // The gateway takes any region, but not all clients go without one.
     for name in ["AWS_REGION", "AWS_DEFAULT_REGION"] {
-        bucket = bucket.config(name, &store.region);
+        answer = answer.config(name, &store.region);
     }
     // Clients since 2025 add checksums behind the body where they speak TLS, and Ceph 16 refuses them.
     for name in ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"] {
-        bucket = bucket.config(name, "when_required");
+        answer = answer.config(name, "when_required");
     }
     for (key, value) in [("objectStoreName", object_store_name), ("objectStoreNamespace", object_store_namespace)] {
         if let Some(value) = value {
-            bucket = bucket.state(key, value);
+            answer = answer.state(key, value);
         }
     }
     match account.generated {
-        true => bucket,
-        false => bucket.state(BUCKET_OWNER, &account.id),
+        true => answer,
+        false => answer.state(BUCKET_OWNER, &account.id),
     }
 }

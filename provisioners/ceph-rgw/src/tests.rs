@@ -7,8 +7,8 @@ mod ownership;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_provisioner::bucket::{Bucket, BucketProvisioner, BucketRequest, ProvisionedBucket, RequestOf, Source};
-use kube_provisioner::conformance::BucketConformance;
+use kube_provisioner::bucket::{BucketProvisioner, Granted};
+use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{DeleteError, ProvisionError, ProvisionVerdict, Secrets, parameters};
 use s3_client::policy::{Policy, allow};
 use s3_client::{Client, Credentials, Http, Settings};
@@ -52,6 +52,8 @@ async fn the_contract_is_kept() {
     .await;
     assert!(report.is_kept(), "{report}");
 }
+
+type Claim = BucketClaim<Parameters, Config>;
 
 /// A gateway with a provisioner for it.
 struct Fixture {
@@ -107,48 +109,22 @@ impl Fixture {
         Secrets::new([("admin", data)])
     }
 
-    /// A request of a claim, whose name is the bucket's.
-    fn request(&self, name: &str, config: &[(&str, &str)]) -> RequestOf<Rgw> {
+    /// A claim, whose name is the bucket's.
+    fn request(&self, name: &str, config: &[(&str, &str)]) -> Claim {
         let texts = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let config: Config = parameters::from_map(&texts).unwrap();
-        let mut request = BucketRequest::new(format!("{}-{name}", self.run), self.parameters(), config);
+        let mut request = Claim::new(format!("{}-{name}", self.run), self.parameters(), config);
         request.claim.name = format!("{}-{name}", self.run);
         request.config_texts = texts;
         request.secrets = self.secrets();
         request
     }
 
-    /// The request that comes again after this answer.
-    fn again(&self, name: &str, config: &[(&str, &str)], answer: &Bucket) -> RequestOf<Rgw> {
-        let mut request = self.request(name, config);
-        request.state = answer.state.clone();
-        request.access_key_id = answer.credentials.as_ref().map(|key| key.access_key_id.clone());
-        request
-    }
-
-    /// What deletion reports after this answer, or after none.
-    fn record(
-        &self,
-        source: Source,
-        request: &RequestOf<Rgw>,
-        answer: Option<&Bucket>,
-    ) -> ProvisionedBucket<Parameters> {
-        let mut bucket = ProvisionedBucket::new(&request.name, source, (*request.parameters).clone());
-        bucket.claim = request.claim.clone();
-        bucket.config_texts = request.config_texts.clone();
-        bucket.secrets = self.secrets();
-        if let Some(answer) = answer {
-            bucket.state = answer.state.clone();
-            bucket.access_key_id = answer.credentials.as_ref().map(|key| key.access_key_id.clone());
-        }
-        bucket
-    }
-
     fn client(&self, key: Credentials) -> Client {
         Client::new(&Settings::new(http()).at(&self.endpoint), key).unwrap()
     }
 
-    fn s3(&self, answer: &Bucket) -> Client {
+    fn s3(&self, answer: &Granted) -> Client {
         let key = answer.credentials.as_ref().expect("there is a key");
         self.client(Credentials::new(&key.access_key_id, &key.secret_access_key))
     }
@@ -177,8 +153,8 @@ impl Fixture {
 async fn a_bucket_from_its_claim_to_its_end() {
     let fixture = Fixture::new("life").await;
     let request = fixture.request("a", &[]);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
-    assert_eq!(bucket.state["cephUser"], request.claim.user());
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
+    assert_eq!(bucket.state["cephUser"], request.account().name);
     let s3 = fixture.s3(&bucket);
     s3.put_object(&request.name, "x/y z+ü", "hello").await.unwrap();
     assert_eq!(s3.get_object(&request.name, "x/y z+ü").await.unwrap().unwrap(), "hello");
@@ -186,16 +162,16 @@ async fn a_bucket_from_its_claim_to_its_end() {
     let another = s3.create_bucket(&format!("{}-2", request.name), None).await.unwrap_err();
     assert_eq!(another.code(), "TooManyBuckets");
 
-    let same = fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap();
+    let same = fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
     // The answer to the first call may be lost.
-    let same = fixture.rgw.provision(request.clone()).await.unwrap();
+    let same = request.provision(&fixture.rgw).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
 
     for _ in 0..2 {
-        fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+        request.after(&bucket).delete(&fixture.rgw).await.unwrap();
         assert!(fixture.admin().bucket(&request.name).await.unwrap().is_none());
-        assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
+        assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
     }
 }
 
@@ -203,7 +179,7 @@ async fn a_bucket_from_its_claim_to_its_end() {
 async fn a_bucket_goes_whatever_its_objects_are_called() {
     let fixture = Fixture::new("odd").await;
     let request = fixture.request("a", &[]);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
     for key in ["\u{1}", "a\u{b}b", "a\nb", "a\rb", "\u{7f}", "\u{fffe}", "a//b", "%41+ &<>\"'"] {
         fixture.s3(&bucket).put_object(&request.name, key, "x").await.unwrap();
         assert!(fixture.s3(&bucket).object_exists(&request.name, key).await.unwrap(), "{key:?}");
@@ -211,7 +187,7 @@ async fn a_bucket_goes_whatever_its_objects_are_called() {
         let begun = s3.sdk().create_multipart_upload().bucket(&request.name).key(key).send().await;
         assert!(begun.is_ok() || fixture.fake.is_some(), "{key:?}: {begun:?}");
     }
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
     assert!(fixture.admin().bucket(&request.name).await.unwrap().is_none());
 }
 
@@ -221,21 +197,21 @@ async fn quotas_are_set_changed_and_removed_and_nothing_is_written_twice() {
     let writes = || Some(fixture.count("PUT /admin/user?quota")? + fixture.count("PUT /admin/bucket?quota")?);
     let limits = [("maxObjects", "7"), ("maxSize", "1025"), ("bucketMaxObjects", "1"), ("bucketMaxSize", "4Ki")];
     let request = fixture.request("a", &limits);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
-    let user = fixture.admin().user(&request.claim.user()).await.unwrap().unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
+    let user = fixture.admin().user(&request.account().name).await.unwrap().unwrap();
     assert!(user.user_quota.enabled && user.user_quota.max_objects == 7, "{user:?}");
     let live = fixture.admin().bucket(&request.name).await.unwrap().unwrap();
     assert!(live.bucket_quota.enabled && live.bucket_quota.max_size == 4096, "{live:?}");
     let written = writes();
-    drop(fixture.rgw.provision(fixture.again("a", &limits, &bucket)).await.unwrap());
+    drop(fixture.request("a", &limits).after(&bucket).provision(&fixture.rgw).await.unwrap());
     assert_eq!(writes(), written);
     assert!(written.is_none_or(|count| count == 2));
 
-    drop(fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap());
+    drop(fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap());
     let live = fixture.admin().bucket(&request.name).await.unwrap().unwrap();
     assert!(!live.bucket_quota.enabled);
     fixture.s3(&bucket).put_object(&request.name, "x", vec![0; 8192]).await.unwrap();
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
 }
 
 #[tokio::test]
@@ -244,23 +220,23 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
     let (stranger, s3) = fixture.stranger("owner").await;
     let request = fixture.request("a", &[]);
     s3.create_bucket(&request.name, None).await.unwrap();
-    let error = fixture.rgw.provision(request.clone()).await.unwrap_err();
+    let error = request.provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
     assert!(error.to_string().contains("was not made for this claim"), "{error}");
     assert!(!error.to_string().contains(&stranger), "{error}");
-    assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
+    assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
 
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+    request.delete(&fixture.rgw).await.unwrap();
     assert_eq!(fixture.admin().bucket(&request.name).await.unwrap().unwrap().owner, stranger);
 
     // An owner whom the claim names does not make the bucket the claim's.
     let owned = fixture.request("a", &[("bucketOwner", &stranger)]);
-    let error = fixture.rgw.provision(owned.clone()).await.unwrap_err();
+    let error = owned.provision(&fixture.rgw).await.unwrap_err();
     assert!(error.to_string().contains("was not made for this claim"), "{error}");
     // The user of an attempt without that owner is not forgotten.
-    fixture.admin().create_user(&owned.claim.user(), &owned.claim.user(), 1).await.unwrap();
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &owned, None)).await.unwrap();
-    assert!(fixture.admin().user(&owned.claim.user()).await.unwrap().is_none());
+    fixture.admin().create_user(&owned.account().name, &owned.account().name, 1).await.unwrap();
+    owned.delete(&fixture.rgw).await.unwrap();
+    assert!(fixture.admin().user(&owned.account().name).await.unwrap().is_none());
     assert!(fixture.admin().bucket(&request.name).await.unwrap().is_some());
     fixture.admin().delete_bucket(&request.name).await.unwrap();
     fixture.admin().delete_user(&stranger).await.unwrap();
@@ -269,22 +245,22 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
 #[tokio::test]
 async fn an_owner_whom_the_claim_names_stays() {
     let fixture = Fixture::new("owner").await;
-    let missing = fixture.rgw.provision(fixture.request("a", &[("bucketOwner", "nobody")])).await.unwrap_err();
+    let missing = fixture.request("a", &[("bucketOwner", "nobody")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(missing.verdict(), ProvisionVerdict::Retry);
     assert!(missing.to_string().contains("radosgw-admin user create --uid=nobody"), "{missing}");
 
     let (owner, s3) = fixture.stranger("owner").await;
     let config = [("bucketOwner", owner.as_str())];
     let request = fixture.request("a", &config);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
     assert_eq!(fixture.admin().bucket(&request.name).await.unwrap().unwrap().owner, owner);
     s3.put_object(&request.name, "x", "hello").await.unwrap();
     // The owner stays when the claim names it no more, and before anything is known.
-    drop(fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap());
-    drop(fixture.rgw.provision(request.clone()).await.unwrap());
-    let rotated = fixture.rgw.rotate(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap_err();
+    drop(fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap());
+    drop(request.provision(&fixture.rgw).await.unwrap());
+    let rotated = fixture.rgw.rotate(request.after(&bucket).granted()).await.unwrap_err();
     assert_eq!(rotated.verdict(), ProvisionVerdict::Invalid);
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
     assert!(fixture.admin().bucket(&request.name).await.unwrap().is_none());
     assert!(fixture.admin().user(&owner).await.unwrap().is_some());
     fixture.admin().delete_user(&owner).await.unwrap();
@@ -296,11 +272,11 @@ async fn grants_let_several_claims_in_and_out() {
     let (owner, s3) = fixture.stranger("owner").await;
     let name = format!("{}-shared", fixture.run);
     let request = |claim: &str, config: &[(&str, &str)]| {
-        let mut request = fixture.request(claim, config);
+        let mut request = fixture.request(claim, config).on_existing();
         request.name.clone_from(&name);
         request
     };
-    let absent = fixture.rgw.grant(request("a", &[])).await.unwrap_err();
+    let absent = request("a", &[]).provision(&fixture.rgw).await.unwrap_err();
     assert!(absent.to_string().contains("does not exist"), "{absent}");
     s3.create_bucket(&name, None).await.unwrap();
     let mut policy = Policy::default();
@@ -308,23 +284,23 @@ async fn grants_let_several_claims_in_and_out() {
     s3.put_bucket_policy(&name, &policy).await.unwrap();
 
     let (a, b) = (request("a", &[]), request("b", &[("accessMode", "read-only")]));
-    let (to_a, to_b) = tokio::join!(fixture.rgw.grant(a.clone()), fixture.rgw.grant(b.clone()));
+    let (to_a, to_b) = tokio::join!(a.provision(&fixture.rgw), b.provision(&fixture.rgw));
     let (to_a, to_b) = (to_a.unwrap(), to_b.unwrap());
-    drop(fixture.rgw.grant(request("a", &[])).await.unwrap());
+    drop(request("a", &[]).provision(&fixture.rgw).await.unwrap());
     fixture.s3(&to_a).put_object(&name, "x", "hello").await.unwrap();
     assert_eq!(fixture.s3(&to_b).get_object(&name, "x").await.unwrap().unwrap(), "hello");
     assert_eq!(fixture.s3(&to_b).put_object(&name, "y", "no").await.unwrap_err().code(), "AccessDenied");
     assert!(fixture.s3(&to_a).create_bucket(&format!("{name}-2"), None).await.is_err());
 
     for (request, answer) in [(&a, &to_a), (&b, &to_b)] {
-        fixture.rgw.revoke(fixture.record(Source::Granted, request, Some(answer))).await.unwrap();
-        fixture.rgw.revoke(fixture.record(Source::Granted, request, Some(answer))).await.unwrap();
+        request.after(answer).revoke(&fixture.rgw).await.unwrap();
+        request.after(answer).revoke(&fixture.rgw).await.unwrap();
         assert!(fixture.s3(answer).get_object(&name, "x").await.is_err());
-        assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
+        assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
     }
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&policy));
     assert!(s3.object_exists(&name, "x").await.unwrap());
-    let refused = fixture.rgw.grant(request("c", &[("bucketMaxSize", "1Gi")])).await.unwrap_err();
+    let refused = request("c", &[("bucketMaxSize", "1Gi")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(refused.verdict(), ProvisionVerdict::Invalid);
     fixture.admin().delete_bucket(&name).await.unwrap();
     fixture.admin().delete_user(&owner).await.unwrap();
@@ -334,43 +310,43 @@ async fn grants_let_several_claims_in_and_out() {
 async fn a_bucket_that_is_kept_has_an_owner_without_keys() {
     let fixture = Fixture::new("retain").await;
     let request = fixture.request("a", &[]);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
     fixture.s3(&bucket).put_object(&request.name, "x", "hello").await.unwrap();
     for _ in 0..2 {
-        fixture.rgw.revoke(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+        request.after(&bucket).revoke(&fixture.rgw).await.unwrap();
         assert!(fixture.s3(&bucket).get_object(&request.name, "x").await.is_err());
     }
-    assert!(fixture.admin().user(&request.claim.user()).await.unwrap().unwrap().keys.is_empty());
+    assert!(fixture.admin().user(&request.account().name).await.unwrap().unwrap().keys.is_empty());
     assert!(fixture.admin().bucket(&request.name).await.unwrap().is_some());
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-    assert!(fixture.admin().user(&request.claim.user()).await.unwrap().is_none());
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
+    assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn keys_rotate_and_retire() {
     let fixture = Fixture::new("keys").await;
     let request = fixture.request("a", &[]);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
-    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
+    let record = request.after(&bucket);
     // The answer to the first call is lost.
-    let lost = fixture.rgw.rotate(record.clone()).await.unwrap();
-    let new = fixture.rgw.rotate(record.clone()).await.unwrap();
+    let lost = fixture.rgw.rotate(record.granted()).await.unwrap();
+    let new = fixture.rgw.rotate(record.granted()).await.unwrap();
     let s3 = |key: &kube_provisioner::bucket::Credentials| {
         fixture.client(Credentials::new(&key.access_key_id, &key.secret_access_key))
     };
     assert!(s3(&lost).list_buckets().await.is_err());
     assert!(s3(&new).list_buckets().await.is_ok());
     assert!(fixture.s3(&bucket).list_buckets().await.is_ok());
-    let mut again = fixture.again("a", &[], &bucket);
+    let mut again = fixture.request("a", &[]).after(&bucket);
     again.access_key_id = Some(new.access_key_id.clone());
-    assert_eq!(fixture.rgw.provision(again).await.unwrap().credentials, Some(new.clone()));
+    assert_eq!(again.provision(&fixture.rgw).await.unwrap().credentials, Some(new.clone()));
     let mut retired = record.clone();
     retired.access_key_id = Some(new.access_key_id.clone());
-    fixture.rgw.retire(retired.clone()).await.unwrap();
-    fixture.rgw.retire(retired).await.unwrap();
+    fixture.rgw.retire(retired.granted()).await.unwrap();
+    fixture.rgw.retire(retired.granted()).await.unwrap();
     assert!(fixture.s3(&bucket).list_buckets().await.is_err());
     assert!(s3(&new).list_buckets().await.is_ok());
-    fixture.rgw.delete(record).await.unwrap();
+    record.delete(&fixture.rgw).await.unwrap();
 }
 
 #[tokio::test]
@@ -392,27 +368,27 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
     let configs =
         [0, 1].map(|which| [("bucketPolicy", texts[which].as_str()), ("bucketLifecycle", days[which].as_str())]);
     let first = fixture.request("a", &configs[0]);
-    let mut bucket = fixture.rgw.provision(first.clone()).await.unwrap();
+    let mut bucket = first.provision(&fixture.rgw).await.unwrap();
     let s3 = fixture.s3(&bucket);
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&read));
-    bucket = fixture.rgw.provision(fixture.again("a", &configs[0], &bucket)).await.unwrap();
+    bucket = fixture.request("a", &configs[0]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert!(writes().is_none_or(|count| count == 2), "{:?}", writes());
-    bucket = fixture.rgw.provision(fixture.again("a", &configs[1], &bucket)).await.unwrap();
+    bucket = fixture.request("a", &configs[1]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&write));
     let live = s3.bucket_lifecycle(&name).await.unwrap();
     assert!(s3_client::lifecycle::Lifecycle::parse(&days[1]).unwrap().same_as(&live), "{live:?}");
     // The record may be Rook's, who keeps nothing of that in `additionalState`.
-    let mut removed = fixture.again("a", &[], &bucket);
+    let mut removed = fixture.request("a", &[]).after(&bucket);
     removed.state.retain(|key, _| key == "cephUser");
     removed.applied_config = configs[1].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    bucket = fixture.rgw.provision(removed).await.unwrap();
+    bucket = removed.provision(&fixture.rgw).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().is_empty());
     assert!(s3.bucket_lifecycle(&name).await.unwrap().is_empty());
     // What somebody sets by hand later stays.
     s3.put_bucket_policy(&name, &read).await.unwrap();
-    bucket = fixture.rgw.provision(fixture.again("a", &[], &bucket)).await.unwrap();
+    bucket = fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&read));
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &first, Some(&bucket))).await.unwrap();
+    first.after(&bucket).delete(&fixture.rgw).await.unwrap();
 }
 
 #[tokio::test]
@@ -432,24 +408,24 @@ async fn errors_say_what_to_do() {
     // The fake gateway does not look at signatures.
     let known = fixture.fake.is_none().then_some(fixture.admin_key.access_key_id.as_str());
     for id in known.into_iter().chain(["unknown"]) {
-        let text = told(fixture.rgw.provision(with_key(id, "wrong-secret")).await.unwrap_err());
+        let text = told(with_key(id, "wrong-secret").provision(&fixture.rgw).await.unwrap_err());
         assert!(text.contains("the gateway does not accept the admin key: check accessKey"), "{text}");
         assert_eq!(text.matches("403").count(), 1, "{text}");
     }
     let (id, _) = fixture.stranger("nocaps").await;
     let key = fixture.admin().user(&id).await.unwrap().unwrap().key(None).unwrap();
-    let text = told(fixture.rgw.provision(with_key(&key.access_key_id, &key.secret_access_key)).await.unwrap_err());
+    let text = told(with_key(&key.access_key_id, &key.secret_access_key).provision(&fixture.rgw).await.unwrap_err());
     assert!(text.contains("radosgw-admin caps add --uid=<admin user> --caps=\"buckets=*\""), "{text}");
     let mut down = fixture.request("a", &[]);
     Arc::make_mut(&mut down.parameters).endpoint = Some("127.0.0.1:1".to_owned());
-    let text = told(fixture.rgw.provision(down).await.unwrap_err());
+    let text = told(down.provision(&fixture.rgw).await.unwrap_err());
     assert!(text.contains("http://127.0.0.1:1 cannot be reached"), "{text}");
     let mut nowhere = fixture.request("a", &[]);
     Arc::make_mut(&mut nowhere.parameters).endpoint = None;
-    assert!(told(fixture.rgw.provision(nowhere).await.unwrap_err()).contains("set endpoint"));
+    assert!(told(nowhere.provision(&fixture.rgw).await.unwrap_err()).contains("set endpoint"));
     let mut keyless = fixture.request("a", &[]);
     keyless.secrets = Secrets::default();
-    assert!(told(fixture.rgw.provision(keyless).await.unwrap_err()).contains("adminSecretName"));
+    assert!(told(keyless.provision(&fixture.rgw).await.unwrap_err()).contains("adminSecretName"));
     fixture.admin().delete_user(&id).await.unwrap();
 }
 
@@ -457,14 +433,14 @@ async fn errors_say_what_to_do() {
 async fn a_user_who_owns_more_than_the_claims_bucket_is_not_deleted_silently() {
     let fixture = Fixture::new("more").await;
     let request = fixture.request("a", &[]);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
-    fixture.admin().set_max_buckets(&request.claim.user(), 0).await.unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
+    fixture.admin().set_max_buckets(&request.account().name, 0).await.unwrap();
     let more = format!("{}-more", request.name);
     fixture.s3(&bucket).create_bucket(&more, None).await.unwrap();
-    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
-    let error: DeleteError = fixture.rgw.delete(record.clone()).await.unwrap_err();
+    let record = request.after(&bucket);
+    let error: DeleteError = record.delete(&fixture.rgw).await.unwrap_err();
     assert!(error.to_string().contains("still owns buckets"), "{error}");
     assert!(fixture.admin().bucket(&more).await.unwrap().is_some());
     fixture.admin().delete_bucket(&more).await.unwrap();
-    fixture.rgw.delete(record).await.unwrap();
+    record.delete(&fixture.rgw).await.unwrap();
 }

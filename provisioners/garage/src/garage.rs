@@ -2,10 +2,13 @@
 
 mod removing;
 
+use std::sync::Arc;
+
 use kube_provisioner::bucket::{
-    Access, Bucket, BucketCapabilities, BucketProvisioner, Credentials, MadeFor, ProvisionedBucket, RequestOf, Source,
+    Access, Account, Bucket, BucketAccess, BucketCapabilities, BucketProvisioner, Credentials, GrantOf, Granted,
+    GrantedAccount, ProvisionedBucket, RequestOf,
 };
-use kube_provisioner::{DeleteError, ProvisionError, StartError};
+use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::Value;
 
 use crate::admin::{BucketInfo, Failure, Key, Quotas, Rights};
@@ -31,10 +34,11 @@ impl BucketProvisioner for Garage {
     type Parameters = Parameters;
     type Config = Config;
 
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
-        let claim = Claim::of(&request.claim, &request.cluster_id)?;
-        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
+        let claim = Claim::of(&request.owner.claim, &request.cluster_id)?;
+        // What cannot be granted is known before anything is made.
+        request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let name = &request.name;
         let named = store.admin.bucket_named(name).await?;
         let own = claim.bucket(&store, name, named.as_ref(), &request.state).await?;
@@ -50,7 +54,7 @@ impl BucketProvisioner for Garage {
                 delete_keys(&store, &claim).await?;
                 (claim.make_key(&store).await?, true)
             }
-            false => key(&store, &claim, &keys, request.access_key_id.as_deref()).await?,
+            false => key(&store, &claim, &keys, None).await?,
         };
         let made = match own {
             Some(own) => own,
@@ -77,64 +81,75 @@ impl BucketProvisioner for Garage {
                 Named::Refused(text) => return refuse(&store, &claim, &request, Some(made), text).await,
             },
         };
-        let key = admit(&store, &own, (name, true), &keys, key, rights(access)).await?;
+        mark(&store, &own, name, &key.access_key_id).await?;
         settle(&store, &request, &own).await?;
-        Ok(answer(&store, &own, key))
+        Ok(Bucket::new(store.endpoint).state(BUCKET_ID, &own.id))
     }
 
-    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let store = self.stores.of(&request.parameters, &request.secrets)?;
-        let claim = Claim::of(&request.claim, &request.cluster_id)?;
-        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
-        let name = &request.name;
-        if let Some(key) = request.config.of_the_bucket() {
-            let text = format!(
-                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
-            );
-            return refuse(&store, &claim, &request, None, text).await;
-        }
-        let named = store.admin.bucket_named(name).await?;
-        if let Some(made_for) = &request.made_for
-            && !is_made_for(made_for, named.as_ref(), name, &request.cluster_id)
-        {
-            return refuse(&store, &claim, &request, None, made_for.is_not_its(name)).await;
-        }
-        let bucket = named.ok_or_else(|| {
-            let text = format!("the bucket {name} does not exist: make it, or change bucketName in the StorageClass");
-            ProvisionError::retry(text)
-        })?;
-        let (keys, _) = claim.keys(&store).await?;
-        let (key, _) = key(&store, &claim, &keys, request.access_key_id.as_deref()).await?;
-        let key = admit(&store, &bucket, (name, false), &keys, key, rights(access)).await?;
-        Ok(answer(&store, &bucket, key))
-    }
-
-    async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.remove_bucket(bucket).await
     }
 
-    async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        self.remove_keys(bucket).await
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let store = self.stores.of(&request.parameters, &request.secrets)?;
+        let claim = Claim::of(&request.account.claim, &request.cluster_id)?;
+        let mut buckets = Vec::new();
+        for bucket in &request.buckets {
+            let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
+            if !bucket.belongs_to(&request.account)
+                && let Some(key) = request.config.of_the_bucket()
+            {
+                let text = format!(
+                    "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+                );
+                return refuse_grant(&store, &claim, &request, text).await;
+            }
+            let Some(live) = self.live(&store, bucket, (&request.account, &request.cluster_id)).await? else {
+                if bucket.owner.is_some() {
+                    return refuse_grant(&store, &claim, &request, bucket.is_not_its_owners()).await;
+                }
+                return Err(ProvisionError::retry(format!(
+                    "the bucket {} does not exist: make it, or change bucketName in the StorageClass",
+                    bucket.name
+                )));
+            };
+            buckets.push((bucket, live, rights(access)));
+        }
+        let (keys, _) = claim.keys(&store).await?;
+        let (key, _) = key(&store, &claim, &keys, request.access_key_id.as_deref()).await?;
+        for (bucket, live, rights) in buckets {
+            admit(&store, &live, bucket, (&request.account, &keys), (&key.access_key_id, rights)).await?;
+        }
+        Ok(answer(&store, key))
     }
 
-    async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
-        let (store, claim) = self.recorded(&bucket)?;
-        let kept = self.retire_keys(&store, &claim, &bucket).await?;
-        let class = bucket.parameters.as_ref().map(|class| class.access_mode).unwrap_or_default();
+    async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        self.remove_keys(account).await
+    }
+
+    async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
+        let (store, claim) = self.of_account(&account)?;
+        let kept = retire_keys(&store, &claim, &account).await?;
+        let class = account.parameters.as_ref().map(|class| class.access_mode).unwrap_or_default();
         let asked =
-            bucket.config_texts.get("accessMode").map(|text| serde_json::from_value(Value::String(text.clone())));
-        let rights = rights(class.restricted_to(asked.transpose()?)?);
-        let live = self.live(&store, &claim, &bucket).await?;
-        let live = live.ok_or_else(|| ProvisionError::retry(format!("the bucket {} is gone", bucket.name)))?;
+            account.config_texts.get("accessMode").map(|text| serde_json::from_value(Value::String(text.clone())));
+        let asked = asked.transpose()?;
+        let mut buckets = Vec::new();
+        for bucket in &account.buckets {
+            let live = self.live(&store, bucket, (&account.account, &account.cluster_id)).await?;
+            let live = live.ok_or_else(|| ProvisionError::retry(format!("the bucket {} is gone", bucket.name)))?;
+            buckets.push((bucket, live, rights(bucket.allowed(class, asked)?)));
+        }
         let key = claim.make_key(&store).await?;
-        let is_own = bucket.source == Source::Provisioned;
-        let key = admit(&store, &live, (&bucket.name, is_own), &kept, key, rights).await?;
+        for (bucket, live, rights) in buckets {
+            admit(&store, &live, bucket, (&account.account, &kept), (&key.access_key_id, rights)).await?;
+        }
         Ok(Credentials::new(key.access_key_id, key.secret_access_key))
     }
 
-    async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, claim) = self.recorded(&bucket)?;
-        self.retire_keys(&store, &claim, &bucket).await?;
+    async fn retire(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, claim) = self.of_account(&account)?;
+        retire_keys(&store, &claim, &account).await?;
         Ok(())
     }
 
@@ -146,60 +161,57 @@ impl BucketProvisioner for Garage {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().optional_secret(ADMIN)
+        BucketCapabilities::default().rotation().multiple_buckets().optional_secret(ADMIN)
     }
 }
 
 impl Garage {
-    /// Where a bucket is that was made, and its claim.
-    fn recorded(&self, bucket: &ProvisionedBucket<Parameters>) -> Result<(Store, Claim), BadRecord> {
+    /// Where something is that was made, and the claim of this account.
+    fn recorded(
+        &self,
+        account: &Account,
+        (parameters, secrets): (&Option<Arc<Parameters>>, &Secrets),
+        cluster_id: &str,
+    ) -> Result<(Store, Claim), BadRecord> {
         let bad = |text: String| BadRecord(text);
-        let parameters = bucket.parameters.as_ref();
+        let parameters = parameters.as_ref();
         let parameters =
             parameters.ok_or_else(|| bad("the StorageClass is gone, and only it says where Garage is".into()))?;
-        let store = self.stores.of(parameters, &bucket.secrets).map_err(|error| bad(error.to_string()))?;
-        let claim = Claim::of(&bucket.claim, &bucket.cluster_id).map_err(|error| bad(error.to_string()))?;
+        let store = self.stores.of(parameters, secrets).map_err(|error| bad(error.to_string()))?;
+        let claim = Claim::of(&account.claim, cluster_id).map_err(|error| bad(error.to_string()))?;
         Ok((store, claim))
     }
 
-    /// The claim's bucket, or the one that it was let into.
+    fn of_account(&self, account: &GrantedAccount<Parameters>) -> Result<(Store, Claim), BadRecord> {
+        self.recorded(&account.account, (&account.parameters, &account.secrets), &account.cluster_id)
+    }
+
+    /// The bucket of this name, if it is the one that was made for its owner. The claim's own is found whoever has its name.
     async fn live(
         &self,
         store: &Store,
-        claim: &Claim,
-        bucket: &ProvisionedBucket<Parameters>,
+        bucket: &BucketAccess,
+        (account, cluster_id): (&Account, &str),
     ) -> Result<Option<BucketInfo>, Failure> {
         let named = store.admin.bucket_named(&bucket.name).await?;
-        match bucket.source {
-            Source::Provisioned => claim.bucket(store, &bucket.name, named.as_ref(), &bucket.state).await,
-            Source::Granted => Ok(named.filter(|named| {
-                let made_for = bucket.made_for.as_ref();
-                made_for.is_none_or(|made_for| is_made_for(made_for, Some(named), &bucket.name, &bucket.cluster_id))
-            })),
+        let Some(owner) = &bucket.owner else { return Ok(named) };
+        let Ok(claim) = Claim::of(&owner.claim, cluster_id) else { return Ok(None) };
+        match owner == account {
+            true => claim.bucket(store, &bucket.name, named.as_ref(), &bucket.state).await,
+            false => Ok(named.filter(|named| claim.owns(named, &bucket.name, &bucket.state))),
         }
-    }
-
-    /// Removes all keys but the one that the claim has. The answer is the one that is left.
-    async fn retire_keys(
-        &self,
-        store: &Store,
-        claim: &Claim,
-        bucket: &ProvisionedBucket<Parameters>,
-    ) -> Result<Vec<Key>, Failure> {
-        let (mut keys, _) = claim.keys(store).await?;
-        let kept = keys.iter().position(|key| Some(&key.id) == bucket.access_key_id.as_ref()).unwrap_or(0);
-        let kept = (!keys.is_empty()).then(|| keys.swap_remove(kept));
-        for key in keys {
-            store.admin.delete_key(&key.id).await?;
-        }
-        Ok(kept.into_iter().collect())
     }
 }
 
-/// Whether a bucket is still the one that was made for a claim.
-fn is_made_for(made_for: &MadeFor, bucket: Option<&BucketInfo>, name: &str, cluster_id: &str) -> bool {
-    let owner = Claim::of(&made_for.claim, cluster_id);
-    bucket.zip(owner.ok()).is_some_and(|(bucket, owner)| owner.owns(bucket, name, &made_for.state))
+/// Removes all keys but the one that the claim has. The answer is the one that is left.
+async fn retire_keys(store: &Store, claim: &Claim, account: &GrantedAccount<Parameters>) -> Result<Vec<Key>, Failure> {
+    let (mut keys, _) = claim.keys(store).await?;
+    let kept = keys.iter().position(|key| Some(&key.id) == account.access_key_id.as_ref()).unwrap_or(0);
+    let kept = (!keys.is_empty()).then(|| keys.swap_remove(kept));
+    for key in keys {
+        store.admin.delete_key(&key.id).await?;
+    }
+    Ok(kept.into_iter().collect())
 }
 
 /// What an ObjectBucket does not record.
@@ -253,28 +265,36 @@ async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named
     }
 }
 
-/// Lets the key into the bucket, and gives those of the claim's `others` that are in it the same rights. In the claim's own
-/// bucket the key also gets the bucket's name, as the mark of who has made it.
+/// Gives the key the name of the claim's own bucket, as the mark of who has made it.
+async fn mark(store: &Store, bucket: &BucketInfo, name: &str, key: &str) -> Result<(), Failure> {
+    let known = bucket.keys.iter().find(|known| known.id == key);
+    if known.is_none_or(|known| !known.bucket_local_aliases.iter().any(|alias| alias == name)) {
+        store.admin.add_local_alias(&bucket.id, key, name).await?;
+    }
+    Ok(())
+}
+
+/// Lets the key into the bucket, and gives those of the account's `others` that are in it the same rights. In its own bucket
+/// the key is also a mark.
 async fn admit(
     store: &Store,
-    bucket: &BucketInfo,
-    (name, is_own): (&str, bool),
-    others: &[Key],
-    key: s3_client::Credentials,
-    wanted: Rights,
-) -> Result<s3_client::Credentials, Failure> {
-    let known = bucket.keys.iter().find(|known| known.id == key.access_key_id);
-    if is_own && known.is_none_or(|known| !known.bucket_local_aliases.iter().any(|alias| alias == name)) {
-        store.admin.add_local_alias(&bucket.id, &key.access_key_id, name).await?;
+    live: &BucketInfo,
+    bucket: &BucketAccess,
+    (account, others): (&Account, &[Key]),
+    (key, wanted): (&str, Rights),
+) -> Result<(), Failure> {
+    if bucket.belongs_to(account) {
+        mark(store, live, &bucket.name, key).await?;
     }
+    let known = live.keys.iter().find(|known| known.id == key);
     let has = known.map_or(Rights::NONE, |known| known.permissions);
-    store.admin.set_rights(&bucket.id, &key.access_key_id, (has, wanted)).await?;
-    for other in bucket.keys.iter().filter(|known| known.id != key.access_key_id && known.permissions.any()) {
+    store.admin.set_rights(&live.id, key, (has, wanted)).await?;
+    for other in live.keys.iter().filter(|known| known.id != key && known.permissions.any()) {
         if others.iter().any(|claims| claims.id == other.id) {
-            store.admin.set_rights(&bucket.id, &other.id, (other.permissions, wanted)).await?;
+            store.admin.set_rights(&live.id, &other.id, (other.permissions, wanted)).await?;
         }
     }
-    Ok(key)
+    Ok(())
 }
 
 /// Brings the claim's own bucket in line. Only what differs is written.
@@ -303,14 +323,13 @@ async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -
     Ok(())
 }
 
-fn answer(store: &Store, bucket: &BucketInfo, key: s3_client::Credentials) -> Bucket {
+fn answer(store: &Store, key: s3_client::Credentials) -> Granted {
     let credentials = Credentials::new(key.access_key_id, key.secret_access_key);
-    let mut answer = Bucket::new(store.endpoint.clone(), credentials).state(BUCKET_ID, &bucket.id);
     // Garage refuses requests that are signed for another region.
-    for name in ["AWS_REGION", "AWS_DEFAULT_REGION"] {
-        answer = answer.config(name, &store.endpoint.region);
-    }
-    answer
+    let regions = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter();
+    regions.fold(Granted::new(store.endpoint.clone(), credentials), |answer, name| {
+        answer.config(name, &store.endpoint.region)
+    })
 }
 
 /// Why a bucket that has the name is not for this claim.
@@ -344,6 +363,21 @@ async fn refuse(
     if let Some(own) = own
         && !store.admin.delete_bucket(&own.id).await?
     {
+        return Err(ProvisionError::retry(text));
+    }
+    delete_keys(store, claim).await?;
+    Err(ProvisionError::invalid(text))
+}
+
+/// As [`refuse`]. The keys of a claim also mark its own bucket, and go with that.
+async fn refuse_grant(
+    store: &Store,
+    claim: &Claim,
+    request: &GrantOf<Garage>,
+    text: String,
+) -> Result<Granted, ProvisionError> {
+    let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
+    if has_bucket || !request.state.is_empty() {
         return Err(ProvisionError::retry(text));
     }
     delete_keys(store, claim).await?;

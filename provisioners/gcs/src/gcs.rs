@@ -4,12 +4,14 @@ mod keys;
 mod removing;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, ProvisionedBucket, RequestOf, Source,
+    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, GrantOf,
+    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
-use kube_provisioner::{DeleteError, ProvisionError, StartError};
+use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::{Value, json};
 
 use crate::account::{CLAIM_UID, Owner, account_id, email, labels, owner};
@@ -18,7 +20,7 @@ use crate::http::Proxies;
 use crate::iam::{Ensured, Known, Whom};
 use crate::parameters::{Config, Parameters, is_set};
 use crate::policy::{admitted, granted, revoked, shut};
-use crate::principal::{Way, title};
+use crate::principal::{principal, title};
 use crate::storage::Found;
 use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
 
@@ -46,57 +48,64 @@ impl BucketProvisioner for Gcs {
     type Parameters = Parameters;
     type Config = Config;
 
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let (store, account) = self.asked(&request).await?;
-        let (way, name) = (Way::of(&request, &store)?, &request.name);
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let store = self.asked(&request.parameters, &request.secrets, &request.state).await?;
+        let (name, parameters, config) = (&request.name, &*request.parameters, &*request.config);
+        // What cannot be granted is known before anything is made.
+        parameters.access_mode.restricted_to(config.access_mode)?;
+        principal((parameters, config), &request.owner.claim, &store)?;
         let live = store.storage.find_bucket(name).await?;
         if let Some(text) = objection(&live, &request) {
-            return refuse(&store, &account, &request, text).await;
-        }
-        if way.principal.is_none() {
-            account.ensure(&store, &request).await?;
+            return refuse(&request, text);
         }
         match live {
             Found::Bucket(live) => bring_in_line(&store, &request, &live).await?,
             Found::Absent | Found::Foreign => {
                 if let Err(text) = make_bucket(&store, &request).await? {
-                    return refuse(&store, &account, &request, text).await;
+                    return refuse(&request, text);
                 }
             }
         }
-        account.give_access(&store, &request, (&way, Source::Provisioned)).await
+        Ok(Bucket::new(store.endpoint).state(PROJECT, store.storage.project))
     }
 
-    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let (store, account) = self.asked(&request).await?;
-        let (way, name) = (Way::of(&request, &store)?, &request.name);
-        let live = store.storage.bucket(name).await?;
-        if let Some(made_for) = &request.made_for {
-            let is_its = |live: &Value| owner(live, &made_for.claim, &request.cluster_id) == Owner::Claim;
-            if !live.as_ref().is_some_and(is_its) {
-                return refuse(&store, &account, &request, made_for.is_not_its(name)).await;
-            }
-        }
-        if live.is_none() {
-            let text = format!("the bucket {name} does not exist: make it, or change bucketName in the StorageClass");
-            return Err(ProvisionError::retry(text));
-        }
-        if way.principal.is_none() {
-            account.ensure(&store, &request).await?;
-        }
-        account.give_access(&store, &request, (&way, Source::Granted)).await
-    }
-
-    async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.remove_bucket(bucket).await
     }
 
-    async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        self.remove_account(bucket).await
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let store = self.asked(&request.parameters, &request.secrets, &request.state).await?;
+        let (parameters, config) = (&*request.parameters, &*request.config);
+        let account = Account::of(&store, &request.account, &request.cluster_id, (&request.state, parameters));
+        let principal = principal((parameters, config), &request.account.claim, &store)?;
+        let mut buckets = Vec::new();
+        for bucket in &request.buckets {
+            buckets.push((bucket, bucket.allowed(parameters.access_mode, config.access_mode)?));
+            let (name, live) = (&bucket.name, store.storage.bucket(&bucket.name).await?);
+            if let Some(of) = &bucket.owner {
+                let is_its = |live: &Value| owner(live, &of.claim, &request.cluster_id) == Owner::Claim;
+                if !live.as_ref().is_some_and(is_its) {
+                    return account.refuse(&store, &request, bucket.is_not_its_owners()).await;
+                }
+            }
+            if live.is_none() {
+                return Err(ProvisionError::retry(format!(
+                    "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
+                )));
+            }
+        }
+        match principal {
+            Some(principal) => account.admit(&store, &request, &buckets, &principal).await,
+            None => account.give_key(&store, &request, &buckets).await,
+        }
     }
 
-    async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
-        let (store, account) = self.recorded(&bucket).await?;
+    async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        self.remove_account(account).await
+    }
+
+    async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
+        let (store, account) = self.of_account(&known).await?;
         if !account.generated {
             let text = format!("the keys of {} are not rotated: it was not made for the claim", account.email);
             return Err(ProvisionError::invalid(text));
@@ -104,15 +113,15 @@ impl BucketProvisioner for Gcs {
         if account.known(&store).await? == Known::Foreign {
             return Err(ProvisionError::retry(account.foreign()));
         }
-        account.remove_keys_but(&store, bucket.access_key_id.as_deref()).await?;
+        account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
         Ok(store.storage.create_key(&account.email).await?)
     }
 
-    async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.recorded(&bucket).await?;
-        let keeps_one = account.generated && bucket.access_key_id.is_some();
+    async fn retire(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, account) = self.of_account(&known).await?;
+        let keeps_one = account.generated && known.access_key_id.is_some();
         if keeps_one && account.known(&store).await? != Known::Foreign {
-            account.remove_keys_but(&store, bucket.access_key_id.as_deref()).await?;
+            account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
         }
         Ok(())
     }
@@ -122,34 +131,43 @@ impl BucketProvisioner for Gcs {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().optional_secret(ADMIN)
+        BucketCapabilities::default().rotation().multiple_buckets().optional_secret(ADMIN)
     }
 }
 
 impl Gcs {
-    async fn asked(&self, request: &RequestOf<Self>) -> Result<(Store, Account), Misconfigured> {
-        let made_in = request.state.get(PROJECT).map(String::as_str);
-        let store = self.stores.of(&request.parameters, &request.secrets, made_in).await?;
-        let whose = (&request.claim, request.cluster_id.as_str());
-        let account = Account::of(&store, whose, &request.state, &request.parameters);
-        Ok((store, account))
+    async fn asked(
+        &self,
+        parameters: &Parameters,
+        secrets: &Secrets,
+        state: &BTreeMap<String, String>,
+    ) -> Result<Store, Misconfigured> {
+        self.stores.of(parameters, secrets, state.get(PROJECT).map(String::as_str)).await
     }
 
-    /// The project and the service account of a bucket that was made.
-    async fn recorded(&self, bucket: &ProvisionedBucket<Parameters>) -> Result<(Store, Account), BadRecord> {
-        let Some(parameters) = &bucket.parameters else {
+    /// The project of what was made for a claim.
+    async fn recorded(
+        &self,
+        claim: &ClaimName,
+        (parameters, secrets): (&Option<Arc<Parameters>>, &Secrets),
+        state: &BTreeMap<String, String>,
+    ) -> Result<(Store, Arc<Parameters>), BadRecord> {
+        let Some(parameters) = parameters else {
             return Err(BadRecord(
                 "the StorageClass is gone, and only it says where the bucket is: make it again".into(),
             ));
         };
-        if bucket.claim.uid.is_empty() {
+        if claim.uid.is_empty() {
             return Err(BadRecord("the ObjectBucket does not name its claim's uid".into()));
         }
-        let made_in = bucket.state.get(PROJECT).map(String::as_str);
-        let store = self.stores.of(parameters, &bucket.secrets, made_in).await;
-        let store = store.map_err(|error| BadRecord(error.to_string()))?;
-        let whose = (&bucket.claim, bucket.cluster_id.as_str());
-        let account = Account::of(&store, whose, &bucket.state, parameters);
+        let store = self.asked(parameters, secrets, state).await.map_err(|error| BadRecord(error.to_string()))?;
+        Ok((store, parameters.clone()))
+    }
+
+    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BadRecord> {
+        let of_class = (&known.parameters, &known.secrets);
+        let (store, parameters) = self.recorded(&known.account.claim, of_class, &known.state).await?;
+        let account = Account::of(&store, &known.account, &known.cluster_id, (&known.state, &parameters));
         Ok((store, account))
     }
 }
@@ -162,6 +180,8 @@ struct BadRecord(String);
 /// The service account whose key a claim gets.
 #[derive(Clone, Debug)]
 struct Account {
+    /// That of the one which is made for the claim.
+    id: String,
     email: String,
     claim: ClaimName,
     /// The cluster in which this provisioner runs.
@@ -174,14 +194,15 @@ impl Account {
     /// What was recorded counts more than what the class says now.
     fn of(
         store: &Store,
-        (claim, cluster): (&ClaimName, &str),
-        state: &BTreeMap<String, String>,
-        parameters: &Parameters,
+        account: &bucket::Account,
+        cluster: &str,
+        (state, parameters): (&BTreeMap<String, String>, &Parameters),
     ) -> Self {
-        let own = email(&account_id(claim), &store.iam.project);
+        let id = account_id(&account.name);
+        let own = email(&id, &store.iam.project);
         let named = state.get(SERVICE_ACCOUNT).or(parameters.service_account.as_ref().filter(|_| state.is_empty()));
         let email = named.filter(|email| !email.is_empty()).cloned().unwrap_or_else(|| own.clone());
-        Self { generated: email == own, email, claim: claim.clone(), cluster: cluster.to_owned() }
+        Self { generated: email == own, id, email, claim: account.claim.clone(), cluster: cluster.to_owned() }
     }
 
     fn whom(&self) -> Whom<'_> {
@@ -199,49 +220,71 @@ impl Account {
         )
     }
 
-    async fn ensure(&self, store: &Store, request: &RequestOf<Gcs>) -> Result<(), ProvisionError> {
-        let email = &self.email;
+    async fn ensure(&self, store: &Store) -> Result<(), ProvisionError> {
         if !self.generated {
             // It may belong to another project, invisible to this administrator. Creating a key shows that.
             return Ok(());
         }
-        match store.iam.ensure(&account_id(&request.claim), email, self.whom()).await? {
+        match store.iam.ensure(&self.id, &self.email, self.whom()).await? {
             Ensured::Found | Ensured::Made => Ok(()),
             Ensured::Foreign => Err(ProvisionError::retry(self.foreign())),
         }
     }
 
-    /// Lets the service account in with a key, or the principal without one.
-    async fn give_access(
+    /// Lets the service account in with a key.
+    async fn give_key(
         &self,
         store: &Store,
-        request: &RequestOf<Gcs>,
-        (way, source): (&Way, Source),
-    ) -> Result<Bucket, ProvisionError> {
-        let (name, title) = (&request.name, title(&self.claim));
-        let Some(principal) = &way.principal else {
+        request: &GrantOf<Gcs>,
+        buckets: &[(&BucketAccess, Access)],
+    ) -> Result<Granted, ProvisionError> {
+        self.ensure(store).await?;
+        let title = title(&self.claim);
+        for (bucket, access) in buckets {
             // In a bucket that exists, only an administrator lets in an account that was not made for the claim.
-            let lets_in = self.generated || source == Source::Provisioned;
+            let lets_in = self.generated || bucket.belongs_to(&request.account);
             if lets_in || request.state.contains_key(PRINCIPAL) {
-                let changed = store.storage.change_policy(name, |policy| {
+                let changed = store.storage.change_policy(&bucket.name, |policy| {
                     let policy = shut(policy, &title);
-                    if lets_in { granted(&policy, &self.email, way.access) } else { policy }
+                    if lets_in { granted(&policy, &self.email, *access) } else { policy }
                 });
                 changed.await.map_err(|failure| self.spreading(failure))?;
             }
-            let key = self.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-            let bucket = self.answer(store, Bucket::new(store.endpoint.clone(), key));
-            return Ok(bucket.state(SERVICE_ACCOUNT, &self.email));
-        };
-        let had_key = request.access_key_id.is_some();
-        let changed = store.storage.change_policy(name, |policy| {
-            let policy = admitted(policy, &title, (name, principal), way.access);
-            if had_key { revoked(&policy, &self.email) } else { policy }
-        });
-        changed.await?;
+        }
+        let key = self.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
+        let answer = self.answer(store, Granted::new(store.endpoint.clone(), key));
+        Ok(answer.state(SERVICE_ACCOUNT, &self.email))
+    }
+
+    /// Lets a principal in, without a key.
+    async fn admit(
+        &self,
+        store: &Store,
+        request: &GrantOf<Gcs>,
+        buckets: &[(&BucketAccess, Access)],
+        principal: &str,
+    ) -> Result<Granted, ProvisionError> {
+        let (title, had_key) = (title(&self.claim), request.access_key_id.is_some());
+        for (bucket, access) in buckets {
+            let name = &bucket.name;
+            let changed = store.storage.change_policy(name, |policy| {
+                let policy = admitted(policy, &title, (name, principal), *access);
+                if had_key { revoked(&policy, &self.email) } else { policy }
+            });
+            changed.await?;
+        }
         // An earlier attempt may have made it as well.
         self.remove(store).await?;
-        Ok(self.answer(store, Bucket::without_key(store.endpoint.clone())).state(PRINCIPAL, principal))
+        Ok(self.answer(store, Granted::without_key(store.endpoint.clone())).state(PRINCIPAL, principal))
+    }
+
+    /// The account is not let in. It is for good only where nothing is left of earlier attempts.
+    async fn refuse(&self, store: &Store, request: &GrantOf<Gcs>, text: String) -> Result<Granted, ProvisionError> {
+        if !request.state.is_empty() || !self.generated {
+            return Err(ProvisionError::retry(text));
+        }
+        self.remove(store).await?;
+        Err(ProvisionError::invalid(text))
     }
 
     /// A failure, as long as Google does not know a new service account everywhere.
@@ -260,14 +303,14 @@ impl Account {
         }
     }
 
-    fn answer(&self, store: &Store, bucket: Bucket) -> Bucket {
-        let bucket = bucket.state(PROJECT, &store.storage.project);
+    fn answer(&self, store: &Store, granted: Granted) -> Granted {
+        let granted = granted.state(PROJECT, &store.storage.project);
         // Google refuses the checksums that clients add since 2025.
-        let bucket = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"]
+        let granted = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"]
             .into_iter()
-            .fold(bucket, |bucket, name| bucket.config(name, "when_required"));
+            .fold(granted, |granted, name| granted.config(name, "when_required"));
         // The controller writes AWS_REGION, which boto3 does not read.
-        bucket.config("AWS_DEFAULT_REGION", &store.endpoint.region)
+        granted.config("AWS_DEFAULT_REGION", &store.endpoint.region)
     }
 }
 
@@ -279,10 +322,10 @@ fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<String> {
         Found::Foreign => {
             Some(format!("the bucket {name} exists and belongs to somebody else: choose another bucketName"))
         }
-        Found::Bucket(bucket) => match owner(bucket, &request.claim, &request.cluster_id) {
+        Found::Bucket(bucket) => match owner(bucket, &request.owner.claim, &request.cluster_id) {
             Owner::Claim => None,
             Owner::Unknown if !request.state.is_empty() => {
-                Some(format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.claim.uid))
+                Some(format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.owner.claim.uid))
             }
             Owner::Other | Owner::Unknown => {
                 Some(format!("the bucket {name} exists and was not made for this claim: choose another bucketName"))
@@ -297,7 +340,7 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(
     let mut body = parameters.settings();
     body["name"] = json!(name);
     body["location"] = json!(parameters.location);
-    body["labels"] = json!(labels(&request.claim, &request.cluster_id, &parameters.labels.0));
+    body["labels"] = json!(labels(&request.owner.claim, &request.cluster_id, &parameters.labels.0));
     if let Some(class) = parameters.storage_class {
         body["storageClass"] = json!(class.name());
     }
@@ -312,23 +355,14 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(
 /// Brings a bucket in line. Only what differs is written; where a bucket is, and its storage class, cannot change or cost.
 async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) -> Result<(), Failure> {
     let mut wanted = request.parameters.settings();
-    wanted["labels"] = json!(labels(&request.claim, &request.cluster_id, &request.parameters.labels.0));
+    wanted["labels"] = json!(labels(&request.owner.claim, &request.cluster_id, &request.parameters.labels.0));
     match is_set(live, &wanted) {
         true => Ok(()),
         false => store.storage.patch_bucket(&request.name, live, wanted).await,
     }
 }
 
-/// What the claim wants cannot be done. It is for good only where nothing is left of earlier attempts.
-async fn refuse(
-    store: &Store,
-    account: &Account,
-    request: &RequestOf<Gcs>,
-    text: String,
-) -> Result<Bucket, ProvisionError> {
-    if !request.state.is_empty() || !account.generated {
-        return Err(ProvisionError::retry(text));
-    }
-    account.remove(store).await?;
-    Err(ProvisionError::invalid(text))
+/// What the claim wants cannot be done. It is for good only where no bucket was made.
+fn refuse(request: &RequestOf<Gcs>, text: String) -> Result<Bucket, ProvisionError> {
+    Err(if request.state.is_empty() { ProvisionError::invalid(text) } else { ProvisionError::retry(text) })
 }

@@ -1,10 +1,10 @@
 //! Who uses a bucket without a key: a Kubernetes service account, as a workload identity pool names it.
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::{Access, Authentication, ClaimName, RequestOf, ServiceAccount};
+use kube_provisioner::bucket::{Authentication, ClaimName, ServiceAccount};
 use serde::Deserialize;
 
-use crate::gcs::Gcs;
+use crate::parameters::{Config, Parameters};
 use crate::store::Store;
 
 /// Its name, `projects/NUMBER/locations/global/workloadIdentityPools/POOL`.
@@ -49,38 +49,33 @@ impl std::str::FromStr for Pool {
     }
 }
 
-/// What the claim's pods may do, and who they are if they have no key.
-pub(crate) struct Way {
-    pub(crate) access: Access,
-    pub(crate) principal: Option<String>,
-}
-
-impl Way {
-    pub(crate) fn of(request: &RequestOf<Gcs>, store: &Store) -> Result<Self, ProvisionError> {
-        let RequestOf::<Gcs> { parameters, config, claim, .. } = request;
-        let access = parameters.access_mode.restricted_to(config.access_mode)?;
-        let asked = (config.authentication, config.service_account.as_deref());
-        let account = Authentication::service_account((parameters.authentication, None), asked, claim)?;
-        let Some(account) = account else { return Ok(Self { access, principal: None }) };
-        if parameters.service_account.is_some() {
-            return Err(ProvisionError::retry(
-                "the StorageClass names a service account of Google, whose key claims get: remove serviceAccount from it, or do \
-                 not ask for access without a key",
-            ));
-        }
-        if !parameters.uniform_bucket_level_access {
-            return Err(ProvisionError::retry(
-                "access without a key needs uniformBucketLevelAccess: set it to true in the StorageClass",
-            ));
-        }
-        let pool = parameters.workload_identity_pool.as_ref().or(store.pool.as_ref()).ok_or_else(|| {
-            ProvisionError::retry(
-                "access without a key needs the cluster's workload identity pool: set workloadIdentityPool in the \
-                 StorageClass, or --workload-identity-pool",
-            )
-        })?;
-        Ok(Self { access, principal: Some(pool.principal(&account)) })
+/// Who a claim's pods are, if they have no key.
+pub(crate) fn principal(
+    (parameters, config): (&Parameters, &Config),
+    claim: &ClaimName,
+    store: &Store,
+) -> Result<Option<String>, ProvisionError> {
+    let asked = (config.authentication, config.service_account.as_deref());
+    let account = Authentication::service_account((parameters.authentication, None), asked, claim)?;
+    let Some(account) = account else { return Ok(None) };
+    if parameters.service_account.is_some() {
+        return Err(ProvisionError::retry(
+            "the StorageClass names a service account of Google, whose key claims get: remove serviceAccount from it, or do \
+             not ask for access without a key",
+        ));
     }
+    if !parameters.uniform_bucket_level_access {
+        return Err(ProvisionError::retry(
+            "access without a key needs uniformBucketLevelAccess: set it to true in the StorageClass",
+        ));
+    }
+    let pool = parameters.workload_identity_pool.as_ref().or(store.pool.as_ref()).ok_or_else(|| {
+        ProvisionError::retry(
+            "access without a key needs the cluster's workload identity pool: set workloadIdentityPool in the \
+             StorageClass, or --workload-identity-pool",
+        )
+    })?;
+    Ok(Some(pool.principal(&account)))
 }
 
 /// What marks the claim's bindings in a policy. Nobody else's have this title.
@@ -96,7 +91,7 @@ mod tests {
 
     #[test]
     fn principals_of_gke_and_of_other_clusters() {
-        let claim = BucketRequest::new("photos", (), ()).claim;
+        let claim = BucketRequest::new("photos", (), ()).owner.claim;
         let (class, asked) = ((Authentication::ServiceAccount, None), (None, Some("web")));
         let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
         let pool = |pool: &str| format!("projects/1/locations/global/workloadIdentityPools/{pool}");

@@ -9,10 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gcs_sim::{Account, Faults, Key, PROJECT, Server};
-use kube_provisioner::bucket::{
-    Bucket, BucketProvisioner, BucketRequest, Credentials, ProvisionedBucket, RequestOf, Source,
-};
-use kube_provisioner::conformance::BucketConformance;
+use kube_provisioner::bucket::{BucketProvisioner, Credentials};
+use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{DeleteVerdict, ProvisionError, ProvisionVerdict, Secrets, parameters};
 use serde_json::json;
 
@@ -22,6 +20,8 @@ use crate::http::{Clients, Proxies};
 use crate::parameters::{Config, Parameters};
 use crate::store::Defaults;
 use crate::tests::pod::Pod;
+
+type Claim = BucketClaim<Parameters, Config>;
 
 impl Defaults {
     fn of(google: &Server) -> Self {
@@ -110,40 +110,15 @@ impl Fixture {
         Secrets::new([("admin", [("key.json", self.google.admin_key())])])
     }
 
-    /// A request of a claim of this name, whose bucket has its name too.
-    fn request(&self, name: &str, class: &[(&str, &str)]) -> RequestOf<Gcs> {
+    /// A claim of this name, whose bucket has its name too.
+    fn request(&self, name: &str, class: &[(&str, &str)]) -> Claim {
         let texts = class.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let parameters: Parameters = parameters::from_map(&texts).unwrap();
-        let mut request = BucketRequest::new(name, parameters, Config::default());
+        let mut request = Claim::new(name, parameters, Config::default());
         request.claim.name = name.to_owned();
         request.claim.uid = format!("uid-of-{name}");
         request.secrets = self.secrets();
         request
-    }
-
-    /// The request that comes again after this answer.
-    fn again(&self, request: &RequestOf<Gcs>, answer: &Bucket) -> RequestOf<Gcs> {
-        let mut request = request.clone();
-        request.state = answer.state.clone();
-        request.access_key_id = answer.credentials.as_ref().map(|key| key.access_key_id.clone());
-        request.credentials.clone_from(&answer.credentials);
-        request
-    }
-
-    fn record(
-        &self,
-        source: Source,
-        request: &RequestOf<Gcs>,
-        answer: Option<&Bucket>,
-    ) -> ProvisionedBucket<Parameters> {
-        let mut bucket = ProvisionedBucket::new(&request.name, source, (*request.parameters).clone());
-        bucket.claim = request.claim.clone();
-        bucket.secrets = self.secrets();
-        if let Some(answer) = answer {
-            bucket.state = answer.state.clone();
-            bucket.access_key_id = answer.credentials.as_ref().map(|key| key.access_key_id.clone());
-        }
-        bucket
     }
 
     fn s3(&self, key: &Option<Credentials>) -> Pod {
@@ -170,8 +145,8 @@ impl Fixture {
         model.buckets.insert(name.to_owned(), bucket);
     }
 
-    fn email_of(&self, request: &RequestOf<Gcs>) -> String {
-        email(&account_id(&request.claim), PROJECT)
+    fn email_of(&self, request: &Claim) -> String {
+        email(&account_id(&request.account().name), PROJECT)
     }
 }
 
@@ -179,8 +154,8 @@ impl Fixture {
 async fn a_bucket_from_its_claim_to_its_end() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[("location", "eu"), ("versioning", "true"), ("labels", "team=a")]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
-    let other = fixture.gcs.provision(fixture.request("videos", &[])).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
+    let other = fixture.request("videos", &[]).provision(&fixture.gcs).await.unwrap();
     let s3 = fixture.s3(&bucket.credentials);
     s3.put("photos", "x/y z+ü", "hello").await.unwrap();
     s3.put("photos", "x/y z+ü", "again").await.unwrap();
@@ -200,19 +175,19 @@ async fn a_bucket_from_its_claim_to_its_end() {
     // Again, nothing is written.
     let writes = || ["PUT", "PATCH", "POST /storage"].map(|method| fixture.google.count(method));
     let before = writes();
-    let same = fixture.gcs.provision(fixture.again(&request, &bucket)).await.unwrap();
+    let same = request.after(&bucket).provision(&fixture.gcs).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
     assert_eq!(writes(), before);
     // The class has changed.
     let changed = fixture.request("photos", &[("versioning", "false"), ("softDeleteDays", "7")]);
-    drop(fixture.gcs.provision(fixture.again(&changed, &bucket)).await.unwrap());
+    drop(changed.after(&bucket).provision(&fixture.gcs).await.unwrap());
     let metadata = fixture.google.model().buckets["photos"].metadata.clone();
     assert_eq!(metadata["versioning"]["enabled"], false);
     assert_eq!(metadata["softDeletePolicy"]["retentionDurationSeconds"], "604800");
     for _ in 0..2 {
-        fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+        request.after(&bucket).delete(&fixture.gcs).await.unwrap();
     }
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &fixture.request("videos", &[]), None)).await.unwrap();
+    fixture.request("videos", &[]).delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
@@ -220,34 +195,34 @@ async fn a_bucket_from_its_claim_to_its_end() {
 async fn a_key_whose_answer_was_lost_does_not_stay() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
-    let lost = fixture.gcs.provision(request.clone()).await.unwrap();
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let lost = request.provision(&fixture.gcs).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     assert_ne!(lost.credentials, bucket.credentials);
     assert_eq!(fixture.google.model().keys.len(), 1);
     // The Secret is lost, and nobody can tell what was in it.
-    let mut again = fixture.again(&request, &bucket);
+    let mut again = request.after(&bucket);
     again.credentials = None;
-    let new = fixture.gcs.provision(again).await.unwrap();
+    let new = again.provision(&fixture.gcs).await.unwrap();
     assert!(fixture.s3(&new.credentials).get("photos", "x").await.is_ok());
     assert!(fixture.s3(&bucket.credentials).get("photos", "x").await.is_err());
     assert_eq!(fixture.google.model().keys.len(), 1);
     // During a rotation both keys stay when the claim changes.
-    let record = fixture.record(Source::Provisioned, &request, Some(&new));
-    let rotated = fixture.gcs.rotate(record.clone()).await.unwrap();
-    let rotated = fixture.gcs.rotate(record.clone()).await.map(|again| (rotated, again)).unwrap();
+    let record = request.after(&new);
+    let rotated = fixture.gcs.rotate(record.granted()).await.unwrap();
+    let rotated = fixture.gcs.rotate(record.granted()).await.map(|again| (rotated, again)).unwrap();
     assert_eq!(fixture.google.model().keys.len(), 2);
-    let mut again = fixture.again(&request, &new);
+    let mut again = request.after(&new);
     again.access_key_id = Some(rotated.1.access_key_id.clone());
     again.credentials = Some(rotated.1.clone());
-    assert_eq!(fixture.gcs.provision(again).await.unwrap().credentials, Some(rotated.1.clone()));
+    assert_eq!(again.provision(&fixture.gcs).await.unwrap().credentials, Some(rotated.1.clone()));
     assert_eq!(fixture.google.model().keys.len(), 2);
     let mut retired = record.clone();
     retired.access_key_id = Some(rotated.1.access_key_id.clone());
-    fixture.gcs.retire(retired).await.unwrap();
+    fixture.gcs.retire(retired.granted()).await.unwrap();
     assert!(fixture.s3(&Some(rotated.0)).get("photos", "x").await.is_err());
     assert!(fixture.s3(&Some(rotated.1)).get("photos", "x").await.is_ok());
     assert_eq!(fixture.google.model().keys.len(), 1);
-    fixture.gcs.delete(record).await.unwrap();
+    record.delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
@@ -260,20 +235,20 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     let before = fixture.google.assets();
     for (name, part) in [("ours-by-hand", "was not made for this claim"), ("elsewhere", "belongs to somebody else")] {
         let request = fixture.request(name, &[]);
-        let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
+        let error = request.provision(&fixture.gcs).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
         assert!(error.to_string().contains(part), "{error}");
-        fixture.gcs.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
-        fixture.gcs.revoke(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+        request.delete(&fixture.gcs).await.unwrap();
+        request.revoke(&fixture.gcs).await.unwrap();
         assert_eq!(fixture.google.assets(), before);
     }
     // Without the right to look, whose a bucket is is not known.
     fixture.google.model().denied.insert("storage.buckets.get".to_owned());
     let request = fixture.request("ours-by-hand", &[]);
-    let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
+    let error = request.provision(&fixture.gcs).await.unwrap_err();
     assert_eq!(error.verdict(), ProvisionVerdict::Retry);
     assert!(error.to_string().contains("needs the permission storage.buckets.get"), "{error}");
-    assert!(fixture.gcs.delete(fixture.record(Source::Provisioned, &request, None)).await.is_err());
+    assert!(request.delete(&fixture.gcs).await.is_err());
     fixture.google.model().denied.clear();
 
     // Somebody's service account has the claim's name.
@@ -284,9 +259,9 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     fixture.google.model().accounts.insert(address.clone(), account);
     fixture.google.model().keys.insert("GOOGTHEIRS".into(), key);
     let before = fixture.google.assets();
-    let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
+    let error = request.provision(&fixture.gcs).await.unwrap_err();
     assert!(error.to_string().contains("was not made for this claim of this cluster: delete it"), "{error}");
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+    request.delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), before);
 }
 
@@ -295,13 +270,13 @@ async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
     let fixture = Fixture::new().await;
     fixture.google.model().faults.hiding = 2;
     let request = fixture.request("photos", &[]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
-    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
+    let record = request.after(&bucket);
     for _ in 0..2 {
-        let error = fixture.gcs.delete(record.clone()).await.unwrap_err();
+        let error = record.delete(&fixture.gcs).await.unwrap_err();
         assert!(error.to_string().contains("is not shown yet"), "{error}");
     }
-    fixture.gcs.delete(record).await.unwrap();
+    record.delete(&fixture.gcs).await.unwrap();
     assert!(fixture.google.assets().is_empty(), "{:?}", fixture.google.assets());
 }
 
@@ -309,15 +284,15 @@ async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
 async fn a_bucket_that_lost_its_label_is_not_deleted() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     fixture.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] = json!({});
-    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
-    let error = fixture.gcs.delete(record.clone()).await.unwrap_err();
+    let record = request.after(&bucket);
+    let error = record.delete(&fixture.gcs).await.unwrap_err();
     assert!(error.to_string().contains("set it to uid-of-photos"), "{error}");
     assert_eq!(error.verdict(), DeleteVerdict::Retry);
     fixture.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] =
         json!({"objectbucketclaim-uid": "x"});
-    fixture.gcs.delete(record).await.unwrap();
+    record.delete(&fixture.gcs).await.unwrap();
     assert!(fixture.google.model().accounts.is_empty() && fixture.google.model().buckets.contains_key("photos"));
 }
 
@@ -325,19 +300,18 @@ async fn a_bucket_that_lost_its_label_is_not_deleted() {
 async fn grants_let_several_claims_in_and_out() {
     let fixture = Fixture::new().await;
     let requests = ["a", "b", "c"].map(|claim| {
-        let mut request = fixture.request(claim, &[]);
+        let mut request = fixture.request(claim, &[]).on_existing();
         request.name = "shared".to_owned();
         request
     });
     let [a, mut b, mut c] = requests;
     b.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::ReadOnly), ..Config::default() });
     c.config = Arc::new(Config { access_mode: Some(kube_provisioner::bucket::Access::WriteOnly), ..Config::default() });
-    let absent = fixture.gcs.grant(a.clone()).await.unwrap_err();
+    let absent = a.provision(&fixture.gcs).await.unwrap_err();
     assert!(absent.to_string().contains("does not exist"), "{absent}");
     fixture.own_bucket("shared");
     let policy = fixture.google.model().buckets["shared"].policy.clone();
-    let answers =
-        tokio::join!(fixture.gcs.grant(a.clone()), fixture.gcs.grant(b.clone()), fixture.gcs.grant(c.clone()));
+    let answers = tokio::join!(a.provision(&fixture.gcs), b.provision(&fixture.gcs), c.provision(&fixture.gcs));
     let (to_a, to_b, to_c) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
     let [s3_a, s3_b, s3_c] = [&to_a, &to_b, &to_c].map(|answer| fixture.s3(&answer.credentials));
     s3_a.put("shared", "x", "hello").await.unwrap();
@@ -347,7 +321,7 @@ async fn grants_let_several_claims_in_and_out() {
     assert_eq!(s3_c.get("shared", "y").await.unwrap_err(), "AccessDenied");
     for (request, answer) in [(&a, &to_a), (&b, &to_b), (&c, &to_c)] {
         for _ in 0..2 {
-            fixture.gcs.revoke(fixture.record(Source::Granted, request, Some(answer))).await.unwrap();
+            request.after(answer).revoke(&fixture.gcs).await.unwrap();
         }
         assert!(fixture.s3(&answer.credentials).get("shared", "x").await.is_err());
     }
@@ -363,20 +337,20 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     let address = "made@shop-project.iam.gserviceaccount.com";
     let class = [("serviceAccount", address)];
     let request = fixture.request("photos", &class);
-    let missing = fixture.gcs.provision(request.clone()).await.unwrap_err();
+    let missing = request.provision(&fixture.gcs).await.unwrap_err();
     assert!(missing.to_string().contains(&format!("make the service account {address}")), "{missing}");
     let account = Account { description: String::new(), display_name: String::new(), unknown_for: 0, hidden_for: 0 };
     fixture.google.model().accounts.insert(address.to_owned(), account);
     let key = Key { email: address.to_owned(), active: true, secret: "s".into(), etag: 1 };
     fixture.google.model().keys.insert("GOOGOTHER".into(), key);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     let s3 = fixture.s3(&bucket.credentials);
     s3.put("photos", "x", "hello").await.unwrap();
-    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
-    assert_eq!(fixture.gcs.rotate(record.clone()).await.unwrap_err().verdict(), ProvisionVerdict::Invalid);
-    fixture.gcs.retire(record.clone()).await.unwrap();
+    let record = request.after(&bucket);
+    assert_eq!(fixture.gcs.rotate(record.granted()).await.unwrap_err().verdict(), ProvisionVerdict::Invalid);
+    fixture.gcs.retire(record.granted()).await.unwrap();
     assert!(s3.get("photos", "x").await.is_ok());
-    fixture.gcs.delete(record).await.unwrap();
+    record.delete(&fixture.gcs).await.unwrap();
     let model = fixture.google.model();
     assert!(model.buckets.is_empty() && model.accounts.contains_key(address));
     assert_eq!(model.keys.keys().collect::<Vec<_>>(), ["GOOGOTHER"]);
@@ -386,17 +360,17 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
 async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[("versioning", "true")]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     for number in 0..700_u64 {
         let generations = (0..2).map(|generation| (number * 2 + generation + 1000, "x".into())).collect();
         fixture.google.model().buckets.get_mut("photos").unwrap().objects.insert(format!("a/{number}"), generations);
     }
-    let record = fixture.record(Source::Provisioned, &request, Some(&bucket));
-    fixture.gcs.revoke(record.clone()).await.unwrap();
+    let record = request.after(&bucket);
+    record.revoke(&fixture.gcs).await.unwrap();
     assert!(fixture.s3(&bucket.credentials).get("photos", "a/1").await.is_err());
     assert_eq!(fixture.google.assets().len(), 1);
     assert!(!fixture.google.assets()[0].contains("serviceAccount:"), "{:?}", fixture.google.assets());
-    fixture.gcs.delete(record).await.unwrap();
+    record.delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
     assert_eq!(fixture.google.count("DELETE /storage/v1/b/photos/o/"), 1400);
 }
@@ -411,15 +385,15 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         text
     };
     for permission in [
-        "iam.serviceAccounts.create",
         "storage.buckets.create",
+        "iam.serviceAccounts.create",
         "storage.buckets.getIamPolicy",
         "storage.buckets.setIamPolicy",
         "storage.hmacKeys.create",
         "storage.hmacKeys.list",
     ] {
         fixture.google.model().denied = [permission.to_owned()].into();
-        let text = told(fixture.gcs.provision(fixture.request("photos", &[])).await.unwrap_err());
+        let text = told(fixture.request("photos", &[]).provision(&fixture.gcs).await.unwrap_err());
         assert!(text.contains(&format!("needs the permission {permission}: give it roles/")), "{text}");
     }
     fixture.google.model().denied.clear();
@@ -437,7 +411,7 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         (key.replace("shop-project\"", "unknown-x\""), "check project in the StorageClass"),
         (key.replace(&fixture.google.endpoint, "http://127.0.0.1:1"), "cannot be reached"),
     ] {
-        let text = told(fixture.gcs.provision(secret(text)).await.unwrap_err());
+        let text = told(secret(text).provision(&fixture.gcs).await.unwrap_err());
         assert!(text.contains(part), "{part}: {text}");
     }
     // Nothing else is tried where the class names a Secret, or nothing at all.
@@ -449,18 +423,18 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&fixture.google) },
         Proxies::default(),
     );
-    assert!(told(by_file.provision(request.clone()).await.unwrap_err()).contains("no entry key.json"));
+    assert!(told(request.provision(&by_file).await.unwrap_err()).contains("no entry key.json"));
     request.secrets = Secrets::default();
-    assert!(told(fixture.gcs.provision(request.clone()).await.unwrap_err()).contains("no credentials are known"));
+    assert!(told(request.provision(&fixture.gcs).await.unwrap_err()).contains("no credentials are known"));
     // Both others work.
     by_file.probe().await.unwrap();
-    let bucket = by_file.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&by_file).await.unwrap();
     let by_metadata =
         Gcs::new(Defaults { workload_identity: true, ..Defaults::of(&fixture.google) }, Proxies::default());
     by_metadata.probe().await.unwrap();
-    let mut record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    let mut record = request.after(&bucket);
     record.secrets = Secrets::default();
-    by_metadata.delete(record).await.unwrap();
+    record.delete(&by_metadata).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
@@ -468,9 +442,9 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
 async fn tokens_that_are_revoked_are_renewed() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     fixture.google.model().tokens.clear();
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.model().tokens_made, 2);
 }
 
@@ -480,9 +454,9 @@ async fn a_new_account_that_is_not_known_yet_is_waited_for() {
     fixture.google.model().faults.spreading = 2;
     let request = fixture.request("photos", &[]);
     for _ in 0..2 {
-        let error = fixture.gcs.provision(request.clone()).await.unwrap_err();
+        let error = request.provision(&fixture.gcs).await.unwrap_err();
         assert!(error.to_string().contains("needs some time to know"), "{error}");
         assert_eq!((error.verdict(), error.retry_after()), (ProvisionVerdict::Retry, Some(Duration::from_secs(2))));
     }
-    drop(fixture.gcs.provision(request.clone()).await.unwrap());
+    drop(request.provision(&fixture.gcs).await.unwrap());
 }

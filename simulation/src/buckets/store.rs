@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, Endpoint, MadeFor, ProvisionedBucket,
-    RequestOf,
+    Account, Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, Endpoint, GrantOf, Granted,
+    GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError};
 use serde::Deserialize;
@@ -125,7 +125,8 @@ impl Author {
         Self { process, world }
     }
 
-    fn begin(&self, method: &str, claim: &ClaimName, cluster: &str) -> Call {
+    fn begin(&self, method: &str, account: &Account, cluster: &str) -> Call {
+        let claim = &account.claim;
         let mut random = self.world.random();
         let turn = match random.u8(0..40) {
             _ if self.world.is_calm() => None,
@@ -146,7 +147,8 @@ impl Author {
             let seen = format!("{} is asked to {method} for {claim}, which is another cluster's", self.process.name);
             self.world.accuse(Invariant::Untouched, seen);
         }
-        Call { user: claim.user(), claim: claim.clone(), cluster: cluster.to_owned(), number, random, turn, step: 0 }
+        let (user, claim, cluster) = (account.name.clone(), claim.clone(), cluster.to_owned());
+        Call { user, claim, cluster, number, random, turn, step: 0 }
     }
 
     /// Between two steps: here the process may die, the call may fail, and time passes.
@@ -217,11 +219,12 @@ impl Author {
         });
         let may_end = ledger.may_end(&call.claim.uid);
         drop(ledger);
-        // An attempt to use a bucket ends when the bucket is removed.
+        // An attempt ends when the bucket that it is to use is removed, or that of its own is refused.
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         let is_unfinished = |object: &&Value| {
             let record = record_of(object);
-            record["owner"].is_object() && record["made"] != true && claims_of(object).contains(&call.claim.uid)
+            let ends = record["owner"].is_object() || record["source"].is_string() && what == "the user";
+            ends && record["made"] != true && claims_of(object).contains(&call.claim.uid)
         };
         if objects.iter().any(|object| is_unfinished(&object)) {
             return;
@@ -285,17 +288,16 @@ impl Author {
         Ok(Credentials::new(id, secret))
     }
 
-    /// The bucket is another's. The user of an earlier step would be left, unless a call has succeeded before.
-    async fn refuse(&self, mut call: Call, request: &RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        if request.state.is_empty() && self.world.store().users.contains_key(&call.user) {
+    async fn end_attempt(&self, call: &mut Call) -> Result<(), &'static str> {
+        if self.world.store().users.contains_key(&call.user) {
             let user = call.user.clone();
-            self.change(&call, false, |store| {
+            self.change(call, false, |store| {
                 let _ = store.users.remove(&user);
                 store.grants.retain(|(_, granted)| *granted != user);
             });
-            self.between(&mut call).await.map_err(ProvisionError::retry)?;
+            self.between(call).await?;
         }
-        Err(ProvisionError::invalid(format!("the bucket {} belongs to somebody else", request.name)))
+        Ok(())
     }
 
     async fn remove_user(&self, call: &mut Call) -> Result<(), &'static str> {
@@ -326,22 +328,21 @@ fn claims_of(object: &Value) -> [String; 3] {
     [text(object, "/spec/claimRef/uid"), text(&record, "/claim/uid"), text(&record, "/madeForUid")].map(str::to_owned)
 }
 
-fn answer(key: Credentials) -> Bucket {
-    let endpoint = Endpoint::http("store.example.com");
-    Bucket::new(endpoint, key).state("kind", "simulated")
+fn endpoint() -> Endpoint {
+    Endpoint::http("store.example.com")
+}
+
+fn anothers(bucket: &str) -> ProvisionError {
+    ProvisionError::invalid(format!("the bucket {bucket} belongs to somebody else"))
 }
 
 impl BucketProvisioner for Author {
     type Parameters = ();
     type Config = Config;
 
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let mut call = self.begin("provision", &request.claim, &request.cluster_id);
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let mut call = self.begin("create_bucket", &request.owner, &request.cluster_id);
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
-        if self.bucket_of_another(&call, &request.name) {
-            return self.refuse(call, &request).await;
-        }
-        let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
         let (name, user) = (request.name.clone(), call.user.clone());
         if !self.world.store().buckets.contains_key(&name) {
             let mark = Mark::Ours { cluster: call.cluster.clone(), user };
@@ -352,41 +353,18 @@ impl BucketProvisioner for Author {
         }
         // Others may have been quicker.
         if self.bucket_of_another(&call, &request.name) {
-            return self.refuse(call, &request).await;
+            return Err(anothers(&request.name));
         }
         let (name, limit) = (request.name.clone(), request.config.limit);
         self.change(&call, false, |store| {
             let _ = store.configs.insert(name, limit);
         });
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
-        Ok(answer(key))
+        Ok(Bucket::new(endpoint()).state("kind", "simulated"))
     }
 
-    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let mut call = self.begin("grant", &request.claim, &request.cluster_id);
-        self.between(&mut call).await.map_err(ProvisionError::retry)?;
-        if let Some(MadeFor { claim, .. }) = &request.made_for {
-            let mark = self.world.store().buckets.get(&request.name).cloned();
-            let is_its = |mark| is_made_for(mark, &claim.user(), &call.cluster);
-            if !mark.as_ref().is_some_and(is_its) {
-                return self.refuse(call, &request).await;
-            }
-        }
-        let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
-        let grant = (request.name.clone(), call.user.clone());
-        self.change(&call, true, |store| {
-            let _ = store.grants.insert(grant);
-        });
-        self.between(&mut call).await.map_err(ProvisionError::retry)?;
-        let (user, limit) = (call.user.clone(), request.config.limit);
-        self.change(&call, false, |store| {
-            let _ = store.configs.insert(user, limit);
-        });
-        Ok(answer(key))
-    }
-
-    async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let mut call = self.begin("delete", &bucket.claim, &bucket.cluster_id);
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+        let mut call = self.begin("delete_bucket", &bucket.owner, &bucket.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
         let mark = self.world.store().buckets.get(&bucket.name).cloned();
         if mark.is_some_and(|mark| Self::owns(&call, &mark)) {
@@ -398,13 +376,42 @@ impl BucketProvisioner for Author {
             });
             self.between(&mut call).await.map_err(DeleteError::retry)?;
         }
-        self.remove_user(&mut call).await.map_err(DeleteError::retry)
+        Ok(())
     }
 
-    async fn revoke(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let mut call = self.begin("revoke", &bucket.claim, &bucket.cluster_id);
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let mut call = self.begin("grant", &request.account, &request.cluster_id);
+        self.between(&mut call).await.map_err(ProvisionError::retry)?;
+        let bucket = request.bucket();
+        if let Some(owner) = &bucket.owner {
+            let mark = self.world.store().buckets.get(&bucket.name).cloned();
+            if !mark.is_some_and(|mark| is_made_for(&mark, &owner.name, &call.cluster)) {
+                // The user of an earlier step would be left, unless a call has succeeded before.
+                if request.state.is_empty() {
+                    self.end_attempt(&mut call).await.map_err(ProvisionError::retry)?;
+                }
+                return Err(anothers(&bucket.name));
+            }
+        }
+        let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;
+        if !bucket.belongs_to(&request.account) {
+            let grant = (bucket.name.clone(), call.user.clone());
+            self.change(&call, true, |store| {
+                let _ = store.grants.insert(grant);
+            });
+            self.between(&mut call).await.map_err(ProvisionError::retry)?;
+            let (user, limit) = (call.user.clone(), request.config.limit);
+            self.change(&call, false, |store| {
+                let _ = store.configs.insert(user, limit);
+            });
+        }
+        Ok(Granted::new(endpoint(), key).state("kind", "simulated"))
+    }
+
+    async fn revoke(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
+        let mut call = self.begin("revoke", &account.account, &account.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
-        let grant = (bucket.name.clone(), call.user.clone());
+        let grant = (account.bucket().name.clone(), call.user.clone());
         if self.world.store().grants.contains(&grant) {
             self.check_removal(&call, "the grant");
             self.change(&call, false, |store| {
@@ -415,10 +422,10 @@ impl BucketProvisioner for Author {
         self.remove_user(&mut call).await.map_err(DeleteError::retry)
     }
 
-    async fn rotate(&self, bucket: ProvisionedBucket<()>) -> Result<Credentials, ProvisionError> {
-        let mut call = self.begin("rotate", &bucket.claim, &bucket.cluster_id);
+    async fn rotate(&self, account: GrantedAccount<()>) -> Result<Credentials, ProvisionError> {
+        let mut call = self.begin("rotate", &account.account, &account.cluster_id);
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
-        let (user, current) = (call.user.clone(), bucket.access_key_id);
+        let (user, current) = (call.user.clone(), account.access_key_id);
         self.check_keys(&call, current.as_deref());
         self.change(&call, false, |store| {
             store.users.entry(user).or_default().retain(|key| Some(key) == current.as_ref());
@@ -432,10 +439,10 @@ impl BucketProvisioner for Author {
         Ok(Credentials::new(id, secret))
     }
 
-    async fn retire(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let mut call = self.begin("retire", &bucket.claim, &bucket.cluster_id);
+    async fn retire(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
+        let mut call = self.begin("retire", &account.account, &account.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
-        let (user, current) = (call.user.clone(), bucket.access_key_id);
+        let (user, current) = (call.user.clone(), account.access_key_id);
         self.check_keys(&call, current.as_deref());
         self.change(&call, false, |store| {
             if let Some(keys) = store.users.get_mut(&user) {

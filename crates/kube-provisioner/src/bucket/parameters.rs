@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::request::ClaimName;
+use super::account::ClaimName;
 use crate::error::{DeleteError, ProvisionError};
 
 /// What a user may do with the objects of a bucket, for an author's parameters. `read-write`, `read-only` or `write-only`.
@@ -79,7 +79,7 @@ impl Authentication {
     /// ```
     /// use kube_provisioner::bucket::{Authentication, BucketRequest};
     ///
-    /// let claim = BucketRequest::new("photos", (), ()).claim;
+    /// let claim = BucketRequest::new("photos", (), ()).owner.claim;
     /// let (class, asked) = ((Authentication::Key, None), (Some(Authentication::ServiceAccount), Some("web")));
     /// let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
     /// assert_eq!(account.to_string(), "system:serviceaccount:test:web");

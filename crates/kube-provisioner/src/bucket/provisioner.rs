@@ -3,31 +3,41 @@
 use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
-use super::request::{Bucket, BucketStart, Credentials, ProvisionedBucket, RequestOf, Source};
+use super::answer::{Bucket, Credentials, Granted};
+use super::request::{BucketStart, GrantOf, GrantedAccount, ProvisionedBucket, RequestOf};
 use crate::capabilities::SecretRole;
 use crate::error::{DeleteError, ProvisionError, StartError};
 
-/// Makes and removes buckets, and users for them.
+/// Makes and removes buckets, and accounts that may use them.
+///
+/// A claim for a new bucket is `create_bucket` and then `grant`; its end is `delete_bucket` and then `revoke`. A claim on a
+/// bucket that exists is `grant` and `revoke` alone.
 ///
 /// # Contract
 ///
 /// * **Idempotent.** Every call may come again, after a crash too, with the same names: it must find what an earlier call
-///   made. Deleting what is already gone is success. [`ClaimName::user`] is a name for the claim's user.
-/// * **Nothing that is not ours.** A bucket of the wanted name that was not made for this claim is refused with
-///   [`ProvisionError::invalid`], and never deleted: `delete` is called for unfinished attempts too, so it asks the backend
-///   whose the bucket is.
+///   made. Removing what is already gone is success. [`Account::name`] is a name for the user in the backend.
+/// * **Nothing that is not ours.** A bucket of the wanted name that was not made for this owner is refused with
+///   [`ProvisionError::invalid`], and never deleted: `delete_bucket` is called for unfinished attempts too, so it asks the
+///   backend whose the bucket is.
+/// * **Each method cleans up after its counterpart.** `delete_bucket` removes what `create_bucket` has made, and `revoke` what
+///   `grant` has made, also where either has failed on its way. Some backends want a user to own a bucket: `create_bucket` makes it, under
+///   the name of the bucket's owner, and `grant` to that account gives the same user its key. Then the call that comes later
+///   removes it.
 /// * **One call at a time per claim.** Calls for different claims run at the same time.
 /// * **Something may be left.** `?` and [`ProvisionError::retry`] mean "something may be there";
-///   [`ProvisionError::nothing_left`], `invalid` and `ignored` say that nothing is.
+///   [`ProvisionError::nothing_left`], `invalid` and `ignored` say that nothing is that this method makes.
 /// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await` and comes again.
 /// * A panic costs the attempt and nothing else, in every method.
 ///
-/// [`ClaimName::user`]: super::ClaimName::user
+/// [`Account::name`]: super::Account::name
 ///
 /// # Example
 ///
 /// ```
-/// use kube_provisioner::bucket::{Bucket, BucketProvisioner, Credentials, Endpoint, ProvisionedBucket, RequestOf};
+/// use kube_provisioner::bucket::{
+///     Bucket, BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+/// };
 /// use kube_provisioner::{DeleteError, ProvisionError};
 ///
 /// struct Store;
@@ -42,31 +52,30 @@ use crate::error::{DeleteError, ProvisionError, StartError};
 ///     type Parameters = Parameters;
 ///     type Config = ();
 ///
-///     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-///         // ... make the user request.claim.user() and the bucket request.name, or find them ...
-///         let endpoint = Endpoint::https(&request.parameters.host);
-///         Ok(Bucket::new(endpoint, Credentials::new("id", "secret")).state("user", request.claim.user()))
+///     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+///         // ... make the bucket request.name for request.owner, or find it ...
+///         Ok(Bucket::new(Endpoint::https(&request.parameters.host)))
 ///     }
 ///
-///     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-///         // ... the bucket request.name must exist; make the user and let it in ...
-/// #       self.provision(request).await
-///     }
-///
-///     async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-///         // ... remove the bucket with its objects, then the user ...
+///     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+///         // ... remove the bucket with its objects, if it was made for bucket.owner ...
 ///         Ok(())
 ///     }
 ///
-///     async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-///         // ... remove the user; leave the bucket ...
+///     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+///         // ... make the user request.account.name, or find it, and let it into request.bucket() ...
+///         Ok(Granted::new(Endpoint::https(&request.parameters.host), Credentials::new("id", "secret")))
+///     }
+///
+///     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+///         // ... remove the user account.account.name, its keys and its rights; leave the buckets ...
 ///         Ok(())
 ///     }
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a bucket provisioner",
-    note = "implement `kube_provisioner::bucket::BucketProvisioner`: `type Parameters`, `type Config`, `provision`, `grant`, `delete` and `revoke`"
+    note = "implement `kube_provisioner::bucket::BucketProvisioner`: `type Parameters`, `type Config`, `create_bucket`, `delete_bucket`, `grant` and `revoke`"
 )]
 pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// The class's `parameters` without those of the controller: a struct with named fields, `()` where none are allowed,
@@ -77,84 +86,67 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// The claim's `additionalConfig`, read in the same way.
     type Config: DeserializeOwned + Send + Sync + 'static;
 
-    /// Makes a bucket and its user, or finds what an earlier call made and brings it in line with the request.
+    /// Makes a bucket, or finds what an earlier call made and brings it in line with the request. Nobody may use it yet.
     ///
-    /// It is called for a new claim, when the claim's `additionalConfig` changes, and when the claim's Secret is lost: then
-    /// it answers with the key [that the user has](super::BucketRequest::access_key_id), or with a new one if the backend
-    /// does not show it.
+    /// It is called for a new claim, when the claim's `additionalConfig` changes, and when the claim's Secret is lost.
     ///
     /// # Errors
     /// [`ProvisionError`] says what the failure means: `?` is "try again later, something may be left".
-    fn provision(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
+    fn create_bucket(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
 
-    /// Makes a user for a bucket that exists. The class names it, or it was made for
-    /// [another claim of the namespace](super::BucketRequest::made_for), which must be found true. The bucket and the rights of
-    /// others stay as they are. Called when [`provision`](Self::provision) is.
-    ///
-    /// # Errors
-    /// As of [`provision`](Self::provision).
-    fn grant(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
-
-    /// Removes the bucket with what is in it, and the user. What is gone already is success. What is not the claim's stays.
+    /// Removes the bucket with what is in it, and what else [`create_bucket`](Self::create_bucket) has made. What is gone already
+    /// is success. What is not the owner's stays. Accounts may still have rights in it: they are taken away before it is
+    /// emptied, or whoever writes would write forever.
     ///
     /// # Errors
     /// [`DeleteError`] says what the failure means: `?` is "try again later".
-    fn delete(
+    fn delete_bucket(
         &self,
         bucket: ProvisionedBucket<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Removes the user, its keys and its rights. The bucket stays with what is in it: it was not made for the claim, or its class
-    /// wants it kept.
+    /// Makes an account with a key, or finds it, and lets it into the buckets, which exist. A bucket that has an
+    /// [owner](super::BucketAccess::owner) must be found to be the owner's. The buckets and the rights of others stay as they are.
+    ///
+    /// It is called when [`create_bucket`](Self::create_bucket) is, and answers with the key [that the account
+    /// has](super::GrantRequest::access_key_id), or with a new one if the backend does not show it.
     ///
     /// # Errors
-    /// As of [`delete`](Self::delete).
-    fn revoke(
-        &self,
-        bucket: ProvisionedBucket<Self::Parameters>,
-    ) -> impl Future<Output = Result<(), DeleteError>> + Send;
+    /// As of [`create_bucket`](Self::create_bucket).
+    fn grant(&self, request: GrantOf<Self>) -> impl Future<Output = Result<Granted, ProvisionError>> + Send;
 
-    /// Removes what an unfinished attempt may have left, for a claim that is gone. Without this method it is
-    /// [`delete`](Self::delete) or [`revoke`](Self::revoke), by where the bucket comes from.
+    /// Removes the account with its keys, and its rights in these buckets, which are all that it has. The buckets stay, with what
+    /// is in them and who else may use them; they may also be gone.
     ///
     /// # Errors
-    /// As of [`delete`](Self::delete).
-    fn clean_up(
-        &self,
-        attempt: ProvisionedBucket<Self::Parameters>,
-    ) -> impl Future<Output = Result<(), DeleteError>> + Send {
-        async move {
-            match attempt.source {
-                Source::Provisioned => self.delete(attempt).await,
-                Source::Granted => self.revoke(attempt).await,
-            }
-        }
-    }
+    /// As of [`delete_bucket`](Self::delete_bucket).
+    fn revoke(&self, account: GrantedAccount<Self::Parameters>)
+    -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Makes another key for the user. [The key that it has](ProvisionedBucket::access_key_id) stays valid; all others are
+    /// Makes another key for the account. [The key that it has](GrantedAccount::access_key_id) stays valid; all others are
     /// removed first, since an earlier call may have made one that nobody has. For authors who
     /// [declare it](BucketCapabilities::rotation).
     ///
     /// # Errors
-    /// As of [`provision`](Self::provision).
+    /// As of [`create_bucket`](Self::create_bucket).
     fn rotate(
         &self,
-        bucket: ProvisionedBucket<Self::Parameters>,
+        account: GrantedAccount<Self::Parameters>,
     ) -> impl Future<Output = Result<Credentials, ProvisionError>> + Send {
-        drop(bucket);
+        drop(account);
         async { Err(ProvisionError::invalid("this provisioner cannot rotate keys")) }
     }
 
-    /// Removes all keys of the user but [the one that it has](ProvisionedBucket::access_key_id), some time after
+    /// Removes all keys of the account but [the one that it has](GrantedAccount::access_key_id), some time after
     /// [`rotate`](Self::rotate).
     ///
     /// # Errors
-    /// As of [`delete`](Self::delete).
+    /// As of [`delete_bucket`](Self::delete_bucket).
     fn retire(
         &self,
-        bucket: ProvisionedBucket<Self::Parameters>,
+        account: GrantedAccount<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send {
-        drop(bucket);
+        drop(account);
         async { Err(DeleteError::retry("this provisioner cannot rotate keys")) }
     }
 
@@ -175,10 +167,10 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// # impl BucketProvisioner for Store {
     /// #     type Parameters = ();
     /// #     type Config = ();
-    /// #     async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { Err(ProvisionError::retry("")) }
-    /// #     async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { Err(ProvisionError::retry("")) }
-    /// #     async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
-    /// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+    /// #     async fn create_bucket(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { Err(ProvisionError::retry("")) }
+    /// #     async fn delete_bucket(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+    /// #     async fn grant(&self, _: GrantOf<Self>) -> Result<Granted, ProvisionError> { Err(ProvisionError::retry("")) }
+    /// #     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> { Ok(()) }
     /// async fn start(&self, start: BucketStart) -> Result<(), StartError> {
     ///     self.cluster.get_or_init(|| start.cluster_id);
     ///     Ok(())
@@ -216,6 +208,7 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
 #[must_use]
 pub struct BucketCapabilities {
     pub(crate) rotation: bool,
+    pub(crate) multiple_buckets: bool,
     pub(crate) secrets: Vec<SecretRole>,
 }
 
@@ -224,6 +217,13 @@ impl BucketCapabilities {
     /// [`retire`](BucketProvisioner::retire).
     pub fn rotation(mut self) -> Self {
         self.rotation = true;
+        self
+    }
+
+    /// One account may be let into several buckets: [`grant`](BucketProvisioner::grant) and
+    /// [`revoke`](BucketProvisioner::revoke) get lists of them. Without this call the lists have one bucket.
+    pub fn multiple_buckets(mut self) -> Self {
+        self.multiple_buckets = true;
         self
     }
 

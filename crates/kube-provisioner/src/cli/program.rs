@@ -46,10 +46,10 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// # impl BucketProvisioner for Store {
 /// #     type Parameters = ();
 /// #     type Config = ();
-/// #     async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { unimplemented!() }
-/// #     async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { unimplemented!() }
-/// #     async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
-/// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// #     async fn create_bucket(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { unimplemented!() }
+/// #     async fn delete_bucket(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// #     async fn grant(&self, _: GrantOf<Self>) -> Result<Granted, ProvisionError> { unimplemented!() }
+/// #     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> { Ok(()) }
 /// # }
 /// #[derive(clap::Parser)]
 /// struct Args {

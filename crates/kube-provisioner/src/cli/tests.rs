@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::*;
-use crate::bucket::{Bucket, BucketProvisioner, ProvisionedBucket, RequestOf};
+use crate::bucket::{Bucket, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf};
 use crate::{
     BucketOptions, Capabilities, Coordination, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume,
     Provisioner, Volume,
@@ -292,16 +292,16 @@ struct Store;
 impl BucketProvisioner for Store {
     type Parameters = ();
     type Config = ();
-    async fn provision(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+    async fn create_bucket(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         Err(ProvisionError::invalid("never called"))
     }
-    async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        Err(ProvisionError::invalid("never called"))
-    }
-    async fn delete(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+    async fn delete_bucket(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
         Ok(())
     }
-    async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+    async fn grant(&self, _: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        Err(ProvisionError::invalid("never called"))
+    }
+    async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> {
         Ok(())
     }
 }

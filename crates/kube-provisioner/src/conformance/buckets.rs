@@ -1,7 +1,9 @@
 //! Checks a provisioner of buckets against its contract, on its own backend and a simulated cluster.
 
+mod claim;
 mod direct;
 mod fixture;
+mod halves;
 mod names;
 mod rules;
 
@@ -13,6 +15,7 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 use kube::Client;
 
+pub use self::claim::BucketClaim;
 use self::rules::BucketRule;
 use super::report::{Report, RuleResult};
 use super::tempo::Tempo;
@@ -32,30 +35,29 @@ use crate::controller::bucket::BucketBackend;
 /// # impl BucketProvisioner for Store {
 /// #     type Parameters = ();
 /// #     type Config = ();
-/// #     async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-/// #         let (name, user) = (request.name, request.claim.user());
-/// #         let owner = (request.cluster_id, user.clone());
-/// #         match self.0.lock().unwrap().entry(name) {
+/// #     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+/// #         let owner = (request.cluster_id, request.owner.name);
+/// #         match self.0.lock().unwrap().entry(request.name) {
 /// #             std::collections::btree_map::Entry::Occupied(bucket) if *bucket.get() != owner => {
 /// #                 return Err(ProvisionError::invalid("the bucket is somebody else's"));
 /// #             }
 /// #             bucket => bucket.or_insert(owner),
 /// #         };
-/// #         Ok(Bucket::new(Endpoint::https("store"), Credentials::new(user, "secret")))
+/// #         Ok(Bucket::new(Endpoint::https("store")))
 /// #     }
-/// #     async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-/// #         let owner = request.made_for.map(|made_for| (request.cluster_id, made_for.claim.user()));
-/// #         if owner.is_some() && self.0.lock().unwrap().get(&request.name) != owner.as_ref() {
-/// #             return Err(ProvisionError::invalid("the bucket is somebody else's"));
-/// #         }
-/// #         Ok(Bucket::new(Endpoint::default(), Credentials::new(request.claim.user(), "secret")))
-/// #     }
-/// #     async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-/// #         let owner = (bucket.cluster_id, bucket.claim.user());
+/// #     async fn delete_bucket(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+/// #         let owner = (bucket.cluster_id, bucket.owner.name);
 /// #         self.0.lock().unwrap().retain(|name, known| *name != bucket.name || *known != owner);
 /// #         Ok(())
 /// #     }
-/// #     async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
+/// #     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+/// #         let owner = (request.cluster_id.clone(), request.account.name.clone());
+/// #         if self.0.lock().unwrap().get(&request.bucket().name) != Some(&owner) {
+/// #             return Err(ProvisionError::invalid("the bucket is somebody else's"));
+/// #         }
+/// #         Ok(Granted::new(Endpoint::https("store"), Credentials::new(request.account.name, "secret")))
+/// #     }
+/// #     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> { Ok(()) }
 /// # }
 /// use kube_provisioner::conformance::BucketConformance;
 ///

@@ -70,7 +70,7 @@ use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
 #[cfg(feature = "conformance")]
-pub(crate) use self::backend::{UntypedBucket, UntypedRequest};
+pub(crate) use self::backend::{UntypedAccount, UntypedBucket, UntypedGrant, UntypedRequest};
 pub(crate) use self::messages::class_text;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::BucketSafeguard;

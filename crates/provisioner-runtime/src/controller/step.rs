@@ -72,6 +72,8 @@ pub enum JournalRecord {
     New(Entry),
     /// Recorded elsewhere, such as in the object: only a fence is needed.
     Exists,
+    /// The same, and an earlier call of the attempt was fenced: a recent confirmation counts.
+    Continues,
     /// The call changes nothing.
     None,
 }
@@ -165,6 +167,7 @@ impl<'a, C: Cache> Step<'a, C> {
                 Fence::Since(FRESH)
             }
             JournalRecord::Exists => Fence::Now,
+            JournalRecord::Continues => Fence::Since(FRESH),
             JournalRecord::None => Fence::None,
         };
         let _permit = match permit {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::ClaimName;
+use kube_provisioner::bucket;
 use s3_client::Credentials;
 
 use super::{BUCKET_OWNER, BadRecord, CEPH_USER};
@@ -37,7 +37,7 @@ impl Account {
     /// The one who owns the claim's bucket. `bucket_owner` is what the claim wants now. An owner who is no longer asked for
     /// stays.
     pub(super) fn of(
-        claim: &ClaimName,
+        account: &bucket::Account,
         state: &BTreeMap<String, String>,
         bucket_owner: Option<&str>,
         cluster: &str,
@@ -46,19 +46,19 @@ impl Account {
         let bucket_owner = bucket_owner.filter(|owner| !owner.is_empty()).or(known(BUCKET_OWNER));
         let id = match bucket_owner.or(known(CEPH_USER)) {
             Some(id) => id.to_owned(),
-            None if claim.uid.is_empty() => {
+            None if account.claim.uid.is_empty() => {
                 return Err(BadRecord("the ObjectBucket names neither cephUser nor its claim's uid".to_owned()));
             }
-            None => claim.user(),
+            None => account.name.clone(),
         };
-        let generated = is_generated(&id, claim, bucket_owner);
+        let generated = is_generated(&id, &account.claim, bucket_owner);
         Ok(Self { id, generated, cluster: cluster.to_owned() })
     }
 
     /// The one who is made for the claim, also where another user owns its bucket. Nobody knows it without the claim's uid.
-    pub(super) fn own(claim: &ClaimName, cluster: &str) -> Option<Self> {
-        let known = !claim.uid.is_empty();
-        known.then(|| Self { id: claim.user(), generated: true, cluster: cluster.to_owned() })
+    pub(super) fn own(account: &bucket::Account, cluster: &str) -> Option<Self> {
+        let known = !account.claim.uid.is_empty();
+        known.then(|| Self { id: account.name.clone(), generated: true, cluster: cluster.to_owned() })
     }
 
     /// The user, if there is one. One who was made for a claim of another cluster is none of ours.

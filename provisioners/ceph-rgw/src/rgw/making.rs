@@ -53,7 +53,7 @@ pub(super) async fn make(
 
 async fn create(store: &Store, account: &Account, user: &User, request: &RequestOf<Rgw>) -> Result<(), Problem> {
     let name = &request.name;
-    let key = account.key(store, user, request.access_key_id.as_deref()).await.map_err(Problem::Failed)?;
+    let key = account.key(store, user, None).await.map_err(Problem::Failed)?;
     // A region would be taken for the name of a placement.
     let error = match store.s3(key).create_bucket(name, None).await {
         Ok(()) => return Ok(()),

@@ -64,7 +64,7 @@ impl Evidence<'_> {
 
 #[cfg(test)]
 mod tests {
-    use kube_provisioner::bucket::ClaimName;
+    use kube_provisioner::bucket::{self, ClaimName};
 
     use super::*;
     use crate::quota::Quota;
@@ -72,6 +72,7 @@ mod tests {
 
     fn whose(live_owner: &str, bucket_owner: Option<&str>, noted: Option<&str>, state: &[(&str, &str)]) -> Whose {
         let claim = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: "u-1".into() };
+        let claim = bucket::Account::of(claim);
         let state = state.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let (owner, own) =
             (Account::of(&claim, &state, bucket_owner, "c").unwrap(), Account::own(&claim, "c").unwrap());

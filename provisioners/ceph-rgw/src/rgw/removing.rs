@@ -1,11 +1,11 @@
 //! What becomes of buckets and users that are not needed any more.
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket};
+use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
 
 use super::account::{Account, AccountError};
 use super::ownership::Whose;
-use super::{Rgw, Users};
+use super::{Known, Rgw, Users};
 use crate::grants::{change_policy, revoked};
 use crate::parameters::Parameters;
 use crate::store::Store;
@@ -13,7 +13,14 @@ use crate::store::Store;
 impl Rgw {
     /// Deletes the bucket if it is the claim's, and then what was made for the claim.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, users) = self.recorded(&bucket)?;
+        let (store, users) = self.recorded(Known {
+            account: &bucket.owner,
+            parameters: &bucket.parameters,
+            secrets: &bucket.secrets,
+            state: &bucket.state,
+            config_texts: &bucket.config_texts,
+            cluster: &bucket.cluster_id,
+        })?;
         let name = &bucket.name;
         if let Some(live) = store.admin.bucket(name).await? {
             match users.whose(&store, &bucket.state, &live).await {
@@ -35,23 +42,29 @@ impl Rgw {
         Ok(())
     }
 
-    /// Takes the user's rights away and leaves the bucket.
-    pub(super) async fn remove_user(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, users) = self.recorded(&bucket)?;
-        let live = store.admin.bucket(&bucket.name).await?;
+    /// Takes the user's rights away and leaves the buckets.
+    pub(super) async fn remove_user(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, users) = self.of_account(&known)?;
+        let mut live = Vec::new();
+        for bucket in &known.buckets {
+            live.extend(store.admin.bucket(&bucket.name).await?.map(|live| (&bucket.name, live.owner)));
+        }
         for account in users.generated() {
             if !is_ours(&store, account).await? {
                 continue;
             }
-            match &live {
+            let mut owns_one = false;
+            for (name, owner) in &live {
+                owns_one |= *owner == account.id;
+                if *owner != account.id && users.owner.generated {
+                    self.remove_statement(&store, account, name, owner).await?;
+                }
+            }
+            match owns_one {
                 // The gateway deletes no owner of a bucket, and one who is suspended closes the bucket for all. Without keys
                 // the claim's namespace has no way in.
-                Some(live) if live.owner == account.id => self.remove_all_keys(&store, account).await?,
-                Some(live) if users.owner.generated => {
-                    self.remove_statement(&store, account, &bucket.name, &live.owner).await?;
-                    store.admin.delete_user(&account.id).await?;
-                }
-                _ => store.admin.delete_user(&account.id).await?,
+                true => self.remove_all_keys(&store, account).await?,
+                false => store.admin.delete_user(&account.id).await?,
             }
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! What a claim's `additionalConfig` says of its bucket.
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::{Bucket, RequestOf};
+use kube_provisioner::bucket::RequestOf;
 use s3_client::Credentials;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
 
-use super::{BUCKET_MARKER, Rgw};
+use super::Rgw;
 use crate::admin::{BucketInfo, Failure};
 use crate::grants::{change_policy, with_grants_of};
 use crate::parameters::Config;
@@ -34,13 +34,11 @@ pub(super) async fn apply(
     request: &RequestOf<Rgw>,
     owner: &str,
     key: Credentials,
-    bucket: Bucket,
-) -> Result<Bucket, ProvisionError> {
+    marker: Option<&str>,
+) -> Result<(), ProvisionError> {
     let (name, config) = (&request.name, &request.config);
     let live = store.admin.bucket(name).await?;
-    let is_ours = |live: &BucketInfo| {
-        live.owner == owner && bucket.state.get(BUCKET_MARKER).is_none_or(|marker| *marker == live.marker)
-    };
+    let is_ours = |live: &BucketInfo| live.owner == owner && marker.is_none_or(|marker| *marker == live.marker);
     let Some(live) = live.filter(is_ours) else {
         return Err(ProvisionError::retry(format!("the bucket {name} was made and is not there")));
     };
@@ -62,7 +60,7 @@ pub(super) async fn apply(
         let none = Lifecycle::default();
         apply_lifecycle(store, key, name, lifecycle.unwrap_or(&none)).await?;
     }
-    Ok(bucket)
+    Ok(())
 }
 
 async fn apply_lifecycle(store: &Store, key: Credentials, name: &str, wanted: &Lifecycle) -> Result<(), Failure> {

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::{BucketProvisioner, ClaimName, RequestOf, Source};
+use kube_provisioner::bucket::{BucketProvisioner, ClaimName};
 use kube_provisioner::{ProvisionError, ProvisionVerdict};
 
-use super::Fixture;
-use crate::rgw::Rgw;
+use super::{Claim, Fixture};
 
 /// A claim of another namespace that wants the bucket of the claim `name`.
-fn another(request: &RequestOf<Rgw>) -> RequestOf<Rgw> {
+fn another(request: &Claim) -> Claim {
     let mut another = request.clone();
     another.claim = ClaimName { namespace: "elsewhere".into(), uid: uid(2), ..request.claim.clone() };
     another
@@ -42,22 +41,22 @@ async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
     for (bucket, config) in [("own", &[][..]), ("lent", &[("bucketOwner", owner.as_str())])] {
         let first = fixture.request(bucket, config);
         let second = another(&first);
-        let answers = tokio::join!(fixture.rgw.provision(first.clone()), fixture.rgw.provision(second.clone()));
+        let answers = tokio::join!(first.provision(&fixture.rgw), second.provision(&fixture.rgw));
         let (won, lost, answer, error) = match answers {
             (Ok(answer), Err(error)) => (first, second, answer, error),
             (Err(error), Ok(answer)) => (second, first, answer, error),
             (Ok(_), Ok(_)) => panic!("both have the bucket {bucket}"),
             (Err(one), Err(two)) => panic!("nobody has the bucket {bucket}: {one} {two}"),
         };
-        told(error, "choose another bucketName", &[&won.claim.user(), &won.claim.namespace]);
+        told(error, "choose another bucketName", &[&won.account().name, &won.claim.namespace]);
         fixture.s3(&answer).put_object(&won.name, "x", "hello").await.unwrap();
-        drop(fixture.rgw.provision(lost.clone()).await.unwrap_err());
-        fixture.rgw.delete(fixture.record(Source::Provisioned, &lost, None)).await.unwrap();
-        assert!(!fixture.has_user(&lost.claim.user()).await);
+        drop(lost.provision(&fixture.rgw).await.unwrap_err());
+        lost.delete(&fixture.rgw).await.unwrap();
+        assert!(!fixture.has_user(&lost.account().name).await);
         assert!(fixture.s3(&answer).object_exists(&won.name, "x").await.unwrap());
-        fixture.rgw.delete(fixture.record(Source::Provisioned, &won, Some(&answer))).await.unwrap();
+        won.after(&answer).delete(&fixture.rgw).await.unwrap();
         assert_eq!(fixture.owner_of(&won.name).await, None);
-        assert!(!fixture.has_user(&won.claim.user()).await);
+        assert!(!fixture.has_user(&won.account().name).await);
     }
     fixture.admin().delete_user(&owner).await.unwrap();
 }
@@ -77,10 +76,10 @@ async fn what_tenants_can_write_makes_no_bucket_theirs() {
     let tags = BTreeMap::from([("objectbucketclaim-uid".to_owned(), tagged.claim.uid.clone())]);
     s3.put_bucket_tagging(&tagged.name, &tags).await.unwrap();
     for request in [tagged, named] {
-        let error = fixture.rgw.provision(request.clone()).await.unwrap_err();
+        let error = request.provision(&fixture.rgw).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid, "{error}");
         told(error, "was not made for this claim", &[]);
-        fixture.rgw.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+        request.delete(&fixture.rgw).await.unwrap();
         assert!(s3.object_exists(&request.name, "x").await.unwrap(), "{} is purged", request.name);
         fixture.admin().delete_bucket(&request.name).await.unwrap();
     }
@@ -96,25 +95,25 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
         // The claim waits after a refused CreateBucket.
         let mut early = request.clone();
         early.name = format!("{}-X", request.name);
-        drop(fixture.rgw.provision(early).await.unwrap_err());
+        drop(early.provision(&fixture.rgw).await.unwrap_err());
         s3.create_bucket(&request.name, None).await.unwrap();
         s3.put_object(&request.name, "x", "hello").await.unwrap();
-        told(fixture.rgw.provision(request.clone()).await.unwrap_err(), "choose another bucketName", &[]);
-        fixture.rgw.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+        told(request.provision(&fixture.rgw).await.unwrap_err(), "choose another bucketName", &[]);
+        request.delete(&fixture.rgw).await.unwrap();
         assert!(s3.object_exists(&request.name, "x").await.unwrap());
         fixture.admin().delete_bucket(&request.name).await.unwrap();
     }
     // One that replaces the claim's bucket, of the same owner.
     let request = fixture.request("replaced", &[("bucketOwner", &owner)]);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
     fixture.admin().delete_bucket(&request.name).await.unwrap();
     s3.create_bucket(&request.name, None).await.unwrap();
     s3.put_object(&request.name, "x", "hello").await.unwrap();
-    let again = fixture.again("replaced", &[("bucketOwner", &owner)], &bucket);
-    assert_eq!(fixture.rgw.provision(again).await.unwrap_err().verdict(), ProvisionVerdict::Retry);
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    let again = fixture.request("replaced", &[("bucketOwner", &owner)]).after(&bucket);
+    assert_eq!(again.provision(&fixture.rgw).await.unwrap_err().verdict(), ProvisionVerdict::Retry);
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
     assert!(s3.object_exists(&request.name, "x").await.unwrap());
-    assert!(!fixture.has_user(&request.claim.user()).await);
+    assert!(!fixture.has_user(&request.account().name).await);
     fixture.admin().delete_bucket(&request.name).await.unwrap();
     fixture.admin().delete_user(&owner).await.unwrap();
 }
@@ -124,36 +123,33 @@ async fn what_is_of_another_cluster_is_left_alone() {
     let fixture = Fixture::new("clones").await;
     // Both clusters are of one backup, so the claim and its uid are the same.
     let theirs = fixture.request("a", &[]);
-    let bucket = fixture.rgw.provision(theirs.clone()).await.unwrap();
+    let bucket = theirs.provision(&fixture.rgw).await.unwrap();
     fixture.s3(&bucket).put_object(&theirs.name, "x", "hello").await.unwrap();
-    let elsewhere = |mut request: RequestOf<Rgw>| {
+    let elsewhere = |mut request: Claim| {
         request.cluster_id = "another-cluster".to_owned();
         request
     };
-    for ours in [theirs.clone(), fixture.again("a", &[], &bucket)] {
-        let error = fixture.rgw.provision(elsewhere(ours.clone())).await.unwrap_err();
+    for ours in [theirs.clone(), fixture.request("a", &[]).after(&bucket)] {
+        let error = elsewhere(ours.clone()).provision(&fixture.rgw).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Retry);
         told(error, "made for a claim of another cluster", &["test-cluster"]);
-        let answer = (!ours.state.is_empty()).then_some(&bucket);
-        for source in [Source::Provisioned, Source::Granted] {
-            let mut record = fixture.record(source, &ours, answer);
-            record.cluster_id = "another-cluster".to_owned();
-            fixture.rgw.delete(record.clone()).await.unwrap();
-            fixture.rgw.revoke(record.clone()).await.unwrap();
-            drop(fixture.rgw.rotate(record.clone()).await.unwrap_err());
-            drop(fixture.rgw.retire(record).await.unwrap_err());
+        for record in [elsewhere(ours.clone()), elsewhere(ours.clone()).on_existing()] {
+            record.delete(&fixture.rgw).await.unwrap();
+            record.revoke(&fixture.rgw).await.unwrap();
+            drop(fixture.rgw.rotate(record.granted()).await.unwrap_err());
+            drop(fixture.rgw.retire(record.granted()).await.unwrap_err());
         }
         assert!(fixture.s3(&bucket).object_exists(&theirs.name, "x").await.unwrap());
     }
     // What an administrator has given away is taken.
-    let user = theirs.claim.user();
+    let user = theirs.account().name;
     fixture.admin().set_display_name(&user, &user).await.unwrap();
-    let taken = fixture.rgw.provision(elsewhere(theirs.clone())).await.unwrap();
+    let taken = elsewhere(theirs.clone()).provision(&fixture.rgw).await.unwrap();
     assert_eq!(taken.credentials, bucket.credentials);
-    drop(fixture.rgw.provision(theirs.clone()).await.unwrap_err());
-    let mut record = fixture.record(Source::Provisioned, &theirs, Some(&bucket));
+    drop(theirs.provision(&fixture.rgw).await.unwrap_err());
+    let mut record = theirs.after(&bucket);
     record.cluster_id = "another-cluster".to_owned();
-    fixture.rgw.delete(record).await.unwrap();
+    record.delete(&fixture.rgw).await.unwrap();
     assert!(!fixture.has_user(&user).await);
     assert_eq!(fixture.owner_of(&theirs.name).await, None);
 }
@@ -166,32 +162,32 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
     for (bucket, deleted) in [("goes-on", false), ("is-deleted", true)] {
         // The process died when its own user had made the bucket.
         let request = fixture.request(bucket, &config);
-        drop(fixture.rgw.provision(fixture.request(bucket, &[])).await.unwrap());
-        assert_eq!(fixture.owner_of(&request.name).await, Some(request.claim.user()));
+        drop(fixture.request(bucket, &[]).provision(&fixture.rgw).await.unwrap());
+        assert_eq!(fixture.owner_of(&request.name).await, Some(request.account().name));
         if !deleted {
-            let answer = fixture.rgw.provision(request.clone()).await.unwrap();
+            let answer = request.provision(&fixture.rgw).await.unwrap();
             assert_eq!(fixture.owner_of(&request.name).await.as_ref(), Some(&owner));
             s3.put_object(&request.name, "x", "hello").await.unwrap();
             // The answer to that was lost, and the claim names no owner any more, or another.
             for config in [&[][..], &[("bucketOwner", "bob")]] {
-                let error = fixture.rgw.provision(fixture.request(bucket, config)).await.unwrap_err();
+                let error = fixture.request(bucket, config).provision(&fixture.rgw).await.unwrap_err();
                 assert_eq!(error.verdict(), ProvisionVerdict::Retry);
                 told(error, "leave bucketOwner as it was", &[&owner]);
             }
             drop(answer);
         }
-        fixture.rgw.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+        request.delete(&fixture.rgw).await.unwrap();
         assert_eq!(fixture.owner_of(&request.name).await, None);
-        assert!(!fixture.has_user(&request.claim.user()).await);
+        assert!(!fixture.has_user(&request.account().name).await);
     }
     // The owner may own no more than it may.
     fixture.admin().set_max_buckets(&owner, 1).await.unwrap();
     let (one, two) = (fixture.request("one", &config), fixture.request("two", &config));
-    let answer = fixture.rgw.provision(one.clone()).await.unwrap();
-    told(fixture.rgw.provision(two.clone()).await.unwrap_err(), "may own no further bucket", &[]);
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &two, None)).await.unwrap();
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &one, Some(&answer))).await.unwrap();
-    assert!(!fixture.has_user(&two.claim.user()).await);
+    let answer = one.provision(&fixture.rgw).await.unwrap();
+    told(two.provision(&fixture.rgw).await.unwrap_err(), "may own no further bucket", &[]);
+    two.delete(&fixture.rgw).await.unwrap();
+    one.after(&answer).delete(&fixture.rgw).await.unwrap();
+    assert!(!fixture.has_user(&two.account().name).await);
     fixture.admin().delete_user(&owner).await.unwrap();
 }
 
@@ -199,13 +195,13 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
 async fn a_user_without_a_mark_is_from_before_and_is_served() {
     let fixture = Fixture::new("before").await;
     let request = fixture.request("a", &[]);
-    let user = request.claim.user();
+    let user = request.account().name;
     fixture.admin().create_user(&user, &user, 1).await.unwrap();
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
     let mark = fixture.admin().user(&user).await.unwrap().unwrap().mark();
     assert_eq!(mark.map(|mark| mark.cluster).as_deref(), Some("test-cluster"));
     fixture.admin().set_display_name(&user, &user).await.unwrap();
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
     assert!(!fixture.has_user(&user).await);
 }
 
@@ -221,17 +217,17 @@ async fn the_longest_names_are_no_trouble() {
         request
     };
     let request = long("a", &[]);
-    let bucket = fixture.rgw.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
     fixture.s3(&bucket).put_object(&request.name, "x", "hello").await.unwrap();
-    fixture.rgw.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
-    let mut granted = long("b", &[]);
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
+    let mut granted = long("b", &[]).on_existing();
     granted.name = format!("{}-shared", fixture.run);
     s3.create_bucket(&granted.name, None).await.unwrap();
-    let bucket = fixture.rgw.grant(granted.clone()).await.unwrap();
+    let bucket = granted.provision(&fixture.rgw).await.unwrap();
     fixture.s3(&bucket).put_object(&granted.name, "x", "hello").await.unwrap();
-    fixture.rgw.revoke(fixture.record(Source::Granted, &granted, Some(&bucket))).await.unwrap();
+    granted.after(&bucket).revoke(&fixture.rgw).await.unwrap();
     assert!(s3.bucket_policy(&granted.name).await.unwrap().unwrap().is_empty());
-    assert!(!fixture.has_user(&granted.claim.user()).await && !fixture.has_user(&request.claim.user()).await);
+    assert!(!fixture.has_user(&granted.account().name).await && !fixture.has_user(&request.account().name).await);
     fixture.admin().delete_bucket(&granted.name).await.unwrap();
     fixture.admin().delete_user(&owner).await.unwrap();
 }

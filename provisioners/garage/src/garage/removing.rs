@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket, Source};
+use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
 use tokio::time::Instant;
 
 use super::{Garage, delete_keys};
@@ -18,9 +18,11 @@ const SLICE: Duration = Duration::from_secs(20);
 impl Garage {
     /// Deletes the bucket if it is the claim's, and then the claim's keys.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, claim) = self.recorded(&bucket)?;
+        let of_class = (&bucket.parameters, &bucket.secrets);
+        let (store, claim) = self.recorded(&bucket.owner, of_class, &bucket.cluster_id)?;
         let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
-        if let Some(live) = self.live(&store, &claim, &bucket).await? {
+        let named = store.admin.bucket_named(&bucket.name).await?;
+        if let Some(live) = claim.bucket(&store, &bucket.name, named.as_ref(), &bucket.state).await? {
             if bucket.state.is_empty() {
                 take_name(&store, &bucket.name, &live).await?;
             }
@@ -38,15 +40,16 @@ impl Garage {
         Ok(delete_keys(&store, &claim).await?)
     }
 
-    /// Removes the claim's keys and leaves the bucket.
-    pub(super) async fn remove_keys(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, claim) = self.recorded(&bucket)?;
-        if bucket.source == Source::Provisioned
-            && let Some(live) = self.live(&store, &claim, &bucket).await?
-            && live.global_aliases.is_empty()
-        {
-            // Without its keys nobody would find it.
-            store.admin.add_global_alias(&live.id, &bucket.name).await?;
+    /// Removes the claim's keys and leaves the buckets.
+    pub(super) async fn remove_keys(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, claim) = self.of_account(&account)?;
+        for bucket in account.buckets.iter().filter(|bucket| bucket.belongs_to(&account.account)) {
+            if let Some(live) = self.live(&store, bucket, (&account.account, &account.cluster_id)).await?
+                && live.global_aliases.is_empty()
+            {
+                // Without its keys nobody would find it.
+                store.admin.add_global_alias(&live.id, &bucket.name).await?;
+            }
         }
         Ok(delete_keys(&store, &claim).await?)
     }

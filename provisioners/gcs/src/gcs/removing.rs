@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, ProvisionedBucket};
+use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
 use tokio::time::Instant;
 
-use super::{Account, Gcs, Source};
+use super::{Account, Gcs};
 use crate::account::{CLAIM_UID, Owner, owner};
 use crate::api::Failure;
 use crate::iam::Known;
@@ -20,64 +20,66 @@ use crate::store::Store;
 const SLICE: Duration = Duration::from_secs(20);
 
 impl Gcs {
-    /// Deletes the bucket if it is the claim's, and what was made for it.
+    /// Deletes the bucket if it is the claim's.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.recorded(&bucket).await?;
-        let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
+        let of_class = (&bucket.parameters, &bucket.secrets);
+        let (store, parameters) = self.recorded(&bucket.owner.claim, of_class, &bucket.state).await?;
         let name = &bucket.name;
-        if let Found::Bucket(live) = store.storage.find_bucket(name).await? {
-            match owner(&live, &bucket.claim, &bucket.cluster_id) {
-                Owner::Claim => {
-                    let only_empty = policy == DeletionPolicy::DeleteIfEmpty;
-                    if only_empty && !store.storage.is_empty(name).await? {
-                        return Err(DeletionPolicy::not_empty(name));
-                    }
-                    // Whoever still writes would write forever.
-                    account.close(&store, bucket.access_key_id.as_deref()).await?;
-                    let title = title(&bucket.claim);
-                    store.storage.change_policy(name, |policy| shut(policy, &title)).await?;
-                    if !only_empty {
-                        empty(&store, name).await?;
-                    } else if !store.storage.delete_bucket(name).await? {
-                        return Err(DeletionPolicy::not_empty(name));
-                    }
+        let Found::Bucket(live) = store.storage.find_bucket(name).await? else { return Ok(()) };
+        match owner(&live, &bucket.owner.claim, &bucket.cluster_id) {
+            Owner::Claim => {
+                let only_empty = parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
+                if only_empty && !store.storage.is_empty(name).await? {
+                    return Err(DeletionPolicy::not_empty(name));
                 }
-                Owner::Unknown if !bucket.state.is_empty() => {
-                    return Err(DeleteError::retry(format!(
-                        "the bucket {name} has lost its label {CLAIM_UID}, and may be somebody else's: set it to {} if it is \
-                         to be deleted, or to another text if it is to stay",
-                        bucket.claim.uid
-                    )));
+                // Whoever still writes would write forever.
+                let account = Account::of(&store, &bucket.owner, &bucket.cluster_id, (&bucket.state, &parameters));
+                let title = title(&account.claim);
+                let closed = |policy: &_| revoked(&shut(policy, &title), &account.email);
+                store.storage.change_policy(name, closed).await?;
+                if !only_empty {
+                    empty(&store, name).await?;
+                } else if !store.storage.delete_bucket(name).await? {
+                    return Err(DeletionPolicy::not_empty(name));
                 }
-                Owner::Other | Owner::Unknown => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
+                Ok(())
+            }
+            Owner::Unknown if !bucket.state.is_empty() => Err(DeleteError::retry(format!(
+                "the bucket {name} has lost its label {CLAIM_UID}, and may be somebody else's: set it to {} if it is to be \
+                 deleted, or to another text if it is to stay",
+                bucket.owner.claim.uid
+            ))),
+            Owner::Other | Owner::Unknown => {
+                tracing::info!(bucket = name, "left a bucket that is not the claim's");
+                Ok(())
             }
         }
-        account.close(&store, bucket.access_key_id.as_deref()).await?;
-        Ok(account.remove(&store).await?)
     }
 
-    /// Takes the rights and the keys away, and leaves the bucket.
-    pub(super) async fn remove_account(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.recorded(&bucket).await?;
-        let name = &bucket.name;
-        account.close(&store, bucket.access_key_id.as_deref()).await?;
-        let ours = match bucket.source {
-            // What an account that was not made for the claim may do there was not our doing.
-            Source::Granted => account.generated,
-            Source::Provisioned => {
-                let live = store.storage.find_bucket(name).await?;
-                matches!(live, Found::Bucket(live) if owner(&live, &bucket.claim, &bucket.cluster_id) != Owner::Other)
-            }
-        };
+    /// Takes the rights and the keys away, and leaves the buckets.
+    pub(super) async fn remove_account(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, account) = self.of_account(&known).await?;
+        account.close(&store, known.access_key_id.as_deref()).await?;
         // The rights of somebody else's account of this name are not ours to take.
-        if ours {
-            let theirs = account.generated && account.known(&store).await? == Known::Foreign;
-            let title = title(&account.claim);
-            let changed = store.storage.change_policy(name, |policy| {
-                let policy = shut(policy, &title);
-                if theirs { policy } else { revoked(&policy, &account.email) }
-            });
-            changed.await?;
+        let theirs = account.generated && account.known(&store).await? == Known::Foreign;
+        let title = title(&account.claim);
+        for bucket in &known.buckets {
+            let ours = match bucket.belongs_to(&known.account) {
+                // What an account that was not made for the claim may do there was not our doing.
+                false => account.generated,
+                true => {
+                    let live = store.storage.find_bucket(&bucket.name).await?;
+                    let is_others = |live| owner(live, &account.claim, &known.cluster_id) == Owner::Other;
+                    matches!(&live, Found::Bucket(live) if !is_others(live))
+                }
+            };
+            if ours {
+                let changed = store.storage.change_policy(&bucket.name, |policy| {
+                    let policy = shut(policy, &title);
+                    if theirs { policy } else { revoked(&policy, &account.email) }
+                });
+                changed.await?;
+            }
         }
         Ok(account.remove(&store).await?)
     }

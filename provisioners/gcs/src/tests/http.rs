@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use gcs_sim::Server;
 use http::Request;
-use kube_provisioner::bucket::BucketProvisioner;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
@@ -139,7 +138,7 @@ async fn google_is_asked_through_a_proxy_and_the_metadata_server_is_not() {
         let gcs = Gcs::new(defaults, proxy.proxies(&[("NO_PROXY", no_proxy)]));
         let mut request = Fixture::new().await.request("photos", &[]);
         request.secrets = Default::default();
-        drop(gcs.provision(request).await.unwrap());
+        drop(request.provision(&gcs).await.unwrap());
         let lines = proxy.first_lines();
         assert_eq!(!lines.is_empty(), is_used, "{no_proxy}: {lines:?}");
         // One client for both APIs, which have one address here, keeps its connection.
@@ -153,7 +152,7 @@ async fn google_is_asked_through_a_proxy_and_the_metadata_server_is_not() {
 async fn a_key_is_exchanged_through_a_proxy() {
     let (fixture, proxy) = (Fixture::new().await, CountingProxy::start().await);
     let gcs = Gcs::new(Defaults::of(&fixture.google), proxy.proxies(&[]));
-    drop(gcs.provision(fixture.request("photos", &[])).await.unwrap());
+    drop(fixture.request("photos", &[]).provision(&gcs).await.unwrap());
     let first = proxy.first_lines().remove(0);
     assert_eq!(first, format!("POST {}/token", fixture.google.endpoint));
 }

@@ -4,7 +4,7 @@ use super::*;
 
 const POOL: &str = "projects/1/locations/global/workloadIdentityPools/shop-project.svc.id.goog";
 
-fn keyless(fixture: &Fixture, claim: &str, account: &str) -> RequestOf<Gcs> {
+fn keyless(fixture: &Fixture, claim: &str, account: &str) -> Claim {
     let mut request = fixture.request(claim, &[("workloadIdentityPool", POOL)]);
     let config = [("authentication", "ServiceAccount"), ("serviceAccount", account)];
     let config = config.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
@@ -29,20 +29,20 @@ fn roles(fixture: &Fixture, bucket: &str, principal: &str) -> Vec<String> {
 async fn a_bucket_without_a_key_is_for_one_service_account() {
     let fixture = Fixture::new().await;
     let request = keyless(&fixture, "photos", "web");
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     assert_eq!(bucket.credentials, None);
     assert_eq!(roles(&fixture, "photos", &principal("web")), ["roles/storage.objectUser"]);
     assert!(fixture.google.model().accounts.is_empty(), "nobody needs an account of Google");
     let policy = fixture.google.model().buckets["photos"].policy.clone();
-    let bucket = fixture.gcs.provision(fixture.again(&request, &bucket)).await.unwrap();
+    let bucket = request.after(&bucket).provision(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.model().buckets["photos"].policy, policy);
     // Another service account takes the place of the first.
-    let mut moved = fixture.again(&keyless(&fixture, "photos", "other"), &bucket);
+    let mut moved = keyless(&fixture, "photos", "other").after(&bucket);
     moved.parameters = request.parameters.clone();
-    let bucket = fixture.gcs.provision(moved).await.unwrap();
+    let bucket = moved.provision(&fixture.gcs).await.unwrap();
     assert_eq!(roles(&fixture, "photos", &principal("web")), Vec::<String>::new());
     assert_eq!(roles(&fixture, "photos", &principal("other")), ["roles/storage.objectUser"]);
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
@@ -51,16 +51,16 @@ async fn a_claim_may_change_between_a_key_and_a_service_account() {
     let fixture = Fixture::new().await;
     let (with_key, without) =
         (fixture.request("photos", &[("workloadIdentityPool", POOL)]), keyless(&fixture, "photos", "web"));
-    let first = fixture.gcs.provision(with_key.clone()).await.unwrap();
-    let second = fixture.gcs.provision(fixture.again(&without, &first)).await.unwrap();
+    let first = with_key.provision(&fixture.gcs).await.unwrap();
+    let second = without.after(&first).provision(&fixture.gcs).await.unwrap();
     assert!(fixture.s3(&first.credentials).get("photos", "x").await.is_err());
     assert!(fixture.google.assets().iter().all(|asset| asset.starts_with("bucket ")));
     assert_eq!(roles(&fixture, "photos", &principal("web")).len(), 1);
-    let third = fixture.gcs.provision(fixture.again(&with_key, &second)).await.unwrap();
+    let third = with_key.after(&second).provision(&fixture.gcs).await.unwrap();
     assert_eq!(roles(&fixture, "photos", &principal("web")).len(), 0);
     let s3 = fixture.s3(&third.credentials);
     s3.put("photos", "x", "miaow").await.unwrap();
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &with_key, Some(&third))).await.unwrap();
+    with_key.after(&third).delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
@@ -70,17 +70,17 @@ async fn grants_without_a_key_come_and_go_one_by_one() {
     fixture.own_bucket("shared");
     let before = fixture.google.model().buckets["shared"].policy.clone();
     let [a, b] = ["a", "b"].map(|claim| {
-        let mut request = keyless(&fixture, claim, "web");
+        let mut request = keyless(&fixture, claim, "web").on_existing();
         request.name = "shared".to_owned();
         request
     });
-    let (of_a, of_b) = (fixture.gcs.grant(a.clone()).await.unwrap(), fixture.gcs.grant(b.clone()).await.unwrap());
+    let (of_a, of_b) = (a.provision(&fixture.gcs).await.unwrap(), b.provision(&fixture.gcs).await.unwrap());
     assert_eq!(roles(&fixture, "shared", &principal("web")).len(), 2, "each claim has its own");
-    fixture.gcs.revoke(fixture.record(Source::Granted, &a, Some(&of_a))).await.unwrap();
+    a.after(&of_a).revoke(&fixture.gcs).await.unwrap();
     assert_eq!(roles(&fixture, "shared", &principal("web")).len(), 1);
     drop(of_b);
     // The answer was lost, and the claim is deleted.
-    fixture.gcs.revoke(fixture.record(Source::Granted, &b, None)).await.unwrap();
+    b.revoke(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.model().buckets["shared"].policy["bindings"], before["bindings"]);
 }
 
@@ -94,7 +94,7 @@ async fn what_access_without_a_key_needs_is_said() {
     ] {
         let mut request = keyless(&fixture, "photos", "web");
         request.parameters = fixture.request("photos", &class).parameters;
-        let error = fixture.gcs.provision(request).await.unwrap_err();
+        let error = request.provision(&fixture.gcs).await.unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }
     assert_eq!(fixture.google.assets(), Vec::<String>::new());

@@ -1,12 +1,11 @@
 //! Whose a bucket and a service account are: what tenants, administrators and other clusters' installations do is no proof.
 
 use gcs_sim::Account;
-use kube_provisioner::bucket::{BucketProvisioner, ClaimName, RequestOf, Source};
+use kube_provisioner::bucket::{BucketProvisioner, ClaimName};
 use kube_provisioner::{ProvisionError, ProvisionVerdict};
 use serde_json::json;
 
-use super::Fixture;
-use crate::gcs::Gcs;
+use super::{Claim, Fixture};
 
 fn told(error: &ProvisionError, part: &str, hidden: &str) {
     let text = error.to_string();
@@ -14,7 +13,7 @@ fn told(error: &ProvisionError, part: &str, hidden: &str) {
 }
 
 /// The same claim in another cluster, that is of the same backup.
-fn elsewhere(request: &RequestOf<Gcs>) -> RequestOf<Gcs> {
+fn elsewhere(request: &Claim) -> Claim {
     let mut request = request.clone();
     request.cluster_id = "another-cluster".to_owned();
     request
@@ -29,16 +28,15 @@ async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
     same.claim.uid = "another-uid".to_owned();
     third.claim = ClaimName { namespace: "elsewhere".into(), uid: "third-uid".into(), ..first.claim.clone() };
     let requests = [first, same, third];
-    let answers =
-        futures::future::join_all(requests.iter().map(|request| fixture.gcs.provision(request.clone()))).await;
+    let answers = futures::future::join_all(requests.iter().map(|request| request.provision(&fixture.gcs))).await;
     let won = answers.iter().position(Result::is_ok).unwrap();
     for (at, (request, answer)) in requests.iter().zip(&answers).enumerate().filter(|(at, _)| *at != won) {
         let error = answer.as_ref().unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid, "{at}");
         told(error, "choose another bucketName", &requests[won].claim.uid);
-        let mut record = fixture.record(Source::Provisioned, request, None);
+        let mut record = request.clone();
         record.cluster_id.clone_from(&request.cluster_id);
-        fixture.gcs.delete(record).await.unwrap();
+        record.delete(&fixture.gcs).await.unwrap();
     }
     let owner = requests[won].claim.uid.clone();
     assert_eq!(fixture.google.model().buckets["photos"].metadata["labels"]["objectbucketclaim-uid"], owner);
@@ -51,21 +49,21 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     fixture.google.model().denied.insert("storage.buckets.create".to_owned());
-    drop(fixture.gcs.provision(request.clone()).await.unwrap_err());
+    drop(request.provision(&fixture.gcs).await.unwrap_err());
     fixture.google.model().denied.clear();
     fixture.own_bucket("photos");
-    told(&fixture.gcs.provision(request.clone()).await.unwrap_err(), "was not made for this claim", "@");
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, None)).await.unwrap();
+    told(&request.provision(&fixture.gcs).await.unwrap_err(), "was not made for this claim", "@");
+    request.delete(&fixture.gcs).await.unwrap();
     let left = fixture.google.assets();
     assert!(left.len() == 1 && left[0].starts_with("bucket photos"), "{left:?}");
     // One that replaces the claim's.
     let request = fixture.request("videos", &[]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     fixture.google.model().buckets.remove("videos");
     fixture.own_bucket("videos");
-    let error = fixture.gcs.provision(fixture.again(&request, &bucket)).await.unwrap_err();
+    let error = request.after(&bucket).provision(&fixture.gcs).await.unwrap_err();
     told(&error, "has lost its label", "@");
-    drop(fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap_err());
+    drop(request.after(&bucket).delete(&fixture.gcs).await.unwrap_err());
     assert!(fixture.google.model().buckets.contains_key("videos"));
 }
 
@@ -73,28 +71,29 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
 async fn what_is_of_another_cluster_is_left_alone() {
     let fixture = Fixture::new().await;
     let theirs = fixture.request("photos", &[]);
-    let bucket = fixture.gcs.provision(theirs.clone()).await.unwrap();
+    let bucket = theirs.provision(&fixture.gcs).await.unwrap();
     let before = fixture.google.assets();
-    for ours in [theirs.clone(), fixture.again(&theirs, &bucket)] {
-        let error = fixture.gcs.provision(elsewhere(&ours)).await.unwrap_err();
+    for ours in [theirs.clone(), theirs.after(&bucket)] {
+        let error = elsewhere(&ours).provision(&fixture.gcs).await.unwrap_err();
         told(&error, "was not made for this claim", "test-cluster");
-        let answer = (!ours.state.is_empty()).then_some(&bucket);
-        for source in [Source::Provisioned, Source::Granted] {
-            let mut record = fixture.record(source, &ours, answer);
-            record.cluster_id = "another-cluster".to_owned();
-            fixture.gcs.delete(record.clone()).await.unwrap();
-            fixture.gcs.revoke(record.clone()).await.unwrap();
-            drop(fixture.gcs.rotate(record.clone()).await.unwrap_err());
-            fixture.gcs.retire(record).await.unwrap();
+        for record in [elsewhere(&ours), elsewhere(&ours).on_existing()] {
+            record.delete(&fixture.gcs).await.unwrap();
+            record.revoke(&fixture.gcs).await.unwrap();
+            drop(fixture.gcs.rotate(record.granted()).await.unwrap_err());
+            fixture.gcs.retire(record.granted()).await.unwrap();
         }
         assert_eq!(fixture.google.assets(), before);
     }
     // The account alone is another cluster's where the class names the bucket.
     fixture.own_bucket("shared");
-    let mut granted = elsewhere(&theirs);
+    let mut granted = elsewhere(&theirs).on_existing();
     granted.name = "shared".to_owned();
-    told(&fixture.gcs.grant(granted).await.unwrap_err(), "was not made for this claim of this cluster", "test-cluster");
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &theirs, Some(&bucket))).await.unwrap();
+    told(
+        &granted.provision(&fixture.gcs).await.unwrap_err(),
+        "was not made for this claim of this cluster",
+        "test-cluster",
+    );
+    theirs.after(&bucket).delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets().len(), 1);
 }
 
@@ -102,7 +101,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
 async fn what_is_from_before_is_served_and_marked() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     {
         let mut model = fixture.google.model();
         let labels = &mut model.buckets.get_mut("photos").unwrap().metadata["labels"];
@@ -111,10 +110,10 @@ async fn what_is_from_before_is_served_and_marked() {
         let account = model.accounts.get_mut(&fixture.email_of(&request)).unwrap();
         account.description = "gcs-provisioner: ObjectBucketClaim uid-of-photos".to_owned();
     }
-    drop(fixture.gcs.provision(fixture.again(&request, &bucket)).await.unwrap());
+    drop(request.after(&bucket).provision(&fixture.gcs).await.unwrap());
     let labels = fixture.google.model().buckets["photos"].metadata["labels"].clone();
     assert_eq!(labels["objectbucketclaim-cluster"], "test-cluster");
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
@@ -122,20 +121,22 @@ async fn what_is_from_before_is_served_and_marked() {
 async fn an_account_that_replaces_the_claims_keeps_its_keys_and_its_rights() {
     let fixture = Fixture::new().await;
     fixture.own_bucket("shared");
-    let mut request = fixture.request("a", &[]);
+    let mut request = fixture.request("a", &[]).on_existing();
     request.name = "shared".to_owned();
-    let bucket = fixture.gcs.grant(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     let email = fixture.email_of(&request);
     let theirs = Account { description: "theirs".into(), display_name: String::new(), unknown_for: 0, hidden_for: 0 };
     fixture.google.model().accounts.insert(email.clone(), theirs);
     let before = fixture.google.assets();
-    for source in [Source::Granted, Source::Provisioned] {
-        let record = fixture.record(source, &request, Some(&bucket));
+    let mut own = request.clone();
+    own.is_own = true;
+    for claim in [request, own] {
+        let record = claim.after(&bucket);
         let mut newer = record.clone();
         newer.access_key_id = Some("GOOGNEWER".into());
-        fixture.gcs.retire(newer).await.unwrap();
-        drop(fixture.gcs.rotate(record.clone()).await.unwrap_err());
-        fixture.gcs.revoke(record).await.unwrap();
+        fixture.gcs.retire(newer.granted()).await.unwrap();
+        drop(fixture.gcs.rotate(record.granted()).await.unwrap_err());
+        record.revoke(&fixture.gcs).await.unwrap();
         assert_eq!(fixture.google.assets(), before);
     }
 }
@@ -149,11 +150,11 @@ async fn the_longest_names_are_no_trouble() {
     request.claim.uid = "00000000-0000-4000-8000-000000000001".to_owned();
     // It is a label's value in Kubernetes, which may have capital letters and dots.
     request.cluster_id = format!("Shop.{}", "e".repeat(58));
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
-    drop(fixture.gcs.provision(fixture.again(&request, &bucket)).await.unwrap());
-    let mut record = fixture.record(Source::Provisioned, &request, Some(&bucket));
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
+    drop(request.after(&bucket).provision(&fixture.gcs).await.unwrap());
+    let mut record = request.after(&bucket);
     record.cluster_id.clone_from(&request.cluster_id);
-    fixture.gcs.delete(record).await.unwrap();
+    record.delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
@@ -161,7 +162,7 @@ async fn the_longest_names_are_no_trouble() {
 async fn a_bucket_goes_whatever_its_objects_are_called() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[("versioning", "true")]);
-    let bucket = fixture.gcs.provision(request.clone()).await.unwrap();
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
     let s3 = fixture.s3(&bucket.credentials);
     // Google refuses line breaks and nothing else.
     for key in ["\u{1}", "a\u{b}b", "\u{7f}", "\u{fffe}", "a//b", "%41+ &<>\"'#?", "..a", "ü/ü"] {
@@ -170,6 +171,6 @@ async fn a_bucket_goes_whatever_its_objects_are_called() {
         }
         assert_eq!(s3.get("photos", key).await.unwrap().unwrap(), "two", "{key:?}");
     }
-    fixture.gcs.delete(fixture.record(Source::Provisioned, &request, Some(&bucket))).await.unwrap();
+    request.after(&bucket).delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }

@@ -1,10 +1,9 @@
 //! A provisioner of buckets. Its store is in memory: put the client of your own in its place.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube_provisioner::bucket::{Bucket, BucketProvisioner, Credentials, Endpoint, ProvisionedBucket, RequestOf};
+use kube_provisioner::bucket::*;
 use kube_provisioner::{DeleteError, ProvisionError};
 
 /// The backend: buckets by name, each with its owner.
@@ -14,13 +13,8 @@ pub struct Store {
     pub buckets: Arc<Mutex<BTreeMap<String, Owner>>>,
 }
 
-/// The claim's user, and the cluster of the claim: several clusters may use one store, and a copy of a cluster has the
-/// same claims with the same uids.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    pub user: String,
-    pub cluster_id: String,
-}
+/// A user, and the cluster: several clusters may use one store, and a copy of a cluster has the same users.
+pub type Owner = (String, String);
 
 impl BucketProvisioner for Store {
     /// What a StorageClass may say in `parameters`: nothing.
@@ -30,42 +24,38 @@ impl BucketProvisioner for Store {
 
     /// Called again with the same name after a crash: it finds what the first call made. A bucket of somebody else is
     /// refused, never taken over.
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let user = request.claim.user();
-        let owner = Owner { user: user.clone(), cluster_id: request.cluster_id };
-        match self.buckets().entry(request.name) {
-            Entry::Occupied(bucket) if *bucket.get() != owner => {
-                return Err(ProvisionError::invalid("a bucket of this name is somebody else's; choose another name"));
-            }
-            bucket => bucket.or_insert(owner),
-        };
-        Ok(self.bucket(user))
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let owner = (request.owner.name, request.cluster_id);
+        if *self.buckets().entry(request.name).or_insert_with(|| owner.clone()) != owner {
+            return Err(ProvisionError::invalid("a bucket of this name is somebody else's; choose another name"));
+        }
+        Ok(Bucket::new(Endpoint::https(&self.host)))
     }
 
-    async fn grant(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        Err(ProvisionError::invalid("this provisioner lets nobody into buckets that exist; remove bucketClaimName, or use a class without bucketName"))
-    }
-
-    /// Already gone is success, and what is not the claim's stays.
-    async fn delete(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
-        let owner = Owner { user: bucket.claim.user(), cluster_id: bucket.cluster_id };
+    /// Already gone is success, and what is not the owner's stays.
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+        let owner = (bucket.owner.name, bucket.cluster_id);
         self.buckets().retain(|name, known| *name != bucket.name || *known != owner);
         Ok(())
     }
 
+    /// A real store makes a user with a key, and tells the key again when it is asked again. This one lets in the owner of a
+    /// bucket alone.
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let user = (request.account.name.clone(), request.cluster_id.clone());
+        if self.buckets().get(&request.bucket().name) != Some(&user) {
+            return Err(ProvisionError::invalid("the bucket is somebody else's; remove bucketClaimName, or use a class without bucketName"));
+        }
+        Ok(Granted::new(Endpoint::https(&self.host), Credentials::new(user.0, "not a secret")))
+    }
+
     /// Removes the user. This store has none beside the bucket.
-    async fn revoke(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> {
+    async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> {
         Ok(())
     }
 }
 
 impl Store {
-    fn bucket(&self, user: String) -> Bucket {
-        let endpoint = Endpoint::https(&self.host);
-        // A real store makes the key, and tells it again when it is asked again.
-        Bucket::new(endpoint, Credentials::new(user, "not a secret"))
-    }
-
     fn buckets(&self) -> MutexGuard<'_, BTreeMap<String, Owner>> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,30 +1,40 @@
-//! Calls of the author's code without the controller between, about one claim.
+//! Calls of the author's code without the controller between, about one account.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::time::{Instant, sleep};
+
 use super::Subject;
 use super::fixture::Fixture;
-use crate::bucket::{BucketRequest, ClaimName, ProvisionedBucket, Source};
+use crate::bucket::{
+    Account, BucketAccess, BucketRequest, ClaimName, Credentials, GrantRequest, GrantedAccount, ProvisionedBucket,
+};
 use crate::conformance::verdict::Broken;
 use crate::controller::SYSTEM_NAMESPACE;
-use crate::controller::bucket::{BucketBackend, UntypedBucket, UntypedRequest, read_texts};
+use crate::controller::bucket::{
+    BucketBackend, UntypedAccount, UntypedBucket, UntypedGrant, UntypedRequest, read_texts,
+};
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
 use crate::controller::shared::secret_names::TemplateNames;
+use crate::error::{DeleteError, ProvisionVerdict};
 use crate::secrets::Secrets;
 
-/// A process of the author's code that knows one claim.
-pub(super) struct Direct {
+/// A process of the author's code that knows one claim and what was answered to it.
+pub(super) struct Direct<'a> {
+    subject: &'a Subject,
     pub(super) backend: Arc<dyn BucketBackend>,
-    claim: ClaimName,
+    pub(super) account: Account,
     parameters: ClassParameters,
     config: Parsed,
     secrets: Secrets,
     cluster_id: String,
+    state: BTreeMap<String, String>,
+    key: Option<Credentials>,
 }
 
-impl Direct {
-    pub(super) fn new(subject: &Subject, fixture: &Fixture<'_>, claim: ClaimName) -> Result<Self, Broken> {
+impl<'a> Direct<'a> {
+    pub(super) fn new(subject: &'a Subject, fixture: &Fixture<'_>, claim: ClaimName) -> Result<Self, Broken> {
         let backend = (subject.start)(fixture.cluster.client("kit"));
         let capabilities = backend.capabilities();
         let parameters = read_texts(&subject.parameters, &capabilities, |texts| backend.parse(texts));
@@ -43,7 +53,8 @@ impl Direct {
         }
         let system = fixture.cluster.get("", "namespaces", "", SYSTEM_NAMESPACE).unwrap_or_default();
         let cluster_id = system["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        Ok(Self { backend, claim, parameters, config, secrets, cluster_id })
+        let (state, key) = (BTreeMap::new(), None);
+        Ok(Self { subject, backend, account: Account::of(claim), parameters, config, secrets, cluster_id, state, key })
     }
 
     /// The same claim of another cluster.
@@ -51,26 +62,125 @@ impl Direct {
         Self { cluster_id: format!("not-{}", self.cluster_id), ..self }
     }
 
-    /// What `provision` is asked for the first time.
+    /// What `create_bucket` is asked for.
     pub(super) fn request(&self, bucket: &str) -> UntypedRequest {
-        let request = BucketRequest {
-            claim: self.claim.clone(),
+        let (parameters, config) = (self.parameters.parsed.clone(), self.config.clone());
+        BucketRequest {
+            owner: self.account.clone(),
+            state: self.state.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
-            ..BucketRequest::new(bucket, (), ())
-        };
-        UntypedRequest { request, parameters: self.parameters.parsed.clone(), config: self.config.clone() }
+            ..BucketRequest::new(bucket, parameters, config)
+        }
     }
 
-    /// What the other methods are asked about a bucket of which no answer was seen.
-    pub(super) fn bucket(&self, name: &str, source: Source) -> UntypedBucket {
-        let bucket = ProvisionedBucket {
-            claim: self.claim.clone(),
-            parameters: None,
+    /// What `delete_bucket` is asked for.
+    pub(super) fn bucket(&self, name: &str) -> UntypedBucket {
+        ProvisionedBucket {
+            owner: self.account.clone(),
+            state: self.state.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
-            ..ProvisionedBucket::new(name, source, ())
+            ..ProvisionedBucket::new(name, self.parameters.parsed.clone())
+        }
+    }
+
+    /// What `grant` is asked for.
+    pub(super) fn grant(&self, buckets: &[BucketAccess]) -> UntypedGrant {
+        let (parameters, config) = (self.parameters.parsed.clone(), self.config.clone());
+        GrantRequest {
+            account: self.account.clone(),
+            buckets: buckets.to_vec(),
+            state: self.state.clone(),
+            access_key_id: self.key.as_ref().map(|key| key.access_key_id.clone()),
+            credentials: self.key.clone(),
+            secrets: self.secrets.clone(),
+            cluster_id: self.cluster_id.clone(),
+            ..GrantRequest::new("", parameters, config)
+        }
+    }
+
+    /// What `revoke` is asked for.
+    pub(super) fn granted(&self, buckets: &[BucketAccess]) -> UntypedAccount {
+        GrantedAccount {
+            account: self.account.clone(),
+            buckets: buckets.to_vec(),
+            state: self.state.clone(),
+            access_key_id: self.key.as_ref().map(|key| key.access_key_id.clone()),
+            secrets: self.secrets.clone(),
+            cluster_id: self.cluster_id.clone(),
+            ..GrantedAccount::new("", self.parameters.parsed.clone())
+        }
+    }
+
+    /// Access to a bucket of its own.
+    pub(super) fn own(&self, bucket: &str) -> BucketAccess {
+        BucketAccess { state: self.state.clone(), ..BucketAccess::new(bucket, Some(self.account.clone())) }
+    }
+
+    /// Makes a bucket of its own.
+    pub(super) async fn has_bucket(&mut self, name: &str) -> Result<BucketAccess, Broken> {
+        let start = Instant::now();
+        let made = loop {
+            match self.backend.create_bucket(self.request(name)).await {
+                Ok(made) => break made,
+                Err(error) => self.again("create_bucket", start, &error).await?,
+            }
         };
-        UntypedBucket { bucket, parameters: Some(self.parameters.parsed.clone()) }
+        self.state.extend(made.state);
+        Ok(self.own(name))
+    }
+
+    /// Lets the account in. Whether the author does that: some refuse all buckets of others for good.
+    pub(super) async fn is_let_in(&mut self, buckets: &[BucketAccess]) -> Result<bool, Broken> {
+        let start = Instant::now();
+        let granted = loop {
+            match self.backend.grant(self.grant(buckets)).await {
+                Ok(granted) => break granted,
+                Err(error) if error.verdict() == ProvisionVerdict::Invalid => return Ok(false),
+                Err(error) => self.again("grant", start, &error).await?,
+            }
+        };
+        self.state.extend(granted.state);
+        self.key = granted.credentials;
+        Ok(true)
+    }
+
+    /// The id of the key that the account has.
+    pub(super) fn key(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.access_key_id.as_str())
+    }
+
+    pub(super) async fn is_let_out(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
+        let start = Instant::now();
+        while let Err(error) = self.backend.revoke(self.granted(buckets)).await {
+            self.again("revoke", start, &error).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn has_no_bucket(&self, name: &str) -> Result<(), Broken> {
+        let start = Instant::now();
+        while let Err(error) = self.backend.delete_bucket(self.bucket(name)).await {
+            self.again("delete_bucket", start, &error).await?;
+        }
+        Ok(())
+    }
+
+    /// What the controller calls for a claim that is gone, once.
+    pub(super) async fn ends(&self, bucket: &BucketAccess) -> Result<(), DeleteError> {
+        if bucket.belongs_to(&self.account) {
+            self.backend.delete_bucket(self.bucket(&bucket.name)).await?;
+        }
+        self.backend.revoke(self.granted(std::slice::from_ref(bucket))).await
+    }
+
+    /// Backends fail now and then.
+    async fn again(&self, method: &str, start: Instant, error: &impl std::fmt::Display) -> Result<(), Broken> {
+        if start.elapsed() > self.subject.tempo.limit() {
+            return Err(Broken(format!("`{method}` for {}: {error}", self.account.name)));
+        }
+        sleep(self.subject.tempo.step()).await;
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::Subject;
 use super::direct::Direct;
 use super::fixture::Fixture;
 use super::rules::end;
-use crate::bucket::Source;
+use crate::bucket::BucketAccess;
 use crate::conformance::cancellation::{MOST, cut_off};
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
@@ -76,7 +76,7 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     let uid = fixture.claim("one", "class", Some("conformance-count"));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
     let (request, mut polls) = (direct.request("conformance-count"), 0);
-    let mut call = pin!(direct.backend.provision(request));
+    let mut call = pin!(direct.backend.create_bucket(request));
     let answer = std::future::poll_fn(|context| {
         polls += 1;
         call.as_mut().poll(context)
@@ -103,8 +103,8 @@ async fn interrupted(
     let fixture = Fixture::new(subject);
     let uid = fixture.claim("one", "class", Some(name));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
-    let when = format!("somebody makes the bucket {name} after {polls} polls of `provision`");
-    let mut call = direct.backend.provision(direct.request(name));
+    let when = format!("somebody makes the bucket {name} after {polls} polls of `create_bucket`");
+    let mut call = direct.backend.create_bucket(direct.request(name));
     let ended = cut_off(call.as_mut(), polls).await;
     let at_that_time = (subject.assets)().await;
     let made = (hand.make)(name.to_owned()).await;
@@ -151,18 +151,19 @@ pub(super) async fn other_cluster(subject: &Subject, before: &[String]) -> Check
     fixture.bound("one").await?;
     let assets = (subject.assets)().await;
     let there = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?.in_another_cluster();
-    if there.backend.provision(there.request(NAME)).await.is_ok() {
+    let own = there.own(NAME);
+    if there.backend.create_bucket(there.request(NAME)).await.is_ok() {
         return Err(Broken("the claim of another cluster gets the bucket".to_owned()));
     }
     fixture.assets("the claim of another cluster is refused", &assets).await?;
-    for source in [Source::Provisioned, Source::Granted] {
-        let bucket = || there.bucket(NAME, source);
-        // What it answers is its own affair.
-        let _ = there.backend.clean_up(bucket()).await;
-        let _ = match source {
-            Source::Provisioned => there.backend.delete(bucket()).await,
-            Source::Granted => there.backend.revoke(bucket()).await,
-        };
+    if there.backend.grant(there.grant(std::slice::from_ref(&own))).await.is_ok() {
+        return Err(Broken("the claim of another cluster is let into the bucket".to_owned()));
+    }
+    for bucket in [own, BucketAccess::new(NAME, None)] {
+        for _ in 0..2 {
+            // What it answers is its own affair.
+            let _ = there.ends(&bucket).await;
+        }
         fixture.assets("the claim of another cluster is gone", &assets).await?;
     }
     end(&fixture, &["one"], before, process).await

@@ -1,6 +1,5 @@
 //! The rules of the contract, and how each is checked.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use objectbucket_api::names::generated_bucket_name;
@@ -8,8 +7,8 @@ use tokio::time::sleep;
 
 use super::direct::Direct;
 use super::fixture::{Fixture, OVERLAP};
-use super::{Subject, names};
-use crate::bucket::{MadeFor, Source};
+use super::{Subject, halves, names};
+use crate::bucket::{Account, BucketAccess};
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
@@ -26,6 +25,8 @@ pub(super) enum BucketRule {
     OtherCluster,
     Grant,
     Share,
+    Halves,
+    Several,
     Rotate,
     Refuse,
     Standby,
@@ -33,7 +34,7 @@ pub(super) enum BucketRule {
 }
 
 impl BucketRule {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Provision,
         Self::Again,
         Self::EachItsOwn,
@@ -45,6 +46,8 @@ impl BucketRule {
         Self::OtherCluster,
         Self::Grant,
         Self::Share,
+        Self::Halves,
+        Self::Several,
         Self::Rotate,
         Self::Refuse,
         Self::Standby,
@@ -65,6 +68,8 @@ impl BucketRule {
             Self::OtherCluster => "bucket-other-cluster",
             Self::Grant => "bucket-grant",
             Self::Share => "bucket-share",
+            Self::Halves => "bucket-halves",
+            Self::Several => "bucket-several",
             Self::Rotate => "bucket-rotate",
             Self::Refuse => "bucket-refuse",
             Self::Standby => "bucket-standby",
@@ -85,6 +90,10 @@ impl BucketRule {
             Self::OtherCluster => "a claim leaves the bucket of the same claim in another cluster alone",
             Self::Grant => "claims gain and lose access to an existing bucket, and the bucket stays",
             Self::Share => "a claim uses the bucket of another one, and of no claim that it was not made for",
+            Self::Halves => {
+                "`revoke` removes what `grant` has made, `delete_bucket` what `create_bucket` has, and neither more"
+            }
+            Self::Several => "one account is let into several buckets, and out of all of them",
             Self::Rotate => "a new key works beside the old one until the old one expires",
             Self::Refuse => "unknown parameters are refused",
             Self::Standby => "a standby process reports ready and changes nothing",
@@ -139,12 +148,12 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
             let uid = fixture.claim("one", "class", None);
             fixture.bound("one").await?;
             end(&fixture, &["one"], &before, process).await?;
-            remove(subject, "one", &uid, Source::Provisioned, "delete").await?;
+            remove(subject, "one", &uid).await?;
             fixture.assets("deleted again", &before).await.map(|()| Judgement::Kept)
         }
         BucketRule::NothingThere => {
             let fixture = Fixture::new(subject);
-            remove(subject, "never", "00000000-0000-4000-8000-00000000dead", Source::Provisioned, "clean_up").await?;
+            remove(subject, "never", "00000000-0000-4000-8000-00000000dead").await?;
             fixture.assets("cleaned up", &before).await.map(|()| Judgement::Kept)
         }
         BucketRule::Foreign => foreign(subject, &before).await,
@@ -153,6 +162,8 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
         BucketRule::OtherCluster => names::other_cluster(subject, &before).await,
         BucketRule::Grant => grant(subject, &before).await,
         BucketRule::Share => share(subject, &before).await,
+        BucketRule::Halves => halves::halves(subject, &before).await,
+        BucketRule::Several => halves::several(subject, &before).await,
         BucketRule::Rotate => rotate(subject, &before).await,
         BucketRule::Refuse => {
             let fixture = Fixture::new(subject);
@@ -280,21 +291,14 @@ async fn share(subject: &Subject, before: &[String]) -> CheckResult {
     // The same, as if the bucket had been made for a claim that never had one.
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("three", "00000000-0000-4000-8000-00000000dead"))?;
     let bucket = generated_bucket_name("conformance", &uid);
-    for made_for in ["00000000-0000-4000-8000-00000000beef", ""] {
-        let mut request = direct.request(&bucket);
-        request.request.made_for = Some(MadeFor::new(Fixture::claim_name("one", made_for), BTreeMap::new()));
-        if direct.backend.grant(request).await.is_ok() {
+    for uid in ["00000000-0000-4000-8000-00000000beef", ""] {
+        let access = [BucketAccess::new(&*bucket, Some(Account::of(Fixture::claim_name("one", uid))))];
+        if direct.backend.grant(direct.grant(&access)).await.is_ok() {
             return Err(Broken(
                 "`grant` lets a claim into a bucket that was made for another claim than the named one".to_owned(),
             ));
         }
-        let (left, start) = (direct.bucket(&bucket, Source::Granted), tokio::time::Instant::now());
-        while let Err(error) = direct.backend.clean_up(left.clone()).await {
-            if start.elapsed() > subject.tempo.limit() {
-                return Err(Broken(format!("`clean_up` after it: {error}")));
-            }
-            sleep(subject.tempo.step()).await;
-        }
+        direct.is_let_out(&access).await?;
         fixture.assets("refused", &shared).await?;
     }
     fixture.delete("one");
@@ -375,16 +379,13 @@ async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
 }
 
 /// Calls the author as for a claim that is gone.
-async fn remove(subject: &Subject, name: &str, uid: &str, source: Source, method: &str) -> Result<(), Broken> {
+async fn remove(subject: &Subject, name: &str, uid: &str) -> Result<(), Broken> {
     let fixture = Fixture::new(subject);
     let direct = Direct::new(subject, &fixture, Fixture::claim_name(name, uid))?;
-    let bucket = direct.bucket(&generated_bucket_name("conformance", uid), source);
-    for _ in 0..2 {
-        let answer = match method {
-            "delete" => direct.backend.delete(bucket.clone()).await,
-            _ => direct.backend.clean_up(bucket.clone()).await,
-        };
-        answer.map_err(|error| Broken(format!("{method} fails where there is nothing: {error}")))?;
+    let bucket = generated_bucket_name("conformance", uid);
+    for access in [direct.own(&bucket), direct.own(&bucket), BucketAccess::new(bucket, None)] {
+        let answer = direct.ends(&access).await;
+        answer.map_err(|error| Broken(format!("removing fails where there is nothing: {error}")))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod attempt;
 mod calls;
 mod deliver;
+mod make;
 mod objects;
 mod release;
 mod rotate;

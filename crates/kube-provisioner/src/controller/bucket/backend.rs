@@ -8,94 +8,53 @@ use futures::future::BoxFuture;
 use provisioner_runtime::access::AccessRule;
 
 use crate::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, BucketRequest, BucketStart, Credentials, ProvisionedBucket,
-    RequestOf,
+    Bucket, BucketCapabilities, BucketProvisioner, BucketRequest, BucketStart, Credentials, GrantRequest, Granted,
+    GrantedAccount, ProvisionedBucket,
 };
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
 use crate::parameters::ParameterError;
 
-/// A [`BucketRequest`] before its parameters have their types.
-#[derive(Clone)]
-pub(crate) struct UntypedRequest {
-    pub(crate) request: BucketRequest<(), ()>,
-    pub(crate) parameters: Parsed,
-    pub(crate) config: Parsed,
+// The arguments before their parameters have the author's types.
+pub(crate) type UntypedRequest = BucketRequest<Parsed, Parsed>;
+pub(crate) type UntypedGrant = GrantRequest<Parsed, Parsed>;
+pub(crate) type UntypedBucket = ProvisionedBucket<Parsed>;
+pub(crate) type UntypedAccount = GrantedAccount<Parsed>;
+
+/// The same argument with the author's types.
+macro_rules! typed {
+    ($type:ident, $untyped:expr, { $($new:ident: $value:expr),* }, $($kept:ident),*) => {{
+        let untyped = $untyped;
+        $type { $($new: $value,)* $($kept: untyped.$kept,)* }
+    }};
 }
 
-/// A [`ProvisionedBucket`] before its parameters have their type.
-#[derive(Clone)]
-pub(crate) struct UntypedBucket {
-    pub(crate) bucket: ProvisionedBucket<()>,
-    pub(crate) parameters: Option<Parsed>,
+fn request<P: Send + Sync + 'static, C: Send + Sync + 'static>(untyped: UntypedRequest) -> BucketRequest<P, C> {
+    let (parameters, config) = (of_author(&untyped.parameters), of_author(&untyped.config));
+    typed!(BucketRequest, untyped, { parameters: parameters, config: config },
+        name, owner, config_texts, state, secrets, applied_config, cluster_id, fencing_token)
 }
 
-impl UntypedRequest {
-    fn typed<B: BucketProvisioner>(self) -> RequestOf<B> {
-        let BucketRequest {
-            name,
-            claim,
-            made_for,
-            config_texts,
-            state,
-            access_key_id,
-            credentials,
-            secrets,
-            applied_config,
-            cluster_id,
-            fencing_token,
-            parameters: _,
-            config: _,
-        } = self.request;
-        let (parameters, config) = (self.parameters.typed(), self.config.typed());
-        BucketRequest {
-            name,
-            claim,
-            made_for,
-            parameters,
-            config,
-            config_texts,
-            state,
-            access_key_id,
-            credentials,
-            secrets,
-            applied_config,
-            cluster_id,
-            fencing_token,
-        }
-    }
+fn grant<P: Send + Sync + 'static, C: Send + Sync + 'static>(untyped: UntypedGrant) -> GrantRequest<P, C> {
+    let (parameters, config) = (of_author(&untyped.parameters), of_author(&untyped.config));
+    typed!(GrantRequest, untyped, { parameters: parameters, config: config },
+        account, buckets, config_texts, state, access_key_id, credentials, secrets, cluster_id, fencing_token)
 }
 
-impl UntypedBucket {
-    fn typed<P: Send + Sync + 'static>(self) -> ProvisionedBucket<P> {
-        let ProvisionedBucket {
-            name,
-            claim,
-            source,
-            made_for,
-            state,
-            config_texts,
-            access_key_id,
-            secrets,
-            cluster_id,
-            fencing_token,
-            parameters: _,
-        } = self.bucket;
-        let parameters: Option<Arc<P>> = self.parameters.map(Parsed::typed);
-        ProvisionedBucket {
-            name,
-            claim,
-            source,
-            made_for,
-            parameters,
-            state,
-            config_texts,
-            access_key_id,
-            secrets,
-            cluster_id,
-            fencing_token,
-        }
-    }
+fn bucket<P: Send + Sync + 'static>(untyped: UntypedBucket) -> ProvisionedBucket<P> {
+    let parameters = untyped.parameters.as_ref().map(of_author);
+    typed!(ProvisionedBucket, untyped, { parameters: parameters },
+        name, owner, state, config_texts, secrets, cluster_id, fencing_token)
+}
+
+fn account<P: Send + Sync + 'static>(untyped: UntypedAccount) -> GrantedAccount<P> {
+    let parameters = untyped.parameters.as_ref().map(of_author);
+    typed!(GrantedAccount, untyped, { parameters: parameters },
+        account, buckets, state, config_texts, access_key_id, secrets, cluster_id, fencing_token)
+}
+
+fn of_author<T: Send + Sync + 'static>(parsed: &Arc<Parsed>) -> Arc<T> {
+    Parsed::clone(parsed).typed()
 }
 
 type Answer<'a, T, E> = BoxFuture<'a, Result<T, E>>;
@@ -104,13 +63,12 @@ type Answer<'a, T, E> = BoxFuture<'a, Result<T, E>>;
 pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
     fn parse_config(&self, config: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
-    fn provision(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError>;
-    fn grant(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError>;
-    fn delete(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
-    fn revoke(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
-    fn clean_up(&self, attempt: UntypedBucket) -> Answer<'_, (), DeleteError>;
-    fn rotate(&self, bucket: UntypedBucket) -> Answer<'_, Credentials, ProvisionError>;
-    fn retire(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
+    fn create_bucket(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError>;
+    fn delete_bucket(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
+    fn grant(&self, request: UntypedGrant) -> Answer<'_, Granted, ProvisionError>;
+    fn revoke(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
+    fn rotate(&self, account: UntypedAccount) -> Answer<'_, Credentials, ProvisionError>;
+    fn retire(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError>;
     fn probe(&self) -> Answer<'_, (), StartError>;
     fn capabilities(&self) -> BucketCapabilities;
@@ -126,32 +84,28 @@ impl<B: BucketProvisioner> BucketBackend for B {
         Parsed::read::<B::Config>(config)
     }
 
-    fn provision(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError> {
-        Box::pin(BucketProvisioner::provision(self, request.typed::<B>()))
+    fn create_bucket(&self, untyped: UntypedRequest) -> Answer<'_, Bucket, ProvisionError> {
+        Box::pin(BucketProvisioner::create_bucket(self, request(untyped)))
     }
 
-    fn grant(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError> {
-        Box::pin(BucketProvisioner::grant(self, request.typed::<B>()))
+    fn delete_bucket(&self, untyped: UntypedBucket) -> Answer<'_, (), DeleteError> {
+        Box::pin(BucketProvisioner::delete_bucket(self, bucket(untyped)))
     }
 
-    fn delete(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError> {
-        Box::pin(BucketProvisioner::delete(self, bucket.typed()))
+    fn grant(&self, untyped: UntypedGrant) -> Answer<'_, Granted, ProvisionError> {
+        Box::pin(BucketProvisioner::grant(self, grant(untyped)))
     }
 
-    fn revoke(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError> {
-        Box::pin(BucketProvisioner::revoke(self, bucket.typed()))
+    fn revoke(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
+        Box::pin(BucketProvisioner::revoke(self, account(untyped)))
     }
 
-    fn clean_up(&self, attempt: UntypedBucket) -> Answer<'_, (), DeleteError> {
-        Box::pin(BucketProvisioner::clean_up(self, attempt.typed()))
+    fn rotate(&self, untyped: UntypedAccount) -> Answer<'_, Credentials, ProvisionError> {
+        Box::pin(BucketProvisioner::rotate(self, account(untyped)))
     }
 
-    fn rotate(&self, bucket: UntypedBucket) -> Answer<'_, Credentials, ProvisionError> {
-        Box::pin(BucketProvisioner::rotate(self, bucket.typed()))
-    }
-
-    fn retire(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError> {
-        Box::pin(BucketProvisioner::retire(self, bucket.typed()))
+    fn retire(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
+        Box::pin(BucketProvisioner::retire(self, account(untyped)))
     }
 
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError> {

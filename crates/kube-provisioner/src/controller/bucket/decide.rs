@@ -5,10 +5,10 @@ use provisioner_runtime::stable_hash;
 use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
 };
-use super::record::Record;
+use super::record::{Record, Source};
 use super::safeguards::{BucketSafeguard, Safeguards};
 use super::share::{self, BucketClaimProblem};
-use crate::bucket::{BucketCapabilities, Source};
+use crate::bucket::BucketCapabilities;
 use crate::controller::shared::class_parameters::BadParameters;
 use crate::controller::shared::names::ProvisionerNames;
 
@@ -33,7 +33,7 @@ pub enum Decision {
     NoAction(NoAction),
     /// Nothing, and the claim's user should know why.
     Refuse(Refusal),
-    /// Call the author's `provision` or `grant`.
+    /// Call the author's `create_bucket` and `grant`.
     Attempt(Reason),
     /// Write down what another provisioner has made, or what was restored and a person gives to the claim, and continue with it.
     Adopt,

@@ -8,8 +8,8 @@ use objectbucket_api::names::generated_bucket_name;
 use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::stable_hash;
 
-use super::record::Record;
-use crate::bucket::{ClaimName, MadeFor};
+use super::record::{Record, Source};
+use crate::bucket::{Account, BucketAccess, ClaimName};
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::protocol::BUCKET_CLAIM_NAME;
 
@@ -201,11 +201,23 @@ impl Facts {
         }
     }
 
-    /// The claim whose bucket the claim uses, as authors get it.
-    pub(crate) fn made_for(&self, record: &Record) -> Option<MadeFor> {
-        let claim = record.owner.clone()?;
-        let state = self.owner.bucket.as_ref().map(|bucket| bucket.kept_state()).unwrap_or_default();
-        Some(MadeFor::new(claim, state))
+    /// The claim's bucket, as authors get it together with the claim's account.
+    pub(crate) fn access(
+        &self,
+        bucket: &BucketFacts,
+        (record, source): (Option<&Record>, Source),
+        account: &Account,
+    ) -> BucketAccess {
+        let shared = record.and_then(|record| record.owner.clone());
+        let (owner, state) = match (shared, source) {
+            (Some(claim), _) => {
+                let state = self.owner.bucket.as_ref().map(|bucket| bucket.kept_state());
+                (Some(Account::of(claim)), state.unwrap_or_default())
+            }
+            (None, Source::Provisioned) => (Some(account.clone()), bucket.kept_state()),
+            (None, Source::Granted) => (None, BTreeMap::new()),
+        };
+        BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
     }
 
     /// Whether the claim is being deleted, or is gone.
@@ -279,7 +291,8 @@ impl Facts {
 
 impl OwnerFacts {
     fn inputs(&self) -> u64 {
-        let claim = self.claim.as_ref().map(|claim| (&claim.uid, &claim.class, claim.deleting));
+        // It is ready again after a call that has made the bucket again, although nothing of its ObjectBucket has changed.
+        let claim = self.claim.as_ref().map(|claim| (&claim.uid, &claim.class, claim.deleting, claim.is_ready()));
         let bucket = self.bucket.as_ref().map(|bucket| {
             // Each call that succeeds makes a bucket again that somebody has removed from the store.
             let record = bucket.record().map(|record| (record.made, &record.config, &record.attempted));
@@ -353,6 +366,11 @@ impl BucketFacts {
     pub(crate) fn made_for(&self, claim: ClaimName) -> ClaimName {
         let made_for = self.record().and_then(|record| record.made_for_uid.clone());
         ClaimName { uid: made_for.unwrap_or(claim.uid), ..claim }
+    }
+
+    /// The account of its claim.
+    pub(crate) fn account(&self, claim: ClaimName) -> Account {
+        Account::of(self.made_for(claim))
     }
 
     /// Whether a person gives it to this claim.

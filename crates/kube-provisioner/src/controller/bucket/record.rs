@@ -8,7 +8,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::facts::EndpointFacts;
-use crate::bucket::{ClaimName, Source};
+use crate::bucket::ClaimName;
+
+/// Where a claim's bucket comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    /// It is made for the claim.
+    Provisioned,
+    /// It exists: the class names it, or it was made for another claim of the namespace.
+    Granted,
+}
 
 /// The annotation of an ObjectBucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,7 +146,7 @@ mod claim {
 mod source {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::bucket::Source;
+    use super::Source;
 
     pub(super) fn serialize<S: Serializer>(source: &Option<Source>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match source {

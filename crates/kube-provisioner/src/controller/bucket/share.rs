@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::decide::{Refusal, Rules};
 use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
-use super::record::Record;
-use crate::bucket::{ClaimName, Source};
+use super::record::{Record, Source};
+use crate::bucket::ClaimName;
 use crate::protocol::BUCKET_CLAIM_NAME;
 
 /// A bucket of another claim that a new claim gets.

@@ -34,7 +34,7 @@ fn kit(store: &Store) -> BucketConformance {
 async fn what_is_right_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
-    assert_eq!(report.results().len(), 15);
+    assert_eq!(report.results().len(), 17);
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,6 +53,18 @@ async fn what_is_wrong_is_found() {
         (Fault::RevokesAll, "bucket-grant"),
         (Fault::LetsInByName, "bucket-share"),
         (Fault::RevokesAll, "bucket-share"),
+        (Fault::TakesBucketsOver, "bucket-halves"),
+        (Fault::DeletesByName, "bucket-halves"),
+        (Fault::KeepsUsers, "bucket-halves"),
+        (Fault::KeepsOwners, "bucket-halves"),
+        (Fault::RevokesBuckets, "bucket-halves"),
+        (Fault::TakesOwnership, "bucket-halves"),
+        (Fault::NeedsTheAccountToDelete, "bucket-halves"),
+        (Fault::ForgetsABucket, "bucket-several"),
+        (Fault::LeavesRights, "bucket-several"),
+        (Fault::NewKeyForEachBucket, "bucket-several"),
+        (Fault::RevokesAll, "bucket-several"),
+        (Fault::DeletesAllAccounts, "bucket-several"),
         (Fault::NeverRetires, "bucket-rotate"),
         (Fault::ReadyWhenItWorks, "bucket-standby"),
     ] {

@@ -19,18 +19,36 @@ async fn y3_everything_goes_with_the_claim() {
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.bound("photos").await;
-    fixture.store.fail("delete", Failure::Retry);
-    fixture.store.fail("delete", Failure::Late);
+    fixture.store.fail("delete_bucket", Failure::Retry);
+    fixture.store.fail("delete_bucket", Failure::Late);
     fixture.delete(CLAIMS, "photos");
     fixture
         .until("it is told", || fixture.events("photos").iter().any(|event| event.contains("BucketFailedDelete")))
         .await;
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());
-    assert_eq!(fixture.store.calls("delete"), 3);
+    assert_eq!(fixture.store.calls("delete_bucket"), 3);
     for (plural, name) in [(BUCKETS, "obc-default-photos"), ("secrets", "photos"), ("configmaps", "photos")] {
         fixture.until(plural, || fixture.get(plural, name).is_none()).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn y3_a_bucket_that_stays_keeps_its_account() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    for method in ["delete_bucket", "revoke"] {
+        (0..3).for_each(|_| fixture.store.fail(method, Failure::Retry));
+    }
+    fixture.delete(CLAIMS, "photos");
+    fixture.until("it is tried again", || fixture.store.calls("delete_bucket") == 3).await;
+    let keys = fixture.store.state().users.values().flatten().count();
+    assert_eq!((fixture.store.calls("revoke"), keys), (0, 1));
+    fixture.gone("photos").await;
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (7, 4));
+    assert!(fixture.store.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +77,7 @@ async fn z4_a_class_made_anew_cannot_turn_a_granted_bucket_into_a_provisioned_on
     fixture.delete(CLAIMS, "one");
     fixture.gone("one").await;
     assert!(fixture.store.state().buckets.contains_key("shared"));
-    assert_eq!((fixture.store.calls("delete"), fixture.store.calls("revoke")), (0, 1));
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +97,7 @@ async fn retained_buckets_lose_their_user() {
 async fn z1_an_unfinished_attempt_is_cleaned_up() {
     let fixture = Fixture::new();
     for _ in 0..1000 {
-        fixture.store.fail("provision", Failure::Late);
+        fixture.store.fail("create_bucket", Failure::Late);
     }
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -96,10 +114,10 @@ async fn z11_a_claim_made_anew_waits_for_the_end_of_the_one_before() {
     let running = fixture.start(1);
     fixture.bound("photos").await;
     for _ in 0..3 {
-        fixture.store.fail("delete", Failure::Retry);
+        fixture.store.fail("delete_bucket", Failure::Retry);
     }
     fixture.delete(CLAIMS, "photos");
-    fixture.until("the end has begun", || fixture.store.calls("delete") > 0).await;
+    fixture.until("the end has begun", || fixture.store.calls("delete_bucket") > 0).await;
     running.abort();
     // Somebody takes the claim's finalizer off while nobody looks after it.
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": null}}));
@@ -109,7 +127,7 @@ async fn z11_a_claim_made_anew_waits_for_the_end_of_the_one_before() {
     fixture.until("it waits", || fixture.ready("photos").0 == "AwaitsFormer").await;
     fixture.bound("photos").await;
     assert_eq!(fixture.store.state().buckets["photos"], format!("obc-default-photos-{uid}"));
-    assert_eq!(fixture.store.calls("delete"), 4);
+    assert_eq!(fixture.store.calls("delete_bucket"), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,10 +137,10 @@ async fn what_a_person_gives_up_goes_without_the_backend() {
     let _running = fixture.start(1);
     fixture.bound("photos").await;
     for _ in 0..1000 {
-        fixture.store.fail("delete", Failure::Retry);
+        fixture.store.fail("delete_bucket", Failure::Retry);
     }
     fixture.delete(CLAIMS, "photos");
-    fixture.until("it fails", || fixture.store.calls("delete") > 3).await;
+    fixture.until("it fails", || fixture.store.calls("delete_bucket") > 3).await;
     fixture.patch(
         BUCKETS,
         "obc-default-photos",
@@ -178,10 +196,10 @@ async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_do
     list.arm();
     fixture.patch(BUCKETS, "obc-default-earlier", json!({"metadata": {"labels": {"watch": "expires"}}}));
     sleep(LateList::DELAY / 2).await;
-    fixture.store.state().pauses.insert("provision", LateList::DELAY * 2);
-    fixture.store.fail("provision", Failure::NothingLeft);
+    fixture.store.state().pauses.insert("create_bucket", LateList::DELAY * 2);
+    fixture.store.fail("create_bucket", Failure::NothingLeft);
     fixture.claim("photos", json!({}));
-    fixture.until("the list is complete", || fixture.store.calls("provision") == 2).await;
+    fixture.until("the list is complete", || fixture.store.calls("create_bucket") == 2).await;
     sleep(LateList::DELAY * 2 + Duration::from_secs(1)).await;
     let left = fixture.get(BUCKETS, "obc-default-photos").unwrap_or_default();
     assert_eq!(left["metadata"]["deletionTimestamp"], Value::Null, "{left:#}");

@@ -71,7 +71,7 @@ async fn nothing_is_written_when_nothing_changes() {
     let _another = fixture.start(2);
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(versions(), before);
-    assert_eq!(fixture.store.calls("provision"), 1);
+    assert_eq!(fixture.store.calls("create_bucket"), 1);
 }
 
 /// The API server compares no uid when the status of a custom resource is patched, so it might be that of a new claim.
@@ -99,7 +99,7 @@ async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
     fixture.bound("photos").await;
     let succeeded = || fixture.events("photos").iter().any(|event| event.contains("ProvisioningSucceeded"));
     fixture.until("the event is there", succeeded).await;
-    assert_eq!((refused.load(Ordering::Relaxed), fixture.store.calls("provision")), (0, 1));
+    assert_eq!((refused.load(Ordering::Relaxed), fixture.store.calls("create_bucket")), (0, 1));
 }
 
 /// The pods of the claim identify themselves otherwise.
@@ -134,7 +134,7 @@ async fn z29_a_claim_without_a_key_has_none_in_its_secret() {
     fixture.until("the key is gone", || keys("videos") == Some(0)).await;
     fixture.patch(CLAIMS, "videos", json!({"spec": {"additionalConfig": null}}));
     fixture.until("there is a key", || keys("videos") == Some(2)).await;
-    let calls = fixture.store.calls("provision");
+    let calls = fixture.store.calls("create_bucket");
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(fixture.store.calls("provision"), calls, "nothing changes");
+    assert_eq!(fixture.store.calls("create_bucket"), calls, "nothing changes");
 }

@@ -21,16 +21,16 @@ fn with_namespaces() -> Fixture {
 
 /// How many calls of `provision` for others begin before the one for this bucket, from now on.
 async fn calls_before(fixture: &Fixture, bucket: &str) -> usize {
-    let now = fixture.store.calls("provision");
-    let name = format!("provision {bucket}");
+    let now = fixture.store.calls("create_bucket");
+    let name = format!("create_bucket {bucket}");
     fixture.until("its call begins", || fixture.store.calls(&name) > 0).await;
     let state = fixture.store.state();
-    let calls: Vec<&String> = state.calls.iter().filter(|call| call.starts_with("provision")).collect();
+    let calls: Vec<&String> = state.calls.iter().filter(|call| call.starts_with("create_bucket")).collect();
     calls.iter().position(|call| **call == name).unwrap() - now
 }
 
 async fn many_of_a_slow_store(fixture: &Fixture) {
-    fixture.store.state().pauses.insert("provision", SLOW);
+    fixture.store.state().pauses.insert("create_bucket", SLOW);
     for index in 0..500 {
         fixture.claim_in("a", &format!("many-{index}"), json!({}));
     }
@@ -42,7 +42,7 @@ async fn z27_a_namespace_with_500_claims_delays_no_other_namespace() {
     let fixture = with_namespaces();
     let _running = fixture.start(1);
     many_of_a_slow_store(&fixture).await;
-    assert!(fixture.store.calls("provision") >= 50, "many are under way");
+    assert!(fixture.store.calls("create_bucket") >= 50, "many are under way");
     fixture.claim_in("b", "one", json!({"bucketName": "one"}));
     let before = calls_before(&fixture, "one").await;
     assert!(before <= 3, "{before}");
@@ -69,12 +69,12 @@ async fn z27_with_one_call_at_a_time_namespaces_take_turns() {
 async fn z27_a_namespace_whose_calls_hang_stops_no_other_namespace() {
     let fixture = with_namespaces();
     let _running = fixture.start(1);
-    fixture.store.state().pauses.insert("provision", HANGS);
+    fixture.store.state().pauses.insert("create_bucket", HANGS);
     for index in 0..500 {
         fixture.claim_in("a", &format!("hangs-{index}"), json!({}));
     }
     sleep(Duration::from_secs(5)).await;
-    assert!(fixture.store.calls("provision") >= 50, "many are under way");
+    assert!(fixture.store.calls("create_bucket") >= 50, "many are under way");
     fixture.store.state().pauses.clear();
     fixture.claim_in("b", "one", json!({}));
     let took = fixture.until("it is bound", || fixture.phase("b/one") == "Bound").await;
@@ -101,12 +101,12 @@ async fn purges_hang(class_concurrency: usize) {
         buckets.len() == 100 && buckets.iter().all(is_bound)
     };
     fixture.until("the old claims are bound", all_bound).await;
-    fixture.store.state().pauses.insert("delete", HANGS);
+    fixture.store.state().pauses.insert("delete_bucket", HANGS);
     for index in 0..100 {
         fixture.delete(CLAIMS, &format!("old-{index}"));
     }
     sleep(Duration::from_secs(5)).await;
-    let under_way = fixture.store.calls("delete");
+    let under_way = fixture.store.calls("delete_bucket");
     assert!(if class_concurrency == 0 { under_way >= 50 } else { under_way == 1 }, "{under_way}");
     fixture.claim("new", json!({}));
     let took = fixture.until("the new claim is bound", || fixture.phase("new") == "Bound").await;

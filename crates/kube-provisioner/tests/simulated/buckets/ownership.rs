@@ -68,7 +68,7 @@ async fn z20_a_restored_object_bucket_is_kept_and_given_to_its_claim_by_a_person
     fixture.until("it is told", || told(&fixture, OBJECT, "ClaimMissing")).await;
     sleep(HOUR).await;
     let calls = fixture.store.state().calls.len();
-    assert_eq!((fixture.store.calls("delete"), fixture.store.state().buckets.len()), (0, 1));
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
 
     fixture.create(claim);
     fixture.until("it waits", || fixture.ready("photos").0 == "BucketLeft").await;
@@ -118,7 +118,7 @@ async fn z20_a_secret_and_a_config_map_that_were_restored_without_an_owner_are_t
         fixture.until("it is owned", || owners(plural)[0]["uid"] == uid).await;
     }
     assert_eq!(fixture.get("secrets", "photos").unwrap()["data"], secret["data"]);
-    assert_eq!(fixture.store.calls("provision"), 2, "the bucket may be gone since the backup");
+    assert_eq!(fixture.store.calls("create_bucket"), 2, "the bucket may be gone since the backup");
     fixture.until("keys that nobody knows are removed", || fixture.store.calls("retire") == 1).await;
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;
@@ -315,11 +315,11 @@ async fn z22_what_another_cluster_has_made_is_left_alone() {
     other.bound("videos").await;
     other.delete(BUCKETS, OBJECT);
     sleep(HOUR).await;
-    assert_eq!(fixture.store.state().calls.len(), calls + 1, "the other claim's bucket alone");
+    assert_eq!(fixture.store.state().calls.len(), calls + 2, "the other claim's bucket and its account alone");
     // Its objects go on request, and nothing else does.
     other.patch(BUCKETS, OBJECT, json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}));
     other.until("it is gone", || other.get(BUCKETS, OBJECT).is_none()).await;
-    assert_eq!((fixture.store.calls("delete"), fixture.store.calls("revoke")), (0, 0));
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,19 +372,19 @@ async fn z24_what_a_failed_attempt_may_have_applied_is_recorded() {
     fixture.bound("photos").await;
     let applied = || fixture.store.state().applied.last().cloned().unwrap_or_default();
     for _ in 0..3 {
-        fixture.store.fail("provision", Failure::Late);
+        fixture.store.fail("create_bucket", Failure::Late);
     }
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "2"}}}));
-    fixture.until("it fails", || fixture.store.calls("provision") >= 2).await;
+    fixture.until("it fails", || fixture.store.calls("create_bucket") >= 2).await;
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": null}}));
     fixture.until("it is taken away", || fixture.store.state().configs.values().next() == Some(&None)).await;
     assert_eq!(applied(), ["maxObjects"]);
     sleep(HOUR).await;
-    let calls = fixture.store.calls("provision");
+    let calls = fixture.store.calls("create_bucket");
     sleep(HOUR).await;
-    assert_eq!((fixture.ready("photos").0.as_str(), fixture.store.calls("provision")), ("Bound", calls));
+    assert_eq!((fixture.ready("photos").0.as_str(), fixture.store.calls("create_bucket")), ("Bound", calls));
     // What was only attempted is not taken for applied.
-    fixture.store.fail("provision", Failure::Retry);
+    fixture.store.fail("create_bucket", Failure::Retry);
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
     fixture.until("it is applied", || fixture.store.state().configs.values().next() == Some(&Some(3))).await;
 }

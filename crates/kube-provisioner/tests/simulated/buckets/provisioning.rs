@@ -49,7 +49,7 @@ async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map(
         fixture.events("photos"),
         [format!("Normal ProvisioningSucceeded: Successfully provisioned bucket {name}")]
     );
-    assert_eq!(fixture.store.calls("provision"), 1);
+    assert_eq!(fixture.store.calls("create_bucket"), 1);
     let cluster = fixture.cluster.get("", "namespaces", "", "kube-system").unwrap();
     assert_eq!(fixture.store.state().clusters_at_start, [cluster["metadata"]["uid"].as_str().unwrap()]);
     running.abort();
@@ -69,7 +69,7 @@ async fn u2_y5_a_claim_without_a_name_is_refused_and_names_are_checked() {
         .await;
     assert_eq!(fixture.ready("bad-0").0, "InvalidBucketName");
     fixture.until("no name", || fixture.ready("none").0 == "NoBucketName").await;
-    assert_eq!(fixture.store.calls("provision"), 0);
+    assert_eq!(fixture.store.calls("create_bucket"), 0);
     assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty());
     // The user mends it.
     fixture.patch(CLAIMS, "none", json!({"spec": {"bucketName": "mended"}}));
@@ -89,23 +89,73 @@ async fn z7_a_bucket_of_somebody_else_is_refused_and_survives() {
     fixture.delete(CLAIMS, "greedy");
     fixture.gone("greedy").await;
     assert_eq!(fixture.store.state().buckets["taken"], "somebody");
-    assert_eq!(fixture.store.calls("delete"), 0);
+    assert_eq!(fixture.store.calls("delete_bucket"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn z2_failures_are_told_and_tried_again() {
     let fixture = Fixture::new();
     for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
-        fixture.store.fail("provision", failure);
+        fixture.store.fail("create_bucket", failure);
     }
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.until("it is told", || fixture.ready("photos").1 == "the store does not answer").await;
     assert_eq!(fixture.phase("photos"), "Pending");
     fixture.bound("photos").await;
-    assert_eq!(fixture.store.calls("provision"), 5);
+    assert_eq!(fixture.store.calls("create_bucket"), 5);
     assert_eq!(fixture.store.state().users.len(), 1);
     assert_eq!(fixture.store.state().users.values().next().unwrap().len(), 1, "one key");
+}
+
+#[tokio::test(start_paused = true)]
+async fn z2_a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
+    let fixture = Fixture::new();
+    for failure in [Failure::Retry, Failure::NothingLeft, Failure::Invalid, Failure::Panic, Failure::Late] {
+        fixture.store.fail("grant", failure);
+    }
+    let uid = fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.until("it is told", || fixture.ready("photos").1 == "the store does not answer").await;
+    let attempts = || fixture.store.calls("grant");
+    for (number, text) in [(2, "the store is full"), (3, "the store wants no such user")] {
+        fixture.until("it is tried again", || attempts() == number && fixture.ready("photos").1 == text).await;
+        assert!(fixture.get(BUCKETS, "obc-default-photos").is_some(), "it names the bucket");
+        assert_eq!(fixture.phase("photos"), "Pending");
+    }
+    let crashed = || fixture.ready("photos").1.contains("crashed in `grant`");
+    fixture.until("it crashes", crashed).await;
+    fixture.bound("photos").await;
+    assert_eq!((attempts(), fixture.store.state().users.values().flatten().count()), (6, 1));
+    running.abort();
+    // A process that dies between the two has left a bucket that its ObjectBucket names.
+    (0..1000).for_each(|_| fixture.store.fail("grant", Failure::Invalid));
+    fixture.claim("films", json!({}));
+    let _running = fixture.start(2);
+    fixture.until("there is a bucket", || fixture.store.state().buckets.len() == 2).await;
+    fixture.delete(CLAIMS, "films");
+    fixture.gone("films").await;
+    let buckets: Vec<String> = fixture.store.state().buckets.keys().cloned().collect();
+    assert_eq!((buckets, fixture.store.state().users.len()), (vec![format!("b-{uid}")], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn z2_the_account_of_an_attempt_goes_when_its_bucket_is_refused() {
+    let fixture = Fixture::new();
+    fixture.store.fail("grant", Failure::Late);
+    fixture.store.state().pauses.insert("grant", Duration::from_secs(5));
+    fixture.claim("photos", json!({"bucketName": "photos"}));
+    let _running = fixture.start(1);
+    fixture.until("it is let in", || fixture.store.calls("grant") == 1).await;
+    sleep(Duration::from_secs(5)).await;
+    // Somebody takes the bucket away before the attempt has come to its end.
+    fixture.store.state().buckets.insert("photos".to_owned(), "somebody".to_owned());
+    fixture.store.fail("revoke", Failure::Retry);
+    fixture.until("it is refused", || fixture.phase("photos") == "Failed").await;
+    assert_eq!(fixture.store.calls("revoke"), 2, "an account that stays is no end");
+    assert!(fixture.store.state().users.is_empty(), "{:?}", fixture.store.assets());
+    assert!(fixture.get(BUCKETS, "obc-default-photos").is_none());
+    assert_eq!(fixture.store.state().buckets["photos"], "somebody");
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +193,7 @@ async fn y9_config_is_applied_when_it_changes_and_only_then() {
     assert_eq!(fixture.store.state().configs[&name], Some(2));
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"labels": {"mine": "x"}}}));
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(fixture.store.calls("provision"), 1, "a label changes nothing");
+    assert_eq!(fixture.store.calls("create_bucket"), 1, "a label changes nothing");
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
     fixture.until("it is applied", || fixture.store.state().configs[&name] == Some(3)).await;
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "many"}}}));
@@ -223,15 +273,15 @@ async fn y5_a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
 async fn z10_a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_it() {
     let fixture = Fixture::new();
     for _ in 0..1000 {
-        fixture.store.fail("provision", Failure::Retry);
+        fixture.store.fail("create_bucket", Failure::Retry);
     }
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.until("it has failed often", || fixture.store.calls("provision") > 9).await;
+    fixture.until("it has failed often", || fixture.store.calls("create_bucket") > 9).await;
     sleep(Duration::from_secs(10)).await;
-    let before = fixture.store.calls("provision");
+    let before = fixture.store.calls("create_bucket");
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
-    let looked = fixture.until("it is looked at", || fixture.store.calls("provision") > before).await;
+    let looked = fixture.until("it is looked at", || fixture.store.calls("create_bucket") > before).await;
     assert!(looked < Duration::from_secs(2), "{looked:?}");
     fixture.delete(CLAIMS, "photos");
     let start = tokio::time::Instant::now();
@@ -247,13 +297,13 @@ async fn z10_a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
     fixture.bound("photos").await;
     sleep(Duration::from_secs(60)).await;
     for _ in 0..1000 {
-        fixture.store.fail("provision", Failure::Retry);
+        fixture.store.fail("create_bucket", Failure::Retry);
     }
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
-    fixture.until("it has failed", || fixture.store.calls("provision") == 2).await;
+    fixture.until("it has failed", || fixture.store.calls("create_bucket") == 2).await;
     sleep(Duration::from_secs(60)).await;
     // The pauses double from one second, give or take.
-    let calls = fixture.store.calls("provision");
+    let calls = fixture.store.calls("create_bucket");
     assert!((5..12).contains(&calls), "what an attempt has recorded is no reason to try again: {calls} calls");
 }
 
@@ -261,7 +311,7 @@ async fn z10_a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
 async fn z13_a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_rarely() {
     let fixture = Fixture::new();
     for _ in 0..14 {
-        fixture.store.fail("provision", Failure::Retry);
+        fixture.store.fail("create_bucket", Failure::Retry);
     }
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -287,20 +337,20 @@ async fn z12_of_two_replicas_one_acts() {
     for number in 0..10 {
         fixture.bound(&format!("claim-{number}")).await;
     }
-    assert_eq!(fixture.store.calls("provision"), 10);
+    assert_eq!(fixture.store.calls("create_bucket"), 10);
     first.abort();
     fixture.claim("late", json!({}));
     fixture.bound("late").await;
-    assert_eq!(fixture.store.calls("provision"), 11);
+    assert_eq!(fixture.store.calls("create_bucket"), 11);
 }
 
 #[tokio::test(start_paused = true)]
 async fn z2_no_call_is_made_for_an_object_bucket_that_may_be_gone() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LosesDeletions)));
-    fixture.store.fail("provision", Failure::NothingLeft);
+    fixture.store.fail("create_bucket", Failure::NothingLeft);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.bound("photos").await;
     // One that failed, and one with the ObjectBucket that was written for it.
-    assert_eq!(fixture.store.calls("provision"), 2);
+    assert_eq!(fixture.store.calls("create_bucket"), 2);
 }

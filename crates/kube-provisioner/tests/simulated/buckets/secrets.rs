@@ -176,7 +176,7 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     fixture.class("made", json!({"parameters": admin}));
     fixture.class("granted", json!({"parameters": granted}));
     fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
-    for method in ["provision", "grant", "rotate", "retire", "delete", "revoke"] {
+    for method in ["create_bucket", "grant", "rotate", "retire", "delete_bucket", "revoke"] {
         for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
             fixture.store.fail(method, failure);
         }
@@ -239,7 +239,7 @@ async fn z16_secrets_are_in_the_claims_secret_alone() {
     for level in ["TRACE", "DEBUG", "INFO", "WARN"] {
         assert!(text.lines().any(|line| line.starts_with(level)), "nothing is logged at {level}");
     }
-    for method in ["provision", "grant", "rotate", "retire", "delete", "revoke"] {
+    for method in ["create_bucket", "grant", "rotate", "retire", "delete_bucket", "revoke"] {
         assert!(fixture.store.calls(method) >= 4, "{method}: {}", fixture.store.calls(method));
     }
     assert!(text.contains("The claim's Secret has a new key"), "nothing of the provisioner is logged");

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Authentication, Bucket, BucketCapabilities, BucketProvisioner, BucketStart, Credentials, Endpoint,
-    ProvisionedBucket, RequestOf,
+    Authentication, Bucket, BucketCapabilities, BucketProvisioner, BucketStart, Credentials, Endpoint, GrantOf,
+    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub(crate) struct State {
     /// A key's secret is in the answer that makes the key and nowhere else, as on AWS.
     pub(crate) shows_keys_once: bool,
     pub(crate) configs: BTreeMap<String, Option<u64>>,
-    /// The keys of `applied_config` in each call of `provision`.
+    /// The keys of `applied_config` in each call of `create_bucket`.
     pub(crate) applied: Vec<Vec<String>>,
     /// What is wrong with the author's code.
     fault: Option<Fault>,
@@ -56,6 +56,14 @@ pub(crate) enum Fault {
     FailsWhereNothingIs,
     RevokesAll,
     LetsInByName,
+    ForgetsABucket,
+    LeavesRights,
+    NewKeyForEachBucket,
+    TakesOwnership,
+    RevokesBuckets,
+    DeletesAllAccounts,
+    KeepsOwners,
+    NeedsTheAccountToDelete,
     NeverRetires,
     ReadyWhenItWorks,
 }
@@ -64,6 +72,7 @@ pub(crate) enum Fault {
 pub(crate) enum Failure {
     Retry,
     NothingLeft,
+    Invalid,
     Panic,
     /// After everything was done.
     Late,
@@ -156,6 +165,7 @@ impl Store {
             None => Ok(false),
             Some(Failure::Late) => Ok(true),
             Some(Failure::Retry) => Err(ProvisionError::retry("the store does not answer")),
+            Some(Failure::Invalid) => Err(ProvisionError::invalid("the store wants no such user")),
             Some(Failure::NothingLeft) => Err(ProvisionError::nothing_left("the store is full")),
             Some(Failure::Panic) => std::panic::resume_unwind(Box::new("the author's code panics")),
         }
@@ -176,9 +186,10 @@ impl State {
         key
     }
 
-    fn keys(&mut self, user: &str, request: &RequestOf<Store>) -> Credentials {
+    fn keys(&mut self, user: &str, request: &GrantOf<Store>) -> Credentials {
         let wanted = request.access_key_id.as_deref();
-        if self.fault == Some(Fault::NewKeyEachTime) {
+        let wants_more = request.buckets.len() > 1 && self.fault == Some(Fault::NewKeyForEachBucket);
+        if self.fault == Some(Fault::NewKeyEachTime) || wants_more {
             return self.key(user);
         }
         if self.shows_keys_once {
@@ -206,114 +217,138 @@ impl State {
     }
 }
 
-fn made(request: &RequestOf<Store>, key: Credentials) -> Bucket {
-    let endpoint = Endpoint::https("store.example.com");
-    Bucket::new(endpoint, key).state("user", request.claim.user())
+fn endpoint() -> Endpoint {
+    Endpoint::https("store.example.com")
 }
 
-fn late(failed: bool, bucket: Bucket) -> Result<Bucket, ProvisionError> {
-    if failed { Err(ProvisionError::retry("the answer was lost")) } else { Ok(bucket) }
+fn late<T>(failed: bool, answer: T) -> Result<T, ProvisionError> {
+    if failed { Err(ProvisionError::retry("the answer was lost")) } else { Ok(answer) }
 }
 
 impl BucketProvisioner for Store {
     type Parameters = Parameters;
     type Config = Config;
 
-    async fn provision(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let failed = self.begin("provision", &request.name).await?;
-        let user = request.claim.user();
-        let wrongly_own = self.looks_first(&request.name, &user).await;
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        let failed = self.begin("create_bucket", &request.name).await?;
+        let owner = request.owner.name;
+        let wrongly_own = self.looks_first(&request.name, &owner).await;
         let mut state = self.state();
-        if state.is_elsewhere(&user, &request.cluster_id) {
+        if state.is_elsewhere(&owner, &request.cluster_id) {
             return Err(ProvisionError::invalid("the user exists and is another cluster's"));
         }
         match state.buckets.get(&request.name) {
-            Some(owner) if *owner != user && !wrongly_own => {
+            Some(known) if *known != owner && !wrongly_own => {
                 if state.fault == Some(Fault::DeletesByName) {
                     return Err(ProvisionError::retry("the name is taken"));
                 }
-                return Err(ProvisionError::invalid(format!("the bucket {} belongs to {owner}", request.name)));
+                return Err(ProvisionError::invalid(format!("the bucket {} belongs to {known}", request.name)));
             }
             _ => {}
         }
-        state.buckets.insert(request.name.clone(), user.clone());
-        state.clusters.insert(user.clone(), request.cluster_id.clone());
-        state.configs.insert(request.name.clone(), request.config.max_objects);
+        state.buckets.insert(request.name.clone(), owner.clone());
+        // The owner has no key yet.
+        state.users.entry(owner.clone()).or_default();
+        state.clusters.insert(owner, request.cluster_id);
+        state.configs.insert(request.name, request.config.max_objects);
         state.applied.push(request.applied_config.keys().cloned().collect());
-        if request.config.authentication == Authentication::ServiceAccount {
-            state.users.insert(user, Vec::new());
-            return late(failed, Bucket::without_key(Endpoint::https("store.example.com")).config("ROLE", "photos"));
-        }
-        let key = state.keys(&user, &request);
-        late(failed, made(&request, key))
+        late(failed, Bucket::new(endpoint()))
     }
 
-    async fn grant(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let failed = self.begin("grant", &request.name).await?;
-        let (user, mut state) = (request.claim.user(), self.state());
-        if !state.buckets.contains_key(&request.name) {
-            return Err(ProvisionError::nothing_left(format!("there is no bucket {}", request.name)));
-        }
-        if let Some(made_for) = &request.made_for
-            && state.buckets.get(&request.name) != Some(&made_for.claim.user())
-            && state.fault != Some(Fault::LetsInByName)
-        {
-            return Err(ProvisionError::invalid(made_for.is_not_its(&request.name)));
-        }
-        state.grants.insert((request.name.clone(), user.clone()));
-        let key = state.keys(&user, &request);
-        late(failed, made(&request, key))
-    }
-
-    async fn delete(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let failed = self.begin("delete", &bucket.name).await.map_err(|error| DeleteError::retry(error.to_string()))?;
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        let failed = self.begin("delete_bucket", &bucket.name).await;
+        let failed = failed.map_err(|error| DeleteError::retry(error.to_string()))?;
         if self.is_wrong(Fault::FailsWhereNothingIs) && !self.state().buckets.contains_key(&bucket.name) {
             return Err(DeleteError::retry("there is no such bucket"));
         }
-        let (user, mut state) = (bucket.claim.user(), self.state());
-        if state.is_elsewhere(&user, &bucket.cluster_id) {
+        let (owner, mut state) = (bucket.owner.name, self.state());
+        if state.is_elsewhere(&owner, &bucket.cluster_id) {
             return Ok(());
         }
-        if state.fault == Some(Fault::DeletesByName) || state.buckets.get(&bucket.name) == Some(&user) {
-            state.buckets.remove(&bucket.name);
+        if state.fault == Some(Fault::NeedsTheAccountToDelete) && !state.users.contains_key(&owner) {
+            return Err(DeleteError::retry("the bucket's owner is gone"));
         }
-        if state.fault != Some(Fault::KeepsUsers) {
-            state.users.remove(&user);
+        if state.fault == Some(Fault::DeletesByName) || state.buckets.get(&bucket.name) == Some(&owner) {
+            state.buckets.remove(&bucket.name);
+            state.grants.retain(|(of, _)| *of != bucket.name);
+        }
+        match state.fault {
+            Some(Fault::KeepsOwners | Fault::KeepsUsers) => {}
+            Some(Fault::DeletesAllAccounts) => state.users.clear(),
+            _ => drop(state.users.remove(&owner)),
         }
         if failed { Err(DeleteError::retry("the answer was lost")) } else { Ok(()) }
     }
 
-    async fn revoke(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        self.begin("revoke", &bucket.name).await.map_err(|error| DeleteError::retry(error.to_string()))?;
-        let (user, mut state) = (bucket.claim.user(), self.state());
-        if state.is_elsewhere(&user, &bucket.cluster_id) {
-            return Ok(());
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let failed = self.begin("grant", &request.bucket().name).await?;
+        let (user, mut state) = (request.account.name.clone(), self.state());
+        if state.is_elsewhere(&user, &request.cluster_id) {
+            return Err(ProvisionError::invalid("the user exists and is another cluster's"));
         }
-        match state.fault {
-            Some(Fault::RevokesAll) => state.grants.clear(),
-            _ => {
-                state.grants.remove(&(bucket.name.clone(), user.clone()));
+        let most = if state.fault == Some(Fault::ForgetsABucket) { 1 } else { usize::MAX };
+        for bucket in request.buckets.iter().take(most) {
+            let Some(known) = state.buckets.get(&bucket.name).cloned() else {
+                return Err(ProvisionError::nothing_left(format!("there is no bucket {}", bucket.name)));
+            };
+            let owner = bucket.owner.as_ref();
+            if owner.is_some_and(|owner| owner.name != known) && state.fault != Some(Fault::LetsInByName) {
+                return Err(ProvisionError::invalid(bucket.is_not_its_owners()));
+            }
+            if state.fault == Some(Fault::TakesOwnership) {
+                state.buckets.insert(bucket.name.clone(), user.clone());
+            } else if known != user {
+                state.grants.insert((bucket.name.clone(), user.clone()));
             }
         }
-        state.users.remove(&user);
+        state.clusters.insert(user.clone(), request.cluster_id.clone());
+        if request.config.authentication == Authentication::ServiceAccount {
+            state.users.insert(user, Vec::new());
+            return late(failed, Granted::without_key(endpoint()).config("ROLE", "photos"));
+        }
+        let key = state.keys(&user, &request);
+        late(failed, Granted::new(endpoint(), key).state("user", user))
+    }
+
+    async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let begun = self.begin("revoke", &account.bucket().name).await;
+        begun.map_err(|error| DeleteError::retry(error.to_string()))?;
+        let (user, mut state) = (account.account.name, self.state());
+        if state.is_elsewhere(&user, &account.cluster_id) {
+            return Ok(());
+        }
+        for (number, bucket) in account.buckets.iter().enumerate() {
+            match state.fault {
+                Some(Fault::RevokesAll) => state.grants.clear(),
+                Some(Fault::LeavesRights) if number > 0 => {}
+                _ => drop(state.grants.remove(&(bucket.name.clone(), user.clone()))),
+            }
+            if state.fault == Some(Fault::RevokesBuckets) {
+                state.buckets.retain(|name, owner| *name != bucket.name || *owner != user);
+            }
+        }
+        if state.fault != Some(Fault::KeepsUsers) {
+            state.users.remove(&user);
+        }
         Ok(())
     }
 
-    async fn rotate(&self, bucket: ProvisionedBucket<Parameters>) -> Result<Credentials, ProvisionError> {
-        self.begin("rotate", &bucket.name).await?;
-        let (user, mut state) = (bucket.claim.user(), self.state());
-        let current = bucket.access_key_id;
+    async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
+        self.begin("rotate", &account.bucket().name).await?;
+        let (user, mut state) = (account.account.name, self.state());
+        let current = account.access_key_id;
         state.users.entry(user.clone()).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
         Ok(state.key(&user))
     }
 
-    async fn retire(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        self.begin("retire", &bucket.name).await.map_err(|error| DeleteError::retry(error.to_string()))?;
+    async fn retire(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let begun = self.begin("retire", &account.bucket().name).await;
+        begun.map_err(|error| DeleteError::retry(error.to_string()))?;
         if self.is_wrong(Fault::NeverRetires) {
             return Ok(());
         }
-        let (user, mut state) = (bucket.claim.user(), self.state());
-        let current = bucket.access_key_id;
+        let (user, mut state) = (account.account.name, self.state());
+        let current = account.access_key_id;
         state.users.entry(user).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
         Ok(())
     }
@@ -332,6 +367,6 @@ impl BucketProvisioner for Store {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().optional_secret("admin")
+        BucketCapabilities::default().rotation().multiple_buckets().optional_secret("admin")
     }
 }

@@ -17,7 +17,7 @@ async fn z18_settings_without_quotes_are_read_as_texts() {
     running.abort();
     let _another = fixture.start(2);
     sleep(HOUR).await;
-    assert_eq!((fixture.store.calls("delete"), fixture.phase("photos")), (0, "Bound".to_owned()));
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.phase("photos")), (0, "Bound".to_owned()));
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());
@@ -61,7 +61,7 @@ async fn z19_a_claim_that_cannot_be_read_is_present() {
     let _another = fixture.start(2);
     fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
     sleep(HOUR).await;
-    assert_eq!((fixture.store.calls("delete"), fixture.store.state().buckets.len()), (0, 1));
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
     fixture.patch(CLAIMS, "photos", json!({"spec": spec}));
     fixture.until("it is mended", || fixture.ready("photos").0 == "Bound").await;
     // Its deletion needs nothing that cannot be read.
@@ -85,7 +85,7 @@ async fn z19_an_object_bucket_that_cannot_be_read_holds_its_claim() {
     fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
     sleep(HOUR).await;
     assert!(fixture.get(CLAIMS, "photos").is_some());
-    assert_eq!((fixture.store.calls("delete"), fixture.store.state().buckets.len()), (0, 1));
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
     fixture.patch(BUCKETS, OBJECT, json!({"spec": spec}));
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());

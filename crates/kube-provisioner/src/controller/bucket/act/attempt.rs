@@ -1,4 +1,4 @@
-//! Calls the author's `provision` or `grant`. The ObjectBucket is written first, with all that deletion needs.
+//! An attempt to give a claim what it asks for. The ObjectBucket is written first, with all that deletion needs.
 
 use std::sync::Arc;
 
@@ -7,38 +7,36 @@ use kube::api::Api;
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{CallAborted, FencingToken};
+use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::limiter::Purpose;
 
+use super::calls::Calls;
+use super::make::NotMade;
 use super::{Actions, Step};
-use crate::bucket::{Bucket, BucketRequest, Credentials, Source};
-use crate::controller::bucket::backend::UntypedRequest;
+use crate::bucket::Credentials;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{Reason, bucket_name, object_name};
-use crate::controller::bucket::events::slow;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
-use crate::controller::bucket::record::Record;
+use crate::controller::bucket::record::{Record, Source};
 use crate::controller::bucket::safeguards::BucketSafeguard;
 use crate::controller::bucket::share::{of_author, shared_bucket};
-use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
-use crate::error::ProvisionError;
+use crate::error::ProvisionVerdict;
 use crate::parameters::Problem;
-use crate::secrets::Secrets;
 
-/// What a call for a claim is made with.
-struct Inputs {
-    claim: Arc<ClaimFacts>,
-    source: Source,
+/// What the calls for a claim are made with.
+pub(super) struct Inputs {
+    pub(super) claim: Arc<ClaimFacts>,
+    pub(super) source: Source,
     /// As they are written down.
-    record: Record,
-    name: String,
-    class: ClassParameters,
-    config: Parsed,
+    pub(super) record: Record,
+    pub(super) name: String,
+    pub(super) class: ClassParameters,
+    pub(super) config: Parsed,
 }
 
-type Texts = std::collections::BTreeMap<String, String>;
+pub(super) type Texts = std::collections::BTreeMap<String, String>;
 
 impl Actions {
     pub(super) async fn attempt(&self, reason: Reason, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -49,7 +47,7 @@ impl Actions {
         let flow = facts.flow(Purpose::Create);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let (token, _guard) = step.token();
-        let answer = async {
+        let made = async {
             if reason == Reason::Secret {
                 self.confirm_claim(&inputs.claim).await?;
                 self.own_delivered(facts, &inputs.claim).await?;
@@ -59,22 +57,12 @@ impl Actions {
             let credentials = self.credentials(facts).await?;
             let bucket = self.recorded(&inputs, facts).await?;
             self.join(&inputs.record, facts).await?;
-            let request = request(&inputs, (&bucket, facts), secrets, credentials, (&self.rules.cluster_id, &token));
-            let limit = self.limits.provision;
-            let answer = self
-                .call(step, (&token, &flow), limit, || {
-                    let call = match inputs.source {
-                        Source::Provisioned => self.backend.provision(request),
-                        Source::Granted => self.backend.grant(request),
-                    };
-                    let slow = || slow(&self.rules.names.own, &inputs.claim);
-                    Box::pin(watched(self.context.events(), slow, call))
-                })
-                .await?;
-            Ok((bucket, answer))
+            let calls = Calls::begin(step, &token, &flow).await;
+            let made = self.make(&inputs, (&bucket, facts), (secrets, credentials), calls).await?;
+            Ok((bucket, made))
         };
-        match answer.await {
-            Ok((bucket, Ok(Ok(made)))) => {
+        match made.await {
+            Ok((bucket, Ok(made))) => {
                 let record = Record { config: inputs.claim.config.clone(), ..inputs.record };
                 match self.deliver(&inputs.claim, &bucket, record, made).await {
                     Ok(()) => match reason {
@@ -85,11 +73,7 @@ impl Actions {
                     Err(outcome) => outcome,
                 }
             }
-            Ok((bucket, Ok(Err(error)))) => self.not_provisioned(&error, &bucket, &inputs.record).await,
-            Ok((_, Err(aborted))) => {
-                let method = if inputs.source == Source::Granted { "grant" } else { "provision" };
-                Outcome::ProvisionAborted { method, aborted }
-            }
+            Ok((bucket, Err(not_made))) => self.not_provisioned(not_made, &bucket, &inputs.record).await,
             Err(outcome) => outcome,
         }
     }
@@ -230,8 +214,13 @@ impl Actions {
     }
 
     /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.
-    async fn not_provisioned(&self, error: &ProvisionError, bucket: &BucketFacts, record: &Record) -> Outcome {
-        let verdict = error.verdict();
+    async fn not_provisioned(&self, not_made: NotMade, bucket: &BucketFacts, record: &Record) -> Outcome {
+        let NotMade { error, others_left } = not_made;
+        let verdict = match error.verdict() {
+            // The attempt goes on, or its claim would go without what is left.
+            verdict if others_left && !verdict.may_be_left() && !record.made => ProvisionVerdict::Retry,
+            verdict => verdict,
+        };
         let kept = self.rules.safeguards.include(BucketSafeguard::FailedAttempts);
         let may_be_left = record.made || kept && verdict.may_be_left();
         if !may_be_left && let Err(outcome) = self.remove_bucket(bucket).await {
@@ -243,40 +232,8 @@ impl Actions {
 
 /// What this attempt and those before it may apply before they fail, beside what was applied the last time: what is in it and
 /// not asked for any more is to be taken away.
-fn attempted(inputs: &Inputs) -> Texts {
+pub(super) fn attempted(inputs: &Inputs) -> Texts {
     let Record { config, attempted, .. } = &inputs.record;
     let asked = inputs.claim.config.iter().filter(|(key, _)| !config.contains_key(*key));
     attempted.iter().chain(asked).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
-
-fn request(
-    inputs: &Inputs,
-    (bucket, facts): (&BucketFacts, &Facts),
-    secrets: Secrets,
-    credentials: Option<Credentials>,
-    (cluster_id, token): (&str, &FencingToken),
-) -> UntypedRequest {
-    let access_key_id = inputs.record.newest_key().map(str::to_owned);
-    let credentials = credentials
-        .filter(|credentials| access_key_id.as_ref().is_none_or(|known| *known == credentials.access_key_id));
-    let applied: Texts = attempted(inputs).into_iter().chain(inputs.record.config.clone()).collect();
-    let request = BucketRequest {
-        name: inputs.name.clone(),
-        claim: bucket.made_for(inputs.claim.name()),
-        made_for: facts.made_for(&inputs.record),
-        parameters: Arc::new(()),
-        config: Arc::new(()),
-        config_texts: of_author(&inputs.claim.config),
-        state: bucket.kept_state(),
-        access_key_id,
-        credentials,
-        secrets,
-        applied_config: of_author(&applied),
-        cluster_id: cluster_id.to_owned(),
-        fencing_token: token.clone(),
-    };
-    UntypedRequest { request, parameters: inputs.class.parsed.clone(), config: inputs.config.clone() }
-}
-
-/// The answer of the author's code, for `deliver`.
-pub(super) type Made = Bucket;

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Actions;
-use super::attempt::Made;
+use super::make::Made;
 use super::objects::{Spec, without_finalizer};
 use crate::bucket::ClaimName;
 use crate::controller::bucket::cache::key_of;
@@ -43,7 +43,7 @@ impl Actions {
             Some(new) => self.end_rotation(record, new),
             None => record,
         };
-        let Made { endpoint, credentials, state, config_data, secret_data, warning } = made;
+        let Made { endpoint, credentials, state, config_data, secret_data, warnings } = made;
         let record = Record {
             made: true,
             tls: endpoint.tls,
@@ -65,7 +65,7 @@ impl Actions {
         self.write_secret(claim, secret).await?;
         self.write_config_map(claim, &bucket, &record).await?;
         self.set_bucket_phase(&bucket, "Bound").await?;
-        if let Some(text) = warning {
+        for text in warnings {
             self.context.events().record(warned(&text, claim));
         }
         Ok(())

@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use provisioner_runtime::Cache as _;
-use provisioner_runtime::controller::FencingToken;
+use provisioner_runtime::controller::{CallAborted, FencingToken};
 use provisioner_runtime::limiter::{Flow, Purpose};
 
+use super::calls::Calls;
 use super::{Actions, Step};
-use crate::bucket::{ClaimName, Source};
+use crate::bucket::ClaimName;
 use crate::controller::bucket::decide::Ending;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
-use crate::controller::bucket::record::Record;
+use crate::controller::bucket::record::{Record, Source};
 use crate::controller::bucket::safeguards::BucketSafeguard;
+use crate::error::DeleteError;
 
 impl Actions {
     pub(super) async fn release(&self, ending: Ending, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -51,36 +53,56 @@ impl Actions {
             self.confirm_unused(&bucket).await?;
         }
         self.set_bucket_phase(&bucket, "Released").await?;
-        let source = match ending {
-            Ending::Delete => Source::Provisioned,
-            Ending::Revoke | Ending::RevokeUnknown | Ending::Abandon => Source::Granted,
-            Ending::CleanUp => bucket.record().and_then(|record| record.source).ok_or(Outcome::Changed)?,
-        };
-        // `revoke` may want to know that the bucket was made for the claim.
-        let known = bucket.record().and_then(|record| record.source).unwrap_or(source);
         if ending != Ending::Abandon {
-            let argument = self.provisioned(&bucket, facts, known, token).await?;
-            let (method, limit) = (method(ending), self.limits.delete);
-            let answer = self
-                .call(step, (token, flow), limit, || match ending {
-                    Ending::Delete => self.backend.delete(argument),
-                    Ending::CleanUp => self.backend.clean_up(argument),
-                    _ => self.backend.revoke(argument),
-                })
-                .await?;
-            match answer {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) if !self.rules.safeguards.include(BucketSafeguard::Order) => {}
-                Ok(Err(error)) => {
-                    let (verdict, retry_after) = (error.verdict(), error.retry_after());
-                    return Err(Outcome::NotReleased { verdict, message: error.to_string(), retry_after });
-                }
-                Err(aborted) => return Err(Outcome::ReleaseAborted { method, aborted }),
-            }
+            self.remove_in_backend(ending, &bucket, facts, (step, token, flow)).await?;
         }
         self.remove_delivered(claim).await?;
         self.end_deletion(&bucket).await?;
         self.let_claim_go(claim).await
+    }
+
+    /// The author's part. The bucket goes first: one that is not deleted, since it holds objects, stays usable, and in some backends the
+    /// account proves whose a bucket is.
+    async fn remove_in_backend(
+        &self,
+        ending: Ending,
+        bucket: &BucketFacts,
+        facts: &Facts,
+        (step, token, flow): (&Step<'_>, &FencingToken, &Flow),
+    ) -> Result<(), Outcome> {
+        let recorded = bucket.record().and_then(|record| record.source);
+        let (source, with_bucket) = match ending {
+            Ending::Delete => (Source::Provisioned, true),
+            Ending::CleanUp => {
+                let source = recorded.ok_or(Outcome::Changed)?;
+                (source, source == Source::Provisioned)
+            }
+            Ending::Revoke | Ending::RevokeUnknown | Ending::Abandon => (recorded.unwrap_or(Source::Granted), false),
+        };
+        let (of_bucket, of_account) = self.known(bucket, facts, source, token).await?;
+        let (mut calls, limit) = (Calls::begin(step, token, flow).await, self.limits.delete);
+        if with_bucket {
+            let answer = calls.call(limit, || self.backend.delete_bucket(of_bucket)).await?;
+            self.removed("delete_bucket", answer)?;
+        }
+        let answer = calls.call(limit, || self.backend.revoke(of_account)).await?;
+        self.removed("revoke", answer)
+    }
+
+    fn removed(
+        &self,
+        method: &'static str,
+        answer: Result<Result<(), DeleteError>, CallAborted>,
+    ) -> Result<(), Outcome> {
+        match answer {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) if !self.rules.safeguards.include(BucketSafeguard::Order) => Ok(()),
+            Ok(Err(error)) => {
+                let (verdict, retry_after) = (error.verdict(), error.retry_after());
+                Err(Outcome::NotReleased { verdict, message: error.to_string(), retry_after })
+            }
+            Err(aborted) => Err(Outcome::ReleaseAborted { method, aborted }),
+        }
     }
 
     /// The ObjectBucket with our finalizer: without it, the object would be gone before the bucket. What is known of an
@@ -109,13 +131,5 @@ impl Actions {
             self.let_claim_go(&claim.name()).await
         };
         released.await.map_or_else(|outcome| outcome, |()| Outcome::ClaimReleased)
-    }
-}
-
-fn method(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Delete => "delete",
-        Ending::CleanUp => "clean_up",
-        Ending::Revoke | Ending::RevokeUnknown | Ending::Abandon => "revoke",
     }
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Actions, Step};
-use crate::bucket::Source;
 use crate::controller::bucket::class::{granted_bucket, overlap};
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
-use crate::controller::bucket::record::{NewKey, Record};
+use crate::controller::bucket::record::{NewKey, Record, Source};
 use crate::controller::bucket::safeguards::BucketSafeguard;
 
 impl Actions {
@@ -35,9 +34,9 @@ impl Actions {
         let (token, _guard) = step.token();
         let rotated = async {
             let source = record.source.unwrap_or(Source::Granted);
-            let argument = self.provisioned(bucket, facts, source, &token).await?;
+            let (_, account) = self.known(bucket, facts, source, &token).await?;
             let limit = self.limits.provision;
-            let credentials = match self.call(step, (&token, &flow), limit, || self.backend.rotate(argument)).await? {
+            let credentials = match self.call(step, (&token, &flow), limit, || self.backend.rotate(account)).await? {
                 Ok(Ok(credentials)) => credentials,
                 Ok(Err(error)) => {
                     let retry_after = error.retry_after();
@@ -92,9 +91,9 @@ impl Actions {
         let (token, _guard) = step.token();
         let retired = async {
             let source = record.source.unwrap_or(Source::Granted);
-            let argument = self.provisioned(bucket, facts, source, &token).await?;
+            let (_, account) = self.known(bucket, facts, source, &token).await?;
             let limit = self.limits.delete;
-            match self.call(step, (&token, &flow), limit, || self.backend.retire(argument)).await? {
+            match self.call(step, (&token, &flow), limit, || self.backend.retire(account)).await? {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let retry_after = error.retry_after();

@@ -1,0 +1,103 @@
+//! Who has buckets and who may use them, as an author's methods get them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::parameters::Access;
+use crate::error::ProvisionError;
+use crate::protocol::BUCKET_CLAIM_NAME;
+
+/// Namespace, name and uid of a claim: all that identifies it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimName {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The uid. Empty if an object of another provisioner does not have it.
+    pub uid: String,
+}
+
+impl ClaimName {
+    /// The [name of the account](Account::name) of an ObjectBucketClaim.
+    pub(crate) fn user(&self) -> String {
+        format!("obc-{}-{}-{}", self.namespace, self.name, self.uid)
+    }
+}
+
+impl fmt::Display for ClaimName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One who has a bucket, or who is let into some.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Account {
+    /// A name for its user in the backend. It is the same in every attempt, and no other account ever has it.
+    pub name: String,
+    /// The claim that it is for. After a restore it keeps the uid that the claim had when the account was made.
+    pub claim: ClaimName,
+}
+
+impl Account {
+    /// That of an ObjectBucketClaim.
+    pub fn of(claim: ClaimName) -> Self {
+        Self { name: claim.user(), claim }
+    }
+}
+
+/// A bucket that an account is let into, or was.
+///
+/// One for an author's own tests:
+///
+/// ```
+/// # use kube_provisioner::bucket::{BucketAccess, GrantRequest};
+/// let mut request = GrantRequest::new("photos", (), ());
+/// assert!(request.bucket().belongs_to(&request.account));
+/// request.buckets = vec![BucketAccess::new("films", None)];
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BucketAccess {
+    /// The bucket's name.
+    pub name: String,
+    /// What the account may do at most. Class and claim may allow less, if the author has parameters for that.
+    pub access: Access,
+    /// For whom it was made: the account itself, or the one of another claim of the namespace. `None` where the class names the
+    /// bucket.
+    pub owner: Option<Account>,
+    /// What [`Bucket::state`](super::Bucket::state) was the last time; empty where the class names the bucket.
+    pub state: BTreeMap<String, String>,
+}
+
+impl BucketAccess {
+    /// Full access to a bucket that was made for this one, or exists by itself.
+    pub fn new(name: impl Into<String>, owner: Option<Account>) -> Self {
+        Self { name: name.into(), access: Access::default(), owner, state: BTreeMap::new() }
+    }
+
+    /// What the account may do, by a class that allows this and a claim that asks for `asked`, or for nothing by itself.
+    ///
+    /// # Errors
+    /// When one of them asks for more than the other allows.
+    pub fn allowed(&self, class: Access, asked: Option<Access>) -> Result<Access, ProvisionError> {
+        let allowed = class.restricted_to(asked)?;
+        if self.access == Access::default() { Ok(allowed) } else { allowed.restricted_to(Some(self.access)) }
+    }
+
+    /// Whether it was made for this account.
+    pub fn belongs_to(&self, account: &Account) -> bool {
+        self.owner.as_ref() == Some(account)
+    }
+
+    /// Why nobody is let into a bucket that was not made for the one whom the controller takes for its owner, or not any more.
+    pub fn is_not_its_owners(&self) -> String {
+        let (bucket, claim) =
+            (&self.name, self.owner.as_ref().map(|owner| owner.claim.to_string()).unwrap_or_default());
+        format!(
+            "the bucket {bucket} of the claim {claim} is gone, or was replaced by another one: create {claim} again, or name another claim in {BUCKET_CLAIM_NAME}"
+        )
+    }
+}

@@ -1,0 +1,218 @@
+//! One claim for an author's own tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use provisioner_runtime::controller::FencingToken;
+
+use crate::bucket::{
+    Account, BucketAccess, BucketProvisioner, BucketRequest, ClaimName, Credentials, GrantRequest, Granted,
+    GrantedAccount, ProvisionedBucket,
+};
+use crate::error::{DeleteError, ProvisionError};
+use crate::secrets::Secrets;
+
+/// A claim with what is known of it, for an author's own tests: it calls the author's code as the controller does.
+///
+/// ```
+/// # use kube_provisioner::bucket::*;
+/// # use kube_provisioner::*;
+/// use kube_provisioner::conformance::BucketClaim;
+///
+/// async fn a_bucket_comes_and_goes(store: &impl BucketProvisioner<Parameters = (), Config = ()>) {
+///     let claim = BucketClaim::new("photos", (), ());
+///     let granted = claim.provision(store).await.unwrap();
+///     assert_eq!(claim.after(&granted).provision(store).await.unwrap().credentials, granted.credentials);
+///     claim.after(&granted).delete(store).await.unwrap();
+/// }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct BucketClaim<P, C> {
+    /// The bucket's name.
+    pub name: String,
+    /// The claim.
+    pub claim: ClaimName,
+    /// Whether the bucket is made for it, and does not exist by itself.
+    pub is_own: bool,
+    /// The class's parameters.
+    pub parameters: Arc<P>,
+    /// The claim's `additionalConfig`.
+    pub config: Arc<C>,
+    /// The same as texts.
+    pub config_texts: BTreeMap<String, String>,
+    /// What of it may have been applied, as texts.
+    pub applied_config: BTreeMap<String, String>,
+    /// What was answered. Empty before the first attempt has come to its end.
+    pub state: BTreeMap<String, String>,
+    /// The id of the account's key.
+    pub access_key_id: Option<String>,
+    /// The key in the claim's Secret.
+    pub credentials: Option<Credentials>,
+    /// The Secrets that the class names.
+    pub secrets: Secrets,
+    /// The cluster.
+    pub cluster_id: String,
+}
+
+impl<P, C> Clone for BucketClaim<P, C> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            claim: self.claim.clone(),
+            is_own: self.is_own,
+            parameters: self.parameters.clone(),
+            config: self.config.clone(),
+            config_texts: self.config_texts.clone(),
+            applied_config: self.applied_config.clone(),
+            state: self.state.clone(),
+            access_key_id: self.access_key_id.clone(),
+            credentials: self.credentials.clone(),
+            secrets: self.secrets.clone(),
+            cluster_id: self.cluster_id.clone(),
+        }
+    }
+}
+
+impl<P, C> BucketClaim<P, C> {
+    /// The claim `test/claim` for a bucket of this name. Its fields may be changed.
+    pub fn new(name: impl Into<String>, parameters: P, config: C) -> Self {
+        let request = BucketRequest::new(name, parameters, config);
+        Self {
+            name: request.name,
+            claim: request.owner.claim,
+            is_own: true,
+            parameters: request.parameters,
+            config: request.config,
+            config_texts: request.config_texts,
+            applied_config: request.applied_config,
+            state: request.state,
+            access_key_id: None,
+            credentials: None,
+            secrets: request.secrets,
+            cluster_id: request.cluster_id,
+        }
+    }
+
+    /// The same for a bucket that exists by itself.
+    #[must_use]
+    pub fn on_existing(self) -> Self {
+        Self { is_own: false, ..self }
+    }
+
+    /// Its account.
+    pub fn account(&self) -> Account {
+        Account::of(self.claim.clone())
+    }
+
+    /// The same claim after this answer.
+    #[must_use]
+    pub fn after(&self, granted: &Granted) -> Self {
+        Self {
+            state: granted.state.clone(),
+            access_key_id: granted.credentials.as_ref().map(|key| key.access_key_id.clone()),
+            credentials: granted.credentials.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Calls `create_bucket`, if the bucket is the claim's own, and `grant`. The answer has the state of both.
+    ///
+    /// # Errors
+    /// Those of the author's code.
+    pub async fn provision<B>(&self, author: &B) -> Result<Granted, ProvisionError>
+    where
+        B: BucketProvisioner<Parameters = P, Config = C>,
+    {
+        let mut access = self.access();
+        if !self.is_own {
+            return author.grant(self.grant_request(access)).await;
+        }
+        let request = BucketRequest {
+            name: self.name.clone(),
+            owner: self.account(),
+            parameters: self.parameters.clone(),
+            config: self.config.clone(),
+            config_texts: self.config_texts.clone(),
+            state: self.state.clone(),
+            secrets: self.secrets.clone(),
+            applied_config: self.applied_config.clone(),
+            cluster_id: self.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        };
+        let made = author.create_bucket(request).await?;
+        access.state.clone_from(&made.state);
+        let granted = author.grant(self.grant_request(access)).await?;
+        let state = made.state.into_iter().chain(granted.state.clone()).collect();
+        Ok(Granted { state, warning: made.warning.or(granted.warning.clone()), ..granted })
+    }
+
+    /// Calls `delete_bucket` and `revoke`.
+    ///
+    /// # Errors
+    /// Those of the author's code.
+    pub async fn delete<B>(&self, author: &B) -> Result<(), DeleteError>
+    where
+        B: BucketProvisioner<Parameters = P, Config = C>,
+    {
+        let bucket = ProvisionedBucket {
+            name: self.name.clone(),
+            owner: self.account(),
+            parameters: Some(self.parameters.clone()),
+            state: self.state.clone(),
+            config_texts: self.config_texts.clone(),
+            secrets: self.secrets.clone(),
+            cluster_id: self.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        };
+        author.delete_bucket(bucket).await?;
+        self.revoke(author).await
+    }
+
+    /// Calls `revoke`.
+    ///
+    /// # Errors
+    /// Those of the author's code.
+    pub async fn revoke<B>(&self, author: &B) -> Result<(), DeleteError>
+    where
+        B: BucketProvisioner<Parameters = P, Config = C>,
+    {
+        author.revoke(self.granted()).await
+    }
+
+    /// What `revoke`, `rotate` and `retire` are asked for.
+    pub fn granted(&self) -> GrantedAccount<P> {
+        GrantedAccount {
+            account: self.account(),
+            buckets: vec![self.access()],
+            parameters: Some(self.parameters.clone()),
+            state: self.state.clone(),
+            config_texts: self.config_texts.clone(),
+            access_key_id: self.access_key_id.clone(),
+            secrets: self.secrets.clone(),
+            cluster_id: self.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        }
+    }
+
+    fn access(&self) -> BucketAccess {
+        let owner = self.is_own.then(|| self.account());
+        BucketAccess { state: self.state.clone(), ..BucketAccess::new(&*self.name, owner) }
+    }
+
+    fn grant_request(&self, access: BucketAccess) -> GrantRequest<P, C> {
+        GrantRequest {
+            account: self.account(),
+            buckets: vec![access],
+            parameters: self.parameters.clone(),
+            config: self.config.clone(),
+            config_texts: self.config_texts.clone(),
+            state: self.state.clone(),
+            access_key_id: self.access_key_id.clone(),
+            credentials: self.credentials.clone(),
+            secrets: self.secrets.clone(),
+            cluster_id: self.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        }
+    }
+}

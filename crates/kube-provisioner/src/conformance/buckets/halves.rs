@@ -1,0 +1,124 @@
+//! Rules about buckets and accounts apart: each of the four methods cleans up after its counterpart, and after no other.
+
+use super::Subject;
+use super::direct::Direct;
+use super::fixture::Fixture;
+use crate::bucket::BucketAccess;
+use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+
+/// A uid that no claim of a simulated cluster has.
+fn uid(number: u8) -> String {
+    format!("00000000-0000-4000-8000-0000000d{number:04}")
+}
+
+fn direct<'a>(subject: &'a Subject, fixture: &Fixture<'_>, number: u8) -> Result<Direct<'a>, Broken> {
+    Direct::new(subject, fixture, Fixture::claim_name(&format!("half-{number}"), &uid(number)))
+}
+
+/// A bucket and its own account, and the account of another claim.
+pub(super) async fn halves(subject: &Subject, before: &[String]) -> CheckResult {
+    const NAME: &str = "conformance-halves";
+    let fixture = Fixture::new(subject);
+    let mut owner = direct(subject, &fixture, 1)?;
+    let own = [owner.has_bucket(NAME).await?];
+    let alone = (subject.assets)().await;
+    if alone == before {
+        return Err(Broken("`create_bucket` succeeds, and the backend has nothing more than before".to_owned()));
+    }
+    // As the controller would after a crash: nobody has seen the answer.
+    let mut again = direct(subject, &fixture, 1)?;
+    again.has_bucket(NAME).await?;
+    fixture.assets("`create_bucket` again", &alone).await?;
+    let other = direct(subject, &fixture, 2)?;
+    if other.backend.create_bucket(other.request(NAME)).await.is_ok() {
+        return Err(Broken("`create_bucket` answers with the bucket of another claim".to_owned()));
+    }
+    fixture.assets("`create_bucket` of another claim", &alone).await?;
+    other.has_no_bucket(NAME).await?;
+    fixture.assets("`delete_bucket` of another claim", &alone).await?;
+    guests(subject, &fixture, &own).await?;
+    // The bucket outlives its own account, and goes afterwards.
+    if !owner.is_let_in(&own).await? {
+        return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
+    }
+    owner.is_let_out(&own).await?;
+    let kept = (subject.assets)().await;
+    owner.has_no_bucket(NAME).await?;
+    fixture.assets("`revoke` and `delete_bucket`", before).await?;
+    if kept == before {
+        return Err(Broken("`revoke` removes the bucket".to_owned()));
+    }
+    // The other way round, as the controller does it.
+    let mut owner = direct(subject, &fixture, 3)?;
+    let own = [owner.has_bucket(NAME).await?];
+    if !owner.is_let_in(&own).await? {
+        return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
+    }
+    owner.has_no_bucket(NAME).await?;
+    owner.is_let_out(&own).await?;
+    fixture.assets("`delete_bucket` and `revoke`", before).await?;
+    // A claim may be gone before it was let in.
+    let mut owner = direct(subject, &fixture, 4)?;
+    owner.has_bucket(NAME).await?;
+    owner.has_no_bucket(NAME).await?;
+    fixture.assets("`delete_bucket` before any `grant`", before).await.map(|()| Judgement::Kept)
+}
+
+/// Accounts of other claims come and go, where the author lets them in. The first one may leave something that is the bucket's.
+async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAccess]) -> Result<(), Broken> {
+    let (mut first, mut second) = (direct(subject, fixture, 2)?, direct(subject, fixture, 5)?);
+    if !first.is_let_in(buckets).await? {
+        return Ok(());
+    }
+    first.is_let_out(buckets).await?;
+    let without = (subject.assets)().await;
+    if !second.is_let_in(buckets).await? {
+        return Err(Broken("`grant` lets one account in, and after its end refuses another one".to_owned()));
+    }
+    if (subject.assets)().await == without {
+        return Err(Broken("`grant` succeeds, and the backend has nothing more than before".to_owned()));
+    }
+    second.is_let_out(buckets).await?;
+    fixture.assets("`revoke` after `grant`", &without).await
+}
+
+/// One account for two buckets, beside another account of both.
+pub(super) async fn several(subject: &Subject, before: &[String]) -> CheckResult {
+    const NAMES: [&str; 3] = ["conformance-several-1", "conformance-several-2", "conformance-several-3"];
+    let fixture = Fixture::new(subject);
+    let mut user = direct(subject, &fixture, 5)?;
+    if !user.backend.capabilities().multiple_buckets {
+        return Ok(Judgement::NotApplicable("one account of the provisioner is for one bucket".to_owned()));
+    }
+    let (mut first, mut second) = (direct(subject, &fixture, 6)?, direct(subject, &fixture, 7)?);
+    let buckets = [first.has_bucket(NAMES[0]).await?, second.has_bucket(NAMES[1]).await?];
+    let mut other = direct(subject, &fixture, 8)?;
+    if !other.is_let_in(&buckets).await? {
+        return Err(Broken("`grant` refuses the bucket of another claim, and so several of them".to_owned()));
+    }
+    let without = (subject.assets)().await;
+    user.is_let_in(&buckets[..1]).await?;
+    let (in_one, key) = ((subject.assets)().await, user.key().map(str::to_owned));
+    user.is_let_in(&buckets).await?;
+    let in_both = (subject.assets)().await;
+    if in_both == in_one {
+        return Err(Broken("a grant for two buckets leaves no more in the backend than one for the first".to_owned()));
+    }
+    if user.key() != key.as_deref() {
+        return Err(Broken("the account has another key since it was let into another bucket".to_owned()));
+    }
+    user.is_let_in(&buckets).await?;
+    fixture.assets("let in again", &in_both).await?;
+    // The end of a bucket is none of another bucket's accounts.
+    let mut third = direct(subject, &fixture, 9)?;
+    third.has_bucket(NAMES[2]).await?;
+    third.has_no_bucket(NAMES[2]).await?;
+    fixture.assets("a third bucket has come and gone", &in_both).await?;
+    user.is_let_out(&buckets).await?;
+    fixture.assets("the account is let out", &without).await?;
+    other.is_let_out(&buckets).await?;
+    for (owner, name) in [(first, NAMES[0]), (second, NAMES[1])] {
+        owner.has_no_bucket(name).await?;
+    }
+    fixture.assets("the buckets are deleted", before).await.map(|()| Judgement::Kept)
+}

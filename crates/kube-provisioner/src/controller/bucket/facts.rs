@@ -291,8 +291,12 @@ impl Facts {
 
 impl OwnerFacts {
     fn inputs(&self) -> u64 {
-        // It is ready again after a call that has made the bucket again, although nothing of its ObjectBucket has changed.
-        let claim = self.claim.as_ref().map(|claim| (&claim.uid, &claim.class, claim.deleting, claim.is_ready()));
+        // It is bound or ready again after a call that has made the bucket again, although nothing of its ObjectBucket has changed. Only
+        // newer CustomResourceDefinitions keep conditions.
+        let claim = self.claim.as_ref().map(|claim| {
+            let state = (claim.is_bound(), claim.is_ready());
+            (&claim.uid, &claim.class, claim.deleting, state)
+        });
         let bucket = self.bucket.as_ref().map(|bucket| {
             // Each call that succeeds makes a bucket again that somebody has removed from the store.
             let record = bucket.record().map(|record| (record.made, &record.config, &record.attempted));

@@ -9,8 +9,8 @@ use csi::messages::ListVolumesRequest;
 use csi::{Client, Controller};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams};
-use testbed::cluster::{self, Program, TestSpace, eventually, provisioner_program};
-use testbed::csi_driver::mock_driver;
+use testbed::cluster::{self, Program, TestSpace, eventually};
+use testbed::csi_driver::{mock_driver, start_csi_provisioner};
 
 const CLAIMS: usize = 24;
 const LIMIT: Duration = Duration::from_secs(120);
@@ -39,12 +39,7 @@ impl Mock {
     }
 
     fn sidecar(&self, space: &TestSpace) -> anyhow::Result<Program> {
-        let arguments = [
-            format!("--csi-address={}", self.socket.display()),
-            format!("--kubeconfig={}", space.cluster().state().kubeconfig.display()),
-            format!("--leader-election-namespace={}", space.namespace()),
-        ];
-        space.spawn("csi-provisioner", provisioner_program("csi-provisioner")?, arguments)
+        start_csi_provisioner(space, &self.socket)
     }
 
     /// The ids of the volumes that it was asked for and holds.

@@ -6,8 +6,8 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use serde_json::json;
-use testbed::cluster::{self, Program, TestSpace, provisioner_program};
-use testbed::csi_driver::CsiDriver;
+use testbed::cluster::{self, Program, TestSpace};
+use testbed::csi_driver::{CsiDriver, start_csi_provisioner};
 
 /// The driver of one test with its sidecar and its class.
 struct Driver {
@@ -24,12 +24,7 @@ impl Driver {
             .create_cluster_wide::<k8s_openapi::api::storage::v1::CSIDriver>(&serde_json::from_value(driver.object())?)
             .await?;
         driver.wait_until_registered(&space.client()).await?;
-        let arguments = [
-            format!("--csi-address={}", driver.socket().display()),
-            format!("--kubeconfig={}", space.cluster().state().kubeconfig.display()),
-            format!("--leader-election-namespace={}", space.namespace()),
-        ];
-        let sidecar = space.spawn("csi-provisioner", provisioner_program("csi-provisioner")?, arguments)?;
+        let sidecar = start_csi_provisioner(space, &driver.socket())?;
         let class = space.create_class(cluster::class(&space.cluster_wide_name("class"), &name)).await?;
         Ok(Self { driver, class, _sidecar: sidecar })
     }

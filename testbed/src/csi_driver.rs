@@ -1,7 +1,7 @@
 //! Drivers of CSI: `csi-sim` on a control plane's real node, registered with its kubelet, whose volumes are directories and loop devices of this
 //! machine; and the mock driver of Kubernetes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::built::Built;
-use crate::cluster::{Program, eventually, provisioner_program};
+use crate::cluster::{Program, TestSpace, eventually, provisioner_program};
 use crate::control_plane::{NO_NODE, Node, State};
 use crate::dependency::{self, Dependency};
 use crate::go_module::{GoProgram, Source};
@@ -61,6 +61,16 @@ pub async fn mock_driver(guard: &Guard) -> anyhow::Result<PathBuf> {
     CSI_MOCK_DRIVER.check_use()?;
     CSI_MOCK_DRIVER.check(dependency::INSTALL)?;
     MOCK.path(guard, &progress::silent()).await
+}
+
+/// Starts csi-provisioner, of this build of the workspace, for the driver that listens at `socket`.
+pub fn start_csi_provisioner(space: &TestSpace, socket: &Path) -> anyhow::Result<Program> {
+    let arguments = [
+        format!("--csi-address={}", socket.display()),
+        format!("--kubeconfig={}", space.cluster().state().kubeconfig.display()),
+        format!("--leader-election-namespace={}", space.namespace()),
+    ];
+    space.spawn("csi-provisioner", provisioner_program("csi-provisioner")?, arguments)
 }
 
 /// A driver that runs until this is dropped.

@@ -197,7 +197,8 @@ fn current_suite() -> Option<String> {
     Some(format!("e2e {suite}"))
 }
 
-fn run(command: &mut Command) -> anyhow::Result<()> {
+/// Runs a command; the error has what it says.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())

@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 
 use crate::built::Built;
 use crate::control_plane::{State, Versions};
+use crate::dependency::run;
 use crate::go_module::{GoProgram, Source, download};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
@@ -85,15 +86,4 @@ impl StorageSuite {
         }
         Ok(())
     }
-}
-
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    ensure!(
-        output.status.success(),
-        "{} failed:\n{}",
-        command.get_program().display(),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The program.
 
 // What it prints is its purpose.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -30,7 +30,7 @@ pub enum Method {
     RevokeBucketAccess,
 }
 
-/// What becomes of one call.
+/// How the driver answers one scripted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing is done, and the call is refused.

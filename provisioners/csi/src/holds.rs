@@ -87,7 +87,7 @@ impl Holds {
     }
 }
 
-pub(crate) fn is_held(object: &DynamicObject, kind: Kind) -> bool {
+pub(crate) fn is_held(object: &impl ResourceExt, kind: Kind) -> bool {
     object.finalizers().iter().any(|finalizer| finalizer == kind.finalizer())
 }
 

@@ -21,7 +21,7 @@ use crate::request::Settings;
 /// The kinds of sources, as claims name them.
 pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.snapshot.storage.k8s.io"];
 
-pub(crate) const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 /// Without it a snapshot gives its data only to volumes of its own mode.
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
@@ -74,7 +74,7 @@ impl Kind {
 
 impl Source {
     /// A source as a list has it. Nothing is made from it.
-    pub(crate) fn unneeded(kind: Kind, metadata: &ObjectMeta) -> Option<Self> {
+    pub(crate) fn listed(kind: Kind, metadata: &ObjectMeta) -> Option<Self> {
         let ObjectMeta { namespace, name, uid, .. } = metadata.clone();
         Some(Self { kind, namespace: namespace?, name: name?, uid: uid?, id: String::new() })
     }
@@ -177,8 +177,7 @@ impl Sources<'_> {
         let Some(content_name) = status("/status/boundVolumeSnapshotContentName").and_then(Value::as_str) else {
             return unfit(format!("the VolumeSnapshot {name} has no VolumeSnapshotContent yet"));
         };
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshotContent"));
-        let contents: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let contents = snapshot_contents(&self.client);
         let content = read(&contents, content_name, format!("VolumeSnapshotContent {content_name}")).await?;
         let of_content = |pointer: &str| content.data.pointer(pointer).and_then(Value::as_str);
         let owner = ["uid", "namespace", "name"].map(|key| of_content(&format!("/spec/volumeSnapshotRef/{key}")));
@@ -261,6 +260,11 @@ impl Sources<'_> {
 
 fn mode<P>(request: &ProvisionRequest<P>) -> &'static str {
     if request.is_block() { "Block" } else { "Filesystem" }
+}
+
+pub(crate) fn snapshot_contents(client: &Client) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshotContent"));
+    Api::all_with(client.clone(), &resource)
 }
 
 /// `what` is the object for a person.

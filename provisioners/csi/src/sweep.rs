@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use kube_provisioner::error_chain;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
+use kube_provisioner::kube::api::{Api, DynamicObject, ListParams};
+use kube_provisioner::kube::{Client, Error as KubeError};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::holds::Holds;
-use crate::sources::{Kind, SNAPSHOTS, Source};
+use crate::holds::{Holds, is_held};
+use crate::sources::{Kind, Source, snapshot_contents};
 
 /// The list costs the API server some work, and this process leaves no finalizer by itself.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -31,49 +31,59 @@ impl Sweep<'_> {
     /// Never returns.
     pub(crate) async fn run(&self) {
         loop {
-            let mut pause = INTERVAL;
+            let mut is_whole = true;
             for kind in &self.kinds {
-                match self.sweep(*kind).await {
-                    Ok(()) => {}
-                    // Its definition is not installed, or the account has no right: then there is nothing that this process has to do.
-                    Err(KubeError::Api(status)) if [403, 404].contains(&status.code) => {
-                        tracing::debug!(?kind, "sources are not looked for: {}", status.message);
-                    }
-                    Err(error) => {
-                        tracing::warn!(
-                            ?kind,
-                            error = error_chain(&error),
-                            "the finalizers of sources cannot be looked for"
-                        );
-                        pause = RETRY;
-                    }
-                }
+                is_whole &= self.sweep(*kind).await.unwrap_or_else(|error| {
+                    // Without the definition or the right to list, this process has protected no such source.
+                    let nothing_to_do = matches!(&error, KubeError::Api(status) if [403, 404].contains(&status.code));
+                    tracing::info!(
+                        ?kind,
+                        error = error_chain(&error),
+                        "the finalizers of sources cannot be looked for"
+                    );
+                    nothing_to_do
+                });
             }
-            sleep(pause).await;
+            sleep(if is_whole { INTERVAL } else { RETRY }).await;
         }
     }
 
-    async fn sweep(&self, kind: Kind) -> Result<(), KubeError> {
+    /// Whether nothing is left to do: a source that cannot be changed stops no other one.
+    async fn sweep(&self, kind: Kind) -> Result<bool, KubeError> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind.resource());
         let mut page = ListParams::default().limit(PAGE);
+        let mut is_whole = true;
         loop {
             let list = api.list_metadata(&page).await?;
-            for object in list.items {
-                let is_held = object.finalizers().iter().any(|finalizer| finalizer == kind.finalizer());
-                let source = Source::unneeded(kind, &object.metadata).filter(|_| is_held);
-                if let Some(source) = source
-                    && self.is_of_driver(&source).await?
-                    && self.holds.let_go(&self.client, &source).await?
-                {
-                    let Source { namespace, name, .. } = source;
-                    tracing::info!(?kind, namespace, name, "no attempt needs the source: it is not protected any more");
+            let held = list.items.iter().filter(|object| is_held(*object, kind));
+            for source in held.filter_map(|object| Source::listed(kind, &object.metadata)) {
+                let Source { namespace, name, .. } = &source;
+                match self.let_go(&source).await {
+                    Ok(true) => {
+                        tracing::info!(
+                            ?kind,
+                            namespace,
+                            name,
+                            "no attempt needs the source: it is not protected any more"
+                        );
+                    }
+                    Ok(false) => {}
+                    Err(error) => {
+                        let error = error_chain(&error);
+                        tracing::warn!(?kind, namespace, name, error, "the finalizer cannot be taken off the source");
+                        is_whole = false;
+                    }
                 }
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Ok(()),
+                None => return Ok(is_whole),
             }
         }
+    }
+
+    async fn let_go(&self, source: &Source) -> Result<bool, KubeError> {
+        Ok(self.is_of_driver(source).await? && self.holds.let_go(&self.client, source).await?)
     }
 
     /// Other drivers protect their sources in the same way.
@@ -94,9 +104,7 @@ impl Sweep<'_> {
                 let Some(snapshot) = snapshots.get_opt(&source.name).await? else { return Ok(false) };
                 let content = snapshot.data.pointer("/status/boundVolumeSnapshotContentName").and_then(Value::as_str);
                 let Some(content) = content else { return Ok(false) };
-                let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshotContent"));
-                let contents: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-                let content = contents.get_opt(content).await?;
+                let content = snapshot_contents(&self.client).get_opt(content).await?;
                 let driver = content.as_ref().and_then(|content| content.data.pointer("/spec/driver")?.as_str());
                 Ok(driver == Some(self.driver))
             }

@@ -186,7 +186,7 @@ impl Garage {
         self.recorded(&account.account, (&account.parameters, &account.secrets), &account.cluster_id)
     }
 
-    /// The bucket of this name, if it is the one that was made for its owner. The claim's own is found whoever has its name.
+    /// The bucket of this name, if it was made for its owner. The claim's own bucket is found even if another bucket has its name.
     async fn live(
         &self,
         store: &Store,

@@ -1,7 +1,6 @@
 //! A simulated driver on a socket, and runs of the checks against it.
 
-// Each test binary uses a part.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

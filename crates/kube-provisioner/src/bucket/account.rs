@@ -92,7 +92,7 @@ impl BucketAccess {
         self.owner.as_ref() == Some(account)
     }
 
-    /// Why nobody is let into a bucket that was not made for the one whom the controller takes for its owner, or not any more.
+    /// The error of a grant for a bucket that was not made for its recorded owner, or was replaced since.
     pub fn is_not_its_owners(&self) -> String {
         let (bucket, claim) =
             (&self.name, self.owner.as_ref().map(|owner| owner.claim.to_string()).unwrap_or_default());

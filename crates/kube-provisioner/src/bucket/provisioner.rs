@@ -95,8 +95,8 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     fn create_bucket(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
 
     /// Removes the bucket with what is in it, and what else [`create_bucket`](Self::create_bucket) has made. What is gone already
-    /// is success. What is not the owner's stays. Accounts may still have rights in it: they are taken away before it is
-    /// emptied, or whoever writes would write forever.
+    /// is success. What is not the owner's stays. Take away the rights of all accounts before you empty the bucket, because a
+    /// client that still writes could keep it from ever becoming empty.
     ///
     /// # Errors
     /// [`DeleteError`] says what the failure means: `?` is "try again later".

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep};
 
 use super::fixture::Fixture;
 
-const SNAPSHOT_FINALIZER: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
-const CLAIM_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+pub(super) const SNAPSHOT_FINALIZER: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+pub(super) const CLAIM_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 
 fn of_snapshot(name: &str) -> Value {
     json!({"spec": {"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}}})

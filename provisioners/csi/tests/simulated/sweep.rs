@@ -1,17 +1,18 @@
 //! Finalizers that another process has left on sources.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use csi::Code;
 use csi_sim::{Method, Step};
-use kube_sim::{PatchKind, Target};
+use kube_sim::{Before, Interceptor, PatchKind, Request, Target, Verb};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::fixture::Fixture;
-
-const CLAIM_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
-const SNAPSHOT_FINALIZER: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+use super::fixture::{Fixture, cluster};
+use super::sources::{CLAIM_FINALIZER, SNAPSHOT_FINALIZER};
 
 impl Fixture {
     /// As external-provisioner leaves a claim that was copied.
@@ -88,4 +89,36 @@ async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
         sleep(Duration::from_millis(20)).await;
     }
     fixture.until("gone", || !fixture.is_claim_there("source")).await;
+}
+
+/// Answers no update of the claim `broken` while it is on.
+struct Stubborn(AtomicBool);
+
+impl Interceptor for Stubborn {
+    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+        let breaks = request.verb == Verb::Update && request.name == "broken" && self.0.load(Ordering::Relaxed);
+        Box::pin(std::future::ready(if breaks { Before::Break } else { Before::Handle }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_cannot_be_changed_stops_no_other_one() {
+    let stubborn = Arc::new(Stubborn(AtomicBool::new(true)));
+    let fixture = Fixture::on(cluster().interceptor(stubborn.clone()).build());
+    let running = fixture.start(1).await;
+    for claim in ["broken", "source"] {
+        fixture.claim(claim, "fast", json!({}));
+        fixture.until("bound", || fixture.is_bound(claim)).await;
+    }
+    running.abort();
+    for claim in ["broken", "source"] {
+        fixture.protect_claim(claim);
+    }
+    let _running = fixture.start(2).await;
+    fixture.until("unprotected", || !fixture.is_claim_held("source")).await;
+    assert!(fixture.is_claim_held("broken"));
+    // It is tried again soon.
+    stubborn.0.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(120)).await;
+    assert!(!fixture.is_claim_held("broken"));
 }

@@ -1,7 +1,5 @@
 //! The account that a server holds, seen by Amazon's clients.
 
-use std::sync::OnceLock;
-
 use s3_client::iam::Iam;
 use s3_client::{Client, Credentials, Http, Settings};
 
@@ -74,9 +72,8 @@ impl Server {
 }
 
 fn settings(endpoint: &str, region: Option<&str>) -> anyhow::Result<Settings> {
-    static HTTP: OnceLock<Http> = OnceLock::new();
-    let http = HTTP.get_or_init(|| Http::from_env(None).expect("no certificates are read"));
-    let mut settings = Settings::new(http.clone()).at(endpoint);
+    // Connections end with the runtime that opened them, and each test has a runtime of its own.
+    let mut settings = Settings::new(Http::from_env(None)?).at(endpoint);
     settings.region = region.map_or(settings.region, str::to_owned);
     Ok(settings)
 }

@@ -62,11 +62,11 @@ async fn garage_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> an
     let _program = fixture
         .survive_kills(("class", |kill| json!({"bucketName": format!("named-{kill}")}), change), || fixture.spawn())
         .await?;
-    // Four claims are left, and the owner's: after the overlap one key each, and three buckets.
+    // Four claims are left, and the owner's: after the overlap one key each for its bucket, and three buckets.
     let settled = eventually(SOON, async || {
         let all = fixture.assets().await?;
         let keys = all.iter().filter(|asset| asset.starts_with("key ")).count();
-        Ok(((keys, all.len()) == (5, 8)).then_some(()))
+        Ok(((keys, all.len()) == (5, 13)).then_some(()))
     });
     ensure!(settled.await?.is_some(), "{:?}", fixture.assets().await?);
     fixture.end_all_but("owner").await?;

@@ -306,7 +306,8 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
     one.server().remove_bucket("photos").await?;
     let new = one.provision().await?;
     ensure!(new.state["bucketId"] != id, "{new:?}");
-    assert_eq!(one.server().assets().await?.len(), 2);
+    // The bucket, the key, and the key's access.
+    assert_eq!(one.server().assets().await?.len(), 3);
     one.delete().await?;
     assert_eq!(one.server().assets().await?, [""; 0]);
     Ok(())

@@ -155,7 +155,7 @@ impl Server {
         self.ask(&format!("DeleteBucket?id={}", text(&bucket, "id")?), Some(json!({}))).await.map(drop)
     }
 
-    /// Every bucket by its name, or else by its id, and every key that is no administrator's.
+    /// Every bucket by its name, or else by its id, and every key that is no administrator's with the buckets that it is let into.
     pub async fn assets(&self) -> anyhow::Result<Vec<String>> {
         let mut all = Vec::new();
         for bucket in list(&self.ask("ListBuckets", None).await?) {
@@ -164,9 +164,12 @@ impl Server {
         }
         for key in list(&self.ask("ListKeys", None).await?) {
             let (id, name) = (text(&key, "id")?, text(&key, "name")?);
-            if !name.starts_with("owner of ") {
-                all.push(format!("key {id} {name}"));
+            if name.starts_with("owner of ") {
+                continue;
             }
+            all.push(format!("key {id} {name}"));
+            let known = self.find(&format!("GetKeyInfo?id={id}"), None).await?.unwrap_or_default();
+            all.extend(list(&known["buckets"]).iter().map(|bucket| format!("access of {id} to {}", bucket["id"])));
         }
         Ok(all)
     }

@@ -18,7 +18,7 @@ mod request;
 
 pub use self::account::{Account, BucketAccess, ClaimName};
 pub use self::answer::{Bucket, Credentials, Endpoint, Granted};
-pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccount};
+pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccount, Versioning};
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{

@@ -11,6 +11,7 @@ mod operations;
 pub mod iam;
 pub mod lifecycle;
 pub mod policy;
+pub mod tags;
 
 pub use self::client::{Client, Settings, SettingsError};
 pub use self::credentials::Credentials;

@@ -299,7 +299,7 @@ async fn all_operations_on_a_real_service() {
     let tags = [("claim".to_owned(), "a <b>".to_owned())].into();
     s3.put_bucket_tagging(name, &tags).await.unwrap();
     assert_eq!(s3.bucket_tagging(name).await.unwrap(), tags);
-    s3.enable_versioning(name).await.unwrap();
+    s3.put_bucket_versioning(name, true).await.unwrap();
 
     for key in ["plain", "a b+c/ü&<>", "../..//x", "100%", "a\u{1}b"] {
         for body in ["one", "two"] {

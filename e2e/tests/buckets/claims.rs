@@ -288,7 +288,7 @@ async fn ceph_z14_versions_delete_markers_and_open_uploads_go_with_the_bucket() 
     fixture.claim("photos", "class", json!({})).await?;
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
-    user.client.enable_versioning(&user.bucket).await?;
+    user.client.put_bucket_versioning(&user.bucket, true).await?;
     for _ in 0..3 {
         user.put("a", "x").await?;
     }

@@ -1,6 +1,7 @@
 //! The provisioner.
 
 mod granting;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +11,17 @@ use kube_provisioner::bucket::{
     GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
-use s3_client::lifecycle::Lifecycle;
 use tokio::task::JoinSet;
 
 use self::granting::{give_access, is_its_owners, refuse_grant, service_account};
 use crate::account::{Account, CLAIM_UID, Sight};
 use crate::bucket::{self, Live};
-use crate::failure::{Failure, of_parameter};
+use crate::failure::Failure;
 use crate::ownership::{Maker, Owner, maker};
 use crate::parameters::{Config, Parameters, StoreKind};
 use crate::policy;
 use crate::seaweedfs;
 use crate::store::{ADMIN, Defaults, Store, Stores};
-
-/// That the lifecycle was set, so that it is taken away when nobody asks for it any more.
-const LIFECYCLE: &str = "lifecycle";
 
 /// Makes buckets and users in accounts of AWS.
 pub struct Aws {
@@ -78,9 +75,9 @@ impl BucketProvisioner for Aws {
             Some(tags) => tags,
             None => self.create(&store, &account, &request).await?,
         };
-        let (ours, is_new) = (account.tags(), account.unfinished);
-        let warning = bucket::apply(&store, name, &request.parameters, &tags, &ours, is_new).await?;
-        let lifecycle = apply_lifecycle(&store, &request).await?.then(|| (LIFECYCLE, "set".to_owned()));
+        let wanted = settings::tags(&request, &tags, account.tags());
+        let warning = bucket::apply(&store, name, &request.parameters, &tags, &wanted, account.unfinished).await?;
+        let lifecycle = settings::apply(&store, &request).await?;
         let made = Bucket::new(store.endpoint);
         let mut made =
             account.state(None).into_iter().chain(lifecycle).fold(made, |made, (key, value)| made.state(key, value));
@@ -99,9 +96,11 @@ impl BucketProvisioner for Aws {
         if let Some(text) = seaweedfs::lacks(&store, None, service_account.is_some()) {
             return refuse_grant(&store, &account, &request, text).await;
         }
-        if !is_own && request.config.bucket_lifecycle.is_some() {
-            let text = "bucketLifecycle is not possible for a bucket that was not made for this claim: remove it from additionalConfig";
-            return refuse_grant(&store, &account, &request, text.to_owned()).await;
+        if let Some(key) = request.config.of_the_bucket().filter(|_| !is_own) {
+            let text = format!(
+                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+            );
+            return refuse_grant(&store, &account, &request, text).await;
         }
         let live = match bucket::find(&store, name).await? {
             Live::Tagged(tags) => Some(tags),
@@ -159,6 +158,7 @@ impl BucketProvisioner for Aws {
                     }
                     // Otherwise a client could go on writing forever.
                     account.close(&store, &user).await?;
+                    settings::remove_policy(&store, &bucket).await?;
                     match only_empty {
                         true => bucket::delete_empty(&store, name).await?,
                         false => bucket::delete(&store, name).await?,
@@ -418,22 +418,6 @@ fn unsure(bucket: &str, claim_uid: &str) -> String {
         "the bucket {bucket} has no tag {CLAIM_UID}, and nothing proves that it was made for this claim: set the tag to {claim_uid} if \
          it was, or to another text if it was not; or delete the bucket"
     )
-}
-
-/// Sets the lifecycle that the claim or its class asks for, or takes it away. Whether there is one is the answer.
-async fn apply_lifecycle(store: &Store, request: &RequestOf<Aws>) -> Result<bool, Failure> {
-    let wanted = request.config.bucket_lifecycle.as_ref().or(request.parameters.lifecycle.as_ref());
-    if wanted.is_none() && !request.state.contains_key(LIFECYCLE) {
-        return Ok(false);
-    }
-    let none = Lifecycle::default();
-    let put = store.s3.put_bucket_lifecycle(&request.name, wanted.unwrap_or(&none)).await;
-    put.map_err(of_parameter(
-        format!("set the lifecycle of the bucket {}", request.name),
-        "s3:PutLifecycleConfiguration",
-        "lifecycle",
-    ))?;
-    Ok(wanted.is_some())
 }
 
 /// Makes the claim's user where there is none. `taken` is the problem with one that is not the claim's.

@@ -69,8 +69,8 @@ fn is_about_new_fields(error: &Error) -> bool {
     ["MalformedXML", "InvalidRequest", "InvalidArgument", "NotImplemented"].contains(&error.code())
 }
 
-/// Writes tags and settings. They are written in any case: it is as quick as looking. `is_new`: nobody else can have set it yet.
-/// The answer is a warning for the claim.
+/// Writes tags, which are all that the bucket is to have, and the settings of the class. They are written in any case: it is as quick
+/// as looking. `is_new`: nobody else can have set it yet. The answer is a warning for the claim.
 pub(crate) async fn apply(
     store: &Store,
     name: &str,
@@ -80,10 +80,8 @@ pub(crate) async fn apply(
     is_new: bool,
 ) -> Result<Option<String>, Failure> {
     let doing = |what: &str| format!("{what} of the bucket {name}");
-    if tags.iter().any(|(key, value)| live.get(key) != Some(value)) {
-        let mut all = live.clone();
-        all.extend(tags.clone());
-        let put = store.s3.put_bucket_tagging(name, &all).await;
+    if tags != live {
+        let put = store.s3.put_bucket_tagging(name, tags).await;
         put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
     }
     if is_new && store.kind() == StoreKind::Other {
@@ -105,11 +103,6 @@ pub(crate) async fn apply(
     if let Some(key) = parameters.kms_key() {
         let put = store.s3.put_bucket_encryption(name, key).await;
         put.map_err(of_parameter(doing("set the encryption"), "s3:PutEncryptionConfiguration", "kmsKeyId"))?;
-    }
-    // With object lock a bucket keeps versions anyway.
-    if parameters.versioning && parameters.object_lock.is_none() {
-        let put = store.s3.enable_versioning(name).await;
-        put.map_err(of_parameter(doing("set the versioning"), "s3:PutBucketVersioning", "versioning"))?;
     }
     if let Some(lock) = parameters.object_lock {
         let put = store.s3.put_object_lock(name, lock.mode.name(), lock.days).await;

@@ -1,11 +1,17 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy};
+use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy, Versioning};
 use s3_client::lifecycle::Lifecycle;
+use s3_client::policy::Policy;
+use s3_client::tags::Tags;
 use serde::Deserialize;
 
 use crate::region::Region;
 use crate::role::OidcProvider;
+
+/// Keys of `additionalConfig` that are looked up among those that were applied.
+pub(crate) const BUCKET_POLICY: &str = "bucketPolicy";
+pub(crate) const BUCKET_TAGS: &str = "bucketTags";
 
 /// The parameters of a class, among them those of the provisioner of 2019.
 #[derive(Clone, Debug, Deserialize)]
@@ -90,6 +96,22 @@ pub struct Config {
     pub(crate) authentication: Option<Authentication>,
     pub(crate) service_account: Option<String>,
     pub(crate) bucket_lifecycle: Option<Lifecycle>,
+    pub(crate) bucket_policy: Option<Policy>,
+    pub(crate) bucket_tags: Option<Tags>,
+    pub(crate) bucket_versioning: Option<Versioning>,
+}
+
+impl Config {
+    /// The key that is about the bucket and not about the claim's own user.
+    pub(crate) fn of_the_bucket(&self) -> Option<&'static str> {
+        let keys = [
+            ("bucketLifecycle", self.bucket_lifecycle.is_some()),
+            (BUCKET_POLICY, self.bucket_policy.is_some()),
+            (BUCKET_TAGS, self.bucket_tags.is_some()),
+            ("bucketVersioning", self.bucket_versioning.is_some()),
+        ];
+        keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -103,6 +103,9 @@ pub(crate) struct BucketInfo {
     pub(crate) marker: String,
     pub(crate) owner: String,
     pub(crate) bucket_quota: Quota,
+    /// The placement target; with a slash and the storage class, where that is not `STANDARD`.
+    #[serde(default)]
+    pub(crate) placement_rule: String,
 }
 
 /// Calls of the admin API, with the administrator's key.

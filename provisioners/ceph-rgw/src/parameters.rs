@@ -1,9 +1,10 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::{Access, DeletionPolicy};
+use kube_provisioner::bucket::{Access, DeletionPolicy, Versioning};
 use kube_provisioner::quantity::Quantity;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
+use s3_client::tags::Tags;
 use serde::Deserialize;
 
 /// The parameters of a class: Rook's, and `accessMode`.
@@ -35,7 +36,28 @@ pub(crate) struct Config {
     pub(crate) bucket_policy: Option<Policy>,
     pub(crate) bucket_lifecycle: Option<Lifecycle>,
     pub(crate) bucket_owner: Option<String>,
+    pub(crate) bucket_placement: Option<Placement>,
+    pub(crate) bucket_storage_class: Option<Placement>,
+    pub(crate) bucket_tags: Option<Tags>,
+    pub(crate) bucket_versioning: Option<Versioning>,
     pub(crate) access_mode: Option<Access>,
+}
+
+/// The name of a placement target or of a storage class.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Placement(pub(crate) String);
+
+impl TryFrom<String> for Placement {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        match !text.is_empty() && text.len() <= 255 && text.chars().all(is_plain) {
+            true => Ok(Self(text)),
+            false => Err(format!("{text:?} is no name: letters, digits, - _ and . are possible")),
+        }
+    }
 }
 
 /// A limit that a quota can have.

@@ -3,6 +3,7 @@
 
 mod fake;
 mod ownership;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -46,12 +46,8 @@ pub(crate) fn display_name(claim: &ClaimName) -> String {
     claim.to_string().chars().take(100).collect()
 }
 
-/// The labels of a claim's bucket, with those of its class.
-pub(crate) fn labels(
-    claim: &ClaimName,
-    cluster: &str,
-    of_class: &BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
+/// The labels of a claim's bucket, with those that class and claim ask for.
+pub(crate) fn labels(claim: &ClaimName, cluster: &str, asked: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = [
         (CLAIM_UID, label_value(&claim.uid)),
         (CLUSTER, cluster_label(cluster)),
@@ -59,7 +55,7 @@ pub(crate) fn labels(
         ("objectbucketclaim-namespace", label_value(&claim.namespace)),
     ];
     let own = own.map(|(key, value)| (key.to_owned(), value));
-    of_class.clone().into_iter().chain(own).collect()
+    asked.into_iter().chain(own).collect()
 }
 
 /// Whose a bucket is.
@@ -134,7 +130,7 @@ mod tests {
     #[test]
     fn labels_tell_whose_a_bucket_is() {
         let claim = claim("photos.v2", "U-1");
-        let labels = labels(&claim, "c-1", &BTreeMap::from([("team".into(), "a".into())]));
+        let labels = labels(&claim, "c-1", BTreeMap::from([("team".into(), "a".into())]));
         assert_eq!(labels["objectbucketclaim-name"], "photos_v2");
         let bucket = json!({ "labels": labels });
         assert_eq!(owner(&bucket, &claim, "c-1"), Owner::Claim);

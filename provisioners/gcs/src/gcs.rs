@@ -18,7 +18,7 @@ use crate::account::{CLAIM_UID, Owner, account_id, email, labels, owner};
 use crate::api::Failure;
 use crate::http::Proxies;
 use crate::iam::{Ensured, Known, Whom};
-use crate::parameters::{Config, Parameters, is_set};
+use crate::parameters::{BUCKET_TAGS, Config, Parameters, is_set};
 use crate::policy::{admitted, granted, revoked, shut};
 use crate::principal::{principal, title};
 use crate::storage::Found;
@@ -80,6 +80,12 @@ impl BucketProvisioner for Gcs {
         let principal = principal((parameters, config), &request.account.claim, &store)?;
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
+            if let Some(key) = config.of_the_bucket().filter(|_| !bucket.belongs_to(&request.account)) {
+                let text = format!(
+                    "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+                );
+                return account.refuse(&store, &request, text).await;
+            }
             buckets.push((bucket, bucket.allowed(parameters.access_mode, config.access_mode)?));
             let (name, live) = (&bucket.name, store.storage.bucket(&bucket.name).await?);
             if let Some(of) = &bucket.owner {
@@ -337,12 +343,12 @@ fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<String> {
 /// Makes the bucket; the inner error says why it cannot be this claim's.
 async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(), String>, Failure> {
     let (name, parameters) = (&request.name, &request.parameters);
-    let mut body = parameters.settings();
-    body["name"] = json!(name);
-    body["location"] = json!(parameters.location);
-    body["labels"] = json!(labels(&request.owner.claim, &request.cluster_id, &parameters.labels.0));
+    let mut body = json!({"name": name, "location": parameters.location, "labels": wanted_labels(request)});
     if let Some(class) = parameters.storage_class {
         body["storageClass"] = json!(class.name());
+    }
+    for (key, value) in parameters.settings_for(&request.config, &BTreeMap::new()).as_object().into_iter().flatten() {
+        body[key] = value.clone();
     }
     if store.storage.create_bucket(name, body).await? {
         return Ok(Ok(()));
@@ -352,14 +358,31 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(
     Ok(objection(&live, request).map_or(Ok(()), Err))
 }
 
-/// Brings a bucket in line. Only what differs is written; where a bucket is, and its storage class, cannot change or cost.
+/// Brings a bucket in line. Only what differs is written; where a bucket is cannot change, and the class's storage class is for new ones.
 async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) -> Result<(), Failure> {
-    let mut wanted = request.parameters.settings();
-    wanted["labels"] = json!(labels(&request.owner.claim, &request.cluster_id, &request.parameters.labels.0));
+    let mut wanted = request.parameters.settings_for(&request.config, &request.applied_config);
+    let mut labels = json!(wanted_labels(request));
+    // A claim that names labels has all but ours, or else those of others stay.
+    if request.config.bucket_tags.is_some() || request.applied_config.contains_key(BUCKET_TAGS) {
+        for key in live["labels"].as_object().into_iter().flatten().map(|(key, _)| key) {
+            // Google has some of its own.
+            if labels.get(key).is_none() && !key.starts_with("goog") {
+                labels[key] = Value::Null;
+            }
+        }
+    }
+    wanted["labels"] = labels;
     match is_set(live, &wanted) {
         true => Ok(()),
         false => store.storage.patch_bucket(&request.name, live, wanted).await,
     }
+}
+
+/// The labels of the class and of the claim, with those that say whose the bucket is.
+fn wanted_labels(request: &RequestOf<Gcs>) -> BTreeMap<String, String> {
+    let mut all = request.parameters.labels.0.clone();
+    all.extend(request.config.bucket_tags.clone().unwrap_or_default().0);
+    labels(&request.owner.claim, &request.cluster_id, all)
 }
 
 /// What the claim wants cannot be done. It is for good only where no bucket was made.

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy};
+use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy, Versioning};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::account::label_value;
 use crate::principal::Pool;
+
+/// Keys of `additionalConfig` that are looked up among those that were applied.
+const BUCKET_LIFECYCLE: &str = "bucketLifecycle";
+pub(crate) const BUCKET_TAGS: &str = "bucketTags";
 
 /// The parameters of a class.
 #[derive(Clone, Debug, Deserialize)]
@@ -71,11 +75,48 @@ pub(crate) struct Config {
     pub(crate) authentication: Option<Authentication>,
     /// Of Kubernetes, in the claim's namespace.
     pub(crate) service_account: Option<String>,
+    pub(crate) bucket_lifecycle: Option<Lifecycle>,
+    /// The storage class of objects that name none.
+    pub(crate) bucket_storage_class: Option<StorageClass>,
+    /// Labels, which Google calls what others call tags.
+    pub(crate) bucket_tags: Option<Labels>,
+    pub(crate) bucket_versioning: Option<Versioning>,
+}
+
+impl Config {
+    /// The key that is about the bucket and not about the claim's own account.
+    pub(crate) fn of_the_bucket(&self) -> Option<&'static str> {
+        let keys = [
+            (BUCKET_LIFECYCLE, self.bucket_lifecycle.is_some()),
+            ("bucketStorageClass", self.bucket_storage_class.is_some()),
+            (BUCKET_TAGS, self.bucket_tags.is_some()),
+            ("bucketVersioning", self.bucket_versioning.is_some()),
+        ];
+        keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
+    }
 }
 
 impl Parameters {
-    /// What is set of a bucket that is made, and kept so.
-    pub(crate) fn settings(&self) -> Value {
+    /// What is set of a bucket that is made, and kept so. `applied` has the keys of `additionalConfig` that may have been applied.
+    pub(crate) fn settings_for(&self, config: &Config, applied: &BTreeMap<String, String>) -> Value {
+        let mut settings = self.settings();
+        match &config.bucket_lifecycle {
+            Some(Lifecycle(lifecycle)) => settings["lifecycle"] = lifecycle.clone(),
+            None if self.lifecycle.is_none() && applied.contains_key(BUCKET_LIFECYCLE) => {
+                settings["lifecycle"] = json!({"rule": []});
+            }
+            None => {}
+        }
+        if let Some(versioning) = config.bucket_versioning {
+            settings["versioning"] = json!({"enabled": versioning == Versioning::Enabled});
+        }
+        if let Some(class) = config.bucket_storage_class {
+            settings["storageClass"] = json!(class.name());
+        }
+        settings
+    }
+
+    fn settings(&self) -> Value {
         let mut settings = json!({
             "iamConfiguration": {
                 "uniformBucketLevelAccess": {"enabled": self.uniform_bucket_level_access},
@@ -112,6 +153,7 @@ pub(crate) fn is_set(live: &Value, wanted: &Value) -> bool {
 
 fn is_off(value: &Value) -> bool {
     match value {
+        Value::Null => true,
         Value::Bool(value) => !value,
         Value::String(value) => value == "0",
         Value::Array(values) => values.is_empty(),

@@ -4,6 +4,7 @@ mod http;
 mod keyless;
 mod ownership;
 mod pod;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;

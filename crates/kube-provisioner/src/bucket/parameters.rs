@@ -140,6 +140,16 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
+/// Whether a bucket keeps the versions of its objects, for an author's parameters. `Enabled` or `Suspended`, as in S3's API. S3 has no
+/// way back to a bucket without either, so a claim that asks for nothing leaves its bucket as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+pub enum Versioning {
+    /// An overwritten or deleted object stays as a version.
+    Enabled,
+    /// No further versions are made, and those that exist stay.
+    Suspended,
+}
+
 /// How the deletion of a claim treats the objects of its bucket, for an author's parameters. `Delete` or `DeleteIfEmpty`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub enum DeletionPolicy {

@@ -26,6 +26,8 @@ pub struct NewBucket<'a> {
     pub object_lock: bool,
     /// Who may read the bucket's ACL, by the canonical id.
     pub acl_reader: Option<&'a str>,
+    /// The storage class of objects that name none. Ceph knows this header of a new bucket.
+    pub storage_class: Option<&'a str>,
 }
 
 impl Client {
@@ -60,7 +62,13 @@ impl Client {
             .set_object_lock_enabled_for_bucket(new.object_lock.then_some(true))
             .set_grant_read_acp(new.acl_reader.map(|id| format!("id=\"{id}\"")));
         let once = Config::builder().retry_config(RetryConfig::disabled());
-        self.read(request.customize().config_override(once).send().await).map(drop)
+        let storage_class = new.storage_class.map(str::to_owned);
+        let request = request.customize().config_override(once).mutate_request(move |request| {
+            if let Some(class) = &storage_class {
+                request.headers_mut().insert("x-amz-storage-class", class.clone());
+            }
+        });
+        self.read(request.send().await).map(drop)
     }
 
     /// Sets who owns the objects that are written to a bucket.

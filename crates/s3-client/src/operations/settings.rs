@@ -87,13 +87,23 @@ impl Client {
         self.read(self.sdk.put_bucket_tagging().bucket(name).tagging(tagging).send().await).map(drop)
     }
 
-    /// Lets a bucket keep the versions of its objects.
+    /// Whether a bucket keeps the versions of its objects; `None` where that was never said.
     ///
     /// # Errors
     /// As of every request.
-    pub async fn enable_versioning(&self, name: &str) -> Result<(), Error> {
-        let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
-        let put = self.sdk.put_bucket_versioning().bucket(name).versioning_configuration(enabled);
+    pub async fn bucket_versioning(&self, name: &str) -> Result<Option<bool>, Error> {
+        let answer = self.read(self.sdk.get_bucket_versioning().bucket(name).send().await)?;
+        Ok(answer.status.map(|status| status == BucketVersioningStatus::Enabled))
+    }
+
+    /// Lets a bucket keep the versions of its objects, or make no further ones.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub async fn put_bucket_versioning(&self, name: &str, enabled: bool) -> Result<(), Error> {
+        let status = if enabled { BucketVersioningStatus::Enabled } else { BucketVersioningStatus::Suspended };
+        let wanted = VersioningConfiguration::builder().status(status).build();
+        let put = self.sdk.put_bucket_versioning().bucket(name).versioning_configuration(wanted);
         self.read(put.send().await).map(drop)
     }
 

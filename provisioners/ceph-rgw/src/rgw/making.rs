@@ -2,10 +2,12 @@
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::RequestOf;
+use s3_client::NewBucket;
 
 use super::account::Account;
 use super::{ONE_BUCKET, Rgw, Users};
 use crate::admin::{Failure, User};
+use crate::parameters::Placement;
 use crate::store::Store;
 use crate::users::HandedOver;
 
@@ -54,8 +56,11 @@ pub(super) async fn make(
 async fn create(store: &Store, account: &Account, user: &User, request: &RequestOf<Rgw>) -> Result<(), Problem> {
     let name = &request.name;
     let key = account.key(store, user, None).await.map_err(Problem::Failed)?;
-    // A region would be taken for the name of a placement.
-    let error = match store.s3(key).create_bucket(name, None).await {
+    // A region would be taken for the name of a placement, which stands behind a colon.
+    let location = request.config.bucket_placement.as_ref().map(|Placement(name)| format!(":{name}"));
+    let storage_class = request.config.bucket_storage_class.as_ref().map(|Placement(name)| name.as_str());
+    let new = NewBucket { location: location.as_deref(), storage_class, ..NewBucket::default() };
+    let error = match store.s3(key).create_bucket_with(name, new).await {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };

@@ -79,7 +79,9 @@ mod tests {
         let handed_over = noted.map(|marker| HandedOver { marker: marker.into(), owner: "alice".into() });
         let mark = Mark { cluster: "c".into(), handed_over };
         let quota = Quota::of(None, None);
-        let live = BucketInfo { id: "i".into(), marker: "m".into(), owner: live_owner.into(), bucket_quota: quota };
+        let (id, marker) = ("i".into(), "m".into());
+        let live =
+            BucketInfo { id, marker, owner: live_owner.into(), bucket_quota: quota, placement_rule: String::new() };
         Evidence { owner: &owner, own: Some(&own), mark: Some(&mark), state: &state }.whose(&live)
     }
 

@@ -1,29 +1,36 @@
 //! What a claim's `additionalConfig` says of its bucket.
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::RequestOf;
+use kube_provisioner::bucket::{RequestOf, Versioning};
 use s3_client::Credentials;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
+use s3_client::tags::Tags;
 
 use super::Rgw;
 use crate::admin::{BucketInfo, Failure};
 use crate::grants::{change_policy, with_grants_of};
-use crate::parameters::Config;
+use crate::parameters::{Config, Placement};
 use crate::quota::Quota;
 use crate::store::Store;
 
 const POLICY: &str = "bucketPolicy";
 const LIFECYCLE: &str = "bucketLifecycle";
+const TAGS: &str = "bucketTags";
+/// The storage class of buckets that name none, and the gateway leaves it out.
+const STANDARD: &str = "STANDARD";
 
 /// The key that is about the bucket and not about the user.
 pub(super) fn of_the_bucket(config: &Config) -> Option<&'static str> {
-    let Config { bucket_max_objects, bucket_max_size, bucket_policy, bucket_lifecycle, .. } = config;
     let keys = [
-        ("bucketMaxObjects", bucket_max_objects.is_some()),
-        ("bucketMaxSize", bucket_max_size.is_some()),
-        (POLICY, bucket_policy.is_some()),
-        (LIFECYCLE, bucket_lifecycle.is_some()),
+        ("bucketMaxObjects", config.bucket_max_objects.is_some()),
+        ("bucketMaxSize", config.bucket_max_size.is_some()),
+        (POLICY, config.bucket_policy.is_some()),
+        (LIFECYCLE, config.bucket_lifecycle.is_some()),
+        ("bucketPlacement", config.bucket_placement.is_some()),
+        ("bucketStorageClass", config.bucket_storage_class.is_some()),
+        (TAGS, config.bucket_tags.is_some()),
+        ("bucketVersioning", config.bucket_versioning.is_some()),
     ];
     keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
 }
@@ -42,6 +49,9 @@ pub(super) async fn apply(
     let Some(live) = live.filter(is_ours) else {
         return Err(ProvisionError::retry(format!("the bucket {name} was made and is not there")));
     };
+    if let Some(text) = misplaced(name, config, &live) {
+        return Err(ProvisionError::retry(text));
+    }
     let quota = Quota::of(config.bucket_max_objects, config.bucket_max_size);
     if !quota.is_met_by(live.bucket_quota) {
         store.admin.set_bucket_quota(name, owner, quota).await?;
@@ -58,9 +68,32 @@ pub(super) async fn apply(
     let lifecycle = config.bucket_lifecycle.as_ref();
     if lifecycle.is_some() || was_set(LIFECYCLE) {
         let none = Lifecycle::default();
-        apply_lifecycle(store, key, name, lifecycle.unwrap_or(&none)).await?;
+        apply_lifecycle(store, key.clone(), name, lifecycle.unwrap_or(&none)).await?;
+    }
+    let tags = config.bucket_tags.as_ref();
+    if tags.is_some() || was_set(TAGS) {
+        let none = Tags::default();
+        apply_tags(store, key.clone(), name, tags.unwrap_or(&none)).await?;
+    }
+    if let Some(versioning) = config.bucket_versioning {
+        apply_versioning(store, key, name, versioning == Versioning::Enabled).await?;
     }
     Ok(())
+}
+
+/// Why a bucket that exists is not where the claim wants it. A bucket stays where it was made.
+fn misplaced(name: &str, config: &Config, live: &BucketInfo) -> Option<String> {
+    let (placement, class) = live.placement_rule.split_once('/').unwrap_or((&live.placement_rule, STANDARD));
+    let is_other = |asked: &Option<Placement>, live: &str| asked.as_ref().is_some_and(|Placement(name)| name != live);
+    let key = match (is_other(&config.bucket_placement, placement), is_other(&config.bucket_storage_class, class)) {
+        (false, false) => return None,
+        (true, _) => "bucketPlacement",
+        (false, true) => "bucketStorageClass",
+    };
+    Some(format!(
+        "the bucket {name} is in the placement {placement} with the storage class {class}, and stays there: change {key} in \
+         additionalConfig, or copy the objects into the bucket of another claim"
+    ))
 }
 
 async fn apply_lifecycle(store: &Store, key: Credentials, name: &str, wanted: &Lifecycle) -> Result<(), Failure> {
@@ -72,4 +105,62 @@ async fn apply_lifecycle(store: &Store, key: Credentials, name: &str, wanted: &L
     }
     let put = s3.put_bucket_lifecycle(name, wanted).await;
     put.map_err(|error| Failure::of_user(&format!("set the lifecycle of the bucket {name}"), error))
+}
+
+async fn apply_tags(store: &Store, key: Credentials, name: &str, wanted: &Tags) -> Result<(), Failure> {
+    let s3 = store.s3(key);
+    let live = s3.bucket_tagging(name).await;
+    let live = live.map_err(|error| Failure::of_user(&format!("read the tags of the bucket {name}"), error))?;
+    if live == *wanted.as_map() {
+        return Ok(());
+    }
+    let put = s3.put_bucket_tagging(name, wanted.as_map()).await;
+    put.map_err(|error| Failure::of_user(&format!("set the tags of the bucket {name}"), error))
+}
+
+async fn apply_versioning(store: &Store, key: Credentials, name: &str, wanted: bool) -> Result<(), Failure> {
+    let s3 = store.s3(key);
+    let live = s3.bucket_versioning(name).await;
+    let live = live.map_err(|error| Failure::of_user(&format!("read the versioning of the bucket {name}"), error))?;
+    if live == Some(wanted) {
+        return Ok(());
+    }
+    let put = s3.put_bucket_versioning(name, wanted).await;
+    put.map_err(|error| Failure::of_user(&format!("set the versioning of the bucket {name}"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_provisioner::parameters::from_map;
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_stays_where_it_is() {
+        let misplaced = |rule: &str, pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let text = |text: &str| text.to_owned();
+            let live = BucketInfo {
+                id: text("i"),
+                marker: text("m"),
+                owner: text("o"),
+                bucket_quota: Quota::of(None, None),
+                placement_rule: text(rule),
+            };
+            super::misplaced("photos", &from_map::<Config>(&pairs).unwrap(), &live)
+        };
+        for (rule, pairs) in [
+            ("default-placement", &[][..]),
+            ("", &[]),
+            ("cold", &[("bucketPlacement", "cold")]),
+            ("cold", &[("bucketPlacement", "cold"), ("bucketStorageClass", "STANDARD")]),
+            ("cold/ICE", &[("bucketPlacement", "cold"), ("bucketStorageClass", "ICE")]),
+            ("cold/ICE", &[]),
+        ] {
+            assert_eq!(misplaced(rule, pairs), None, "{rule}");
+        }
+        let text = misplaced("cold/ICE", &[("bucketPlacement", "warm")]).unwrap();
+        assert!(text.contains("in the placement cold with the storage class ICE"), "{text}");
+        assert!(misplaced("cold", &[("bucketStorageClass", "ICE")]).unwrap().contains("change bucketStorageClass"));
+    }
 }

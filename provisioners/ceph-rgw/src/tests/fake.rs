@@ -39,7 +39,7 @@ struct Bucket {
     marker: String,
     quota: Value,
     objects: BTreeMap<String, Bytes>,
-    /// What `?policy`, `?lifecycle` and `?tagging` hold.
+    /// What `?policy`, `?lifecycle`, `?tagging` and `?versioning` hold.
     settings: BTreeMap<String, Bytes>,
 }
 
@@ -135,8 +135,9 @@ async fn answer(
 
 impl Model {
     fn answer(&mut self, method: &Method, path: &str, query: &Query, key: &str, body: Bytes) -> Reply {
-        let setting =
-            ["key", "quota", "policy", "lifecycle", "tagging"].into_iter().find(|name| query.contains_key(*name));
+        let setting = ["key", "quota", "policy", "lifecycle", "tagging", "versioning"]
+            .into_iter()
+            .find(|name| query.contains_key(*name));
         self.log.push(format!("{method} {path}?{}", setting.unwrap_or_default()));
         match path.strip_prefix("/admin/") {
             Some(_) if key != "ADMIN" => match self.owner_of(key) {
@@ -218,6 +219,7 @@ impl Model {
         match (method.as_str(), setting) {
             ("GET", None) => json_reply(&json!({
                 "id": bucket.marker, "marker": bucket.marker, "owner": bucket.owner, "bucket_quota": bucket.quota,
+                "placement_rule": "default-placement",
             })),
             ("PUT", None) if bucket.marker != query["bucket-id"] => refusal(400, "InvalidArgument"),
             ("PUT", None) => {
@@ -243,7 +245,7 @@ impl Model {
             return xml_reply("<ListAllMyBucketsResult/>");
         }
         if (method, key, setting) == (&Method::PUT, "", None) {
-            return self.create_bucket(name, user);
+            return self.create_bucket(name, user, &String::from_utf8_lossy(&body));
         }
         let Some(bucket) = self.buckets.get_mut(name) else { return refusal(404, "NoSuchBucket") };
         if bucket.owner != user && (key.is_empty() || !bucket.lets_in(user, method)) {
@@ -261,6 +263,8 @@ impl Model {
                     match setting {
                         "policy" => "NoSuchBucketPolicy",
                         "lifecycle" => "NoSuchLifecycleConfiguration",
+                        // It is no error that nothing was said.
+                        "versioning" => return xml_reply("<VersioningConfiguration/>"),
                         _ => "NoSuchTagSetError",
                     },
                 ),
@@ -281,7 +285,11 @@ impl Model {
         }
     }
 
-    fn create_bucket(&mut self, name: &str, user: &str) -> Reply {
+    fn create_bucket(&mut self, name: &str, user: &str, body: &str) -> Reply {
+        let location = body.split_once("<LocationConstraint>").and_then(|(_, rest)| rest.split_once('<'));
+        if location.is_some_and(|(location, _)| location != ":default-placement") {
+            return refusal(400, "InvalidLocationConstraint");
+        }
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return refusal(400, "InvalidBucketName");
         }

@@ -1,0 +1,52 @@
+//! Tags, versions and placements that a claim's `additionalConfig` asks for.
+
+use std::collections::BTreeMap;
+
+use super::Fixture;
+
+#[tokio::test]
+async fn tags_and_versions_follow_the_claim() {
+    let fixture = Fixture::new("tags").await;
+    let name = fixture.request("a", &[]).name;
+    let asked = [("bucketTags", "team=shop,stage=test"), ("bucketVersioning", "Enabled")];
+    let first = fixture.request("a", &asked);
+    let mut bucket = first.provision(&fixture.rgw).await.unwrap();
+    let s3 = fixture.s3(&bucket);
+    let tags = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    assert_eq!(s3.bucket_tagging(&name).await.unwrap(), tags(&[("team", "shop"), ("stage", "test")]));
+    assert_eq!(s3.bucket_versioning(&name).await.unwrap(), Some(true));
+    // What is so already is not written again.
+    let writes =
+        || Some(fixture.count(&format!("PUT /{name}?tagging"))? + fixture.count(&format!("PUT /{name}?versioning"))?);
+    bucket = fixture.request("a", &asked).after(&bucket).provision(&fixture.rgw).await.unwrap();
+    assert!(writes().is_none_or(|count| count == 2), "{:?}", writes());
+    // There is no way back to a bucket without versions, so they stay as they are where nothing is said of them.
+    let mut other = fixture.request("a", &[("bucketTags", "stage=live")]).after(&bucket);
+    other.applied_config = tags(&asked);
+    bucket = other.provision(&fixture.rgw).await.unwrap();
+    assert_eq!(s3.bucket_tagging(&name).await.unwrap(), tags(&[("stage", "live")]));
+    assert_eq!(s3.bucket_versioning(&name).await.unwrap(), Some(true));
+    let mut none = fixture.request("a", &[("bucketVersioning", "Suspended")]).after(&bucket);
+    none.applied_config = tags(&[("bucketTags", "stage=live")]);
+    bucket = none.provision(&fixture.rgw).await.unwrap();
+    assert_eq!(s3.bucket_tagging(&name).await.unwrap(), BTreeMap::new());
+    assert_eq!(s3.bucket_versioning(&name).await.unwrap(), Some(false));
+    first.after(&bucket).delete(&fixture.rgw).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_placement_is_chosen_once() {
+    let fixture = Fixture::new("placement").await;
+    let asked = [("bucketPlacement", "default-placement"), ("bucketStorageClass", "STANDARD")];
+    let first = fixture.request("a", &asked);
+    let bucket = first.provision(&fixture.rgw).await.unwrap();
+    let elsewhere = fixture.request("a", &[("bucketPlacement", "cold")]).after(&bucket);
+    let error = elsewhere.provision(&fixture.rgw).await.unwrap_err().to_string();
+    assert!(error.contains("is in the placement default-placement with the storage class STANDARD"), "{error}");
+    let error = fixture.request("b", &[("bucketPlacement", "nowhere")]).provision(&fixture.rgw).await.unwrap_err();
+    assert!(error.to_string().contains("InvalidLocationConstraint"), "{error}");
+    fixture.request("b", &[]).delete(&fixture.rgw).await.unwrap();
+    first.after(&bucket).delete(&fixture.rgw).await.unwrap();
+}

@@ -7,3 +7,4 @@ mod fixture;
 mod grants;
 mod many;
 mod rook;
+mod settings;

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod keyless;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::process::Command;

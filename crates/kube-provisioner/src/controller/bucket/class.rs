@@ -18,7 +18,9 @@ use crate::parameters::ParameterError;
 
 /// The class parameter that says how long a key stays valid after it was rotated out.
 const OVERLAP: &str = "credentialsOverlap";
-/// As long as that where the class says nothing.
+/// The class parameter with the keys of `additionalConfig` that its claims may use.
+const ALLOWED_CONFIG: &str = "allowedAdditionalConfig";
+/// How long that is where the class says nothing.
 const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
 /// A class from the watch.
@@ -41,6 +43,7 @@ fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurCl
             ReclaimPolicy::Delete
         },
         bucket: granted_bucket(&texts).map(Into::into),
+        allowed_config: texts.get(ALLOWED_CONFIG).map(|keys| list(keys)),
         parameters: read_parameters(&texts, rules, backend),
         texts,
     }
@@ -49,6 +52,10 @@ fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurCl
 /// The bucket that the class grants access to.
 pub(crate) fn granted_bucket(texts: &BTreeMap<String, String>) -> Option<&str> {
     texts.get(CLASS_BUCKET_NAME).map(String::as_str).filter(|name| !name.is_empty())
+}
+
+fn list(keys: &str) -> Vec<String> {
+    keys.split(',').map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
 /// Reads the parameters of a class, or of an ObjectBucket that records them. Calls the author's code.
@@ -70,6 +77,7 @@ pub(crate) fn read_texts(
     let mut of_author = texts.clone();
     of_author.remove(CLASS_BUCKET_NAME);
     of_author.remove(OVERLAP);
+    of_author.remove(ALLOWED_CONFIG);
     ClassParameters::read(of_author, &capabilities.secrets, parse)
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Rules {
     pub(crate) identity: Box<str>,
     /// The cluster.
     pub(crate) cluster_id: Box<str>,
-    /// The keys of `additionalConfig` that claims may use; `None` is all that the author knows.
+    /// The keys of `additionalConfig` that claims may use whose class has no list; `None` is all that the author knows.
     pub(crate) allowed_config: Option<Vec<String>>,
     pub(crate) safeguards: Safeguards,
 }
@@ -386,7 +386,11 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             },
         }
     }
-    if let Some(allowed) = &rules.allowed_config {
+    let of_class = match &facts.class {
+        ClassState::Ours(class) => class.allowed_config.as_ref(),
+        _ => None,
+    };
+    if let Some(allowed) = of_class.or(rules.allowed_config.as_ref()) {
         let applied = begun.filter(|record| record.made).map(|record| &record.config);
         let is_new =
             |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));

@@ -197,8 +197,24 @@ fn a_new_claim() {
         rules: Rules { allowed_config: Some(vec!["maxSize".to_owned()]), ..new().rules },
         ..new().claim(json!({"spec": {"additionalConfig": {"maxSize": "1G", "maxObjects": "9"}}}))
     };
+    let by_class = |allowed: &str| {
+        let rules = Rules { allowed_config: Some(vec!["maxSize".to_owned()]), ..new().rules };
+        let asking = new().claim(json!({"spec": {"additionalConfig": {"maxSize": "1G", "maxObjects": "9"}}}));
+        Fixture { rules, ..asking }.class(json!({"parameters": {"allowedAdditionalConfig": allowed}}))
+    };
     let held = json!({"metadata": {"finalizers": ["objectbucket.io/finalizer"]}});
     check([
+        ("the class allows more than the process", by_class("maxObjects, maxSize"), Attempt(Reason::New)),
+        (
+            "the class allows less",
+            by_class("maxObjects"),
+            Refuse(Refusal::ConfigNotAllowed(vec!["maxSize".to_owned()])),
+        ),
+        (
+            "the class allows nothing",
+            by_class(""),
+            Refuse(Refusal::ConfigNotAllowed(vec!["maxObjects".to_owned(), "maxSize".to_owned()])),
+        ),
         ("its class is ours", new(), Attempt(Reason::New)),
         ("its class is absent", Fixture { class: Value::Null, ..new() }, rest(NoAction::ClassMissing)),
         ("its class is another's", new().class(json!({"provisioner": "other"})), rest(NoAction::ClassOfAnother)),

@@ -190,6 +190,8 @@ pub(crate) struct OurClass {
     pub(crate) texts: Arc<BTreeMap<String, String>>,
     /// The bucket that the class grants access to.
     pub(crate) bucket: Option<Box<str>>,
+    /// The keys of `additionalConfig` that its claims may use, in place of those of [`Rules`](super::decide::Rules).
+    pub(crate) allowed_config: Option<Vec<String>>,
     pub(crate) parameters: Result<ClassParameters, BadParameters>,
 }
 

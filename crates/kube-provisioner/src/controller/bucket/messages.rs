@@ -275,7 +275,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::ConfigNotAllowed(keys) => warning(
             "ConfigNotAllowed",
             format!(
-                "OBC config \"{}\" is not allowed; remove it from the claim's additionalConfig, or add it to the provisioner's --allowed-additional-config",
+                "OBC config \"{}\" is not allowed; remove it from the claim's additionalConfig, or add it to allowedAdditionalConfig of the StorageClass",
                 keys.join("\", \"")
             ),
             State::Failed,

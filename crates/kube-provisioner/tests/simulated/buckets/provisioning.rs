@@ -207,6 +207,29 @@ async fn y9_config_is_applied_when_it_changes_and_only_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn w17_a_class_lists_the_keys_that_its_claims_may_use() {
+    let mut fixture = Fixture::new();
+    fixture.options.allowed_additional_config = Some(Vec::new());
+    let class = |keys: &str| json!({"parameters": {"host": "store", "allowedAdditionalConfig": keys}});
+    fixture.class("generous", class("maxObjects"));
+    let asks = |count: &str| json!({"storageClassName": "generous", "additionalConfig": {"maxObjects": count}});
+    let uid = fixture.claim("photos", asks("2"));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    let live = |count| fixture.store.state().configs[&format!("b-{uid}")] == Some(count);
+    assert!(live(2));
+    // What was applied stays when the class allows less, and nothing else is applied.
+    fixture.delete("storageclasses", "generous");
+    fixture.class("generous", class("maxSize"));
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
+    fixture.until("it is not allowed", || fixture.ready("photos").0 == "ConfigNotAllowed").await;
+    assert!(live(2));
+    fixture.delete("storageclasses", "generous");
+    fixture.class("generous", class("maxSize, maxObjects"));
+    fixture.until("it is applied", || live(3)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn u2_u3_a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
     let fixture = Fixture::new();
     fixture.class("bad", json!({"parameters": {"hots": "x"}}));

@@ -47,6 +47,10 @@ pub const ABANDON: &str = "kube-provisioner/abandon";
 pub const ADOPT_FOR: &str = "kube-provisioner/adopt-for";
 /// Key of an ObjectBucketClaim's `additionalConfig`: the claim of the same namespace whose bucket this claim uses.
 pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
+/// Key of an ObjectBucketClaim's `additionalConfig`: the name of the claim's Secret.
+pub const SECRET_NAME: &str = "secretName";
+/// Key of an ObjectBucketClaim's `additionalConfig`: the name of the claim's ConfigMap.
+pub const CONFIG_MAP_NAME: &str = "configMapName";
 /// Label of the ObjectBuckets of claims that use the bucket of another claim: the uid of the claim that it was made for.
 pub const USES_BUCKET_OF: &str = "kube-provisioner/uses-bucket-of";
 /// ObjectBucket annotation: with the value `true` other claims use the bucket, or have used it.

@@ -1,7 +1,9 @@
 //! `bucket`: claims of buckets.
 
 use kube_provisioner::explain::Able;
-use kube_provisioner::explain::bucket::{Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim};
+use kube_provisioner::explain::bucket::{
+    Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim, delivered_names,
+};
 use kube_provisioner::protocol;
 use serde_json::Value;
 
@@ -53,7 +55,7 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
 
 impl Case {
     async fn gather(asked: &Asked<'_>, claim: Value) -> Self {
-        let (namespace, claim_name) = (asked.namespace, name(&claim).to_owned());
+        let namespace = asked.namespace;
         let class = match given(&claim, &["spec", "storageClassName"]) {
             Some(class) => asked.reader.get(&CLASS, "", class).await,
             None => Found::Absent,
@@ -72,8 +74,9 @@ impl Case {
             related.extend(asked.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
         }
         // Nobody needs the keys for an explanation.
-        let secret = asked.reader.get_metadata(&SECRET, namespace, &claim_name).await;
-        let config_map = asked.reader.get(&CONFIG_MAP, namespace, &claim_name).await;
+        let names = delivered_names(&claim, class.object(), &buckets);
+        let secret = asked.reader.get_metadata(&SECRET, namespace, &names[0]).await;
+        let config_map = asked.reader.get(&CONFIG_MAP, namespace, &names[1]).await;
         let of_class = class.object().map(provisioner_of);
         let of_bucket = buckets.iter().find_map(|bucket| annotation(bucket, protocol::BUCKET_PROVISIONER));
         // An ObjectBucket stays with its maker, whatever the class says now.
@@ -178,15 +181,15 @@ impl Case {
             let owners = items(object, &["metadata", "ownerReferences"]);
             let own = owners.iter().any(|owner| text(owner, &["uid"]) == uid(claim));
             let state = if own { "is there" } else { "exists and is not the claim's" };
-            answer.fact(kind, format!("{} {state}", name(claim)));
+            answer.fact(kind, format!("{} {state}", name(object)));
             if !own {
                 answer.obstacle(format!(
                     "The {kind} {} is not the claim's, and the claim's would have its name.",
-                    name(claim)
+                    name(object)
                 ));
                 answer.remedy.push(format!(
-                    "look whose {kind} {} is; delete it, or create the claim under another name",
-                    name(claim)
+                    "look whose {kind} {} is; delete it, or set another name in the claim's additionalConfig",
+                    name(object)
                 ));
             }
         }

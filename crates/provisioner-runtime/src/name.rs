@@ -18,7 +18,7 @@ const LABEL: usize = 63;
 /// ```
 pub fn lease_name(text: &str) -> String {
     let plain = text.replace('/', "-");
-    if is_valid(&plain) {
+    if is_dns_subdomain(&plain) {
         return plain;
     }
     let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
@@ -56,7 +56,7 @@ pub fn stable_hash(text: &str) -> u64 {
 }
 
 /// Whether this is a DNS subdomain that is not too long for a name.
-pub(crate) fn is_valid(name: &str) -> bool {
+pub fn is_dns_subdomain(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     let part =
         |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(allowed);
@@ -111,8 +111,8 @@ mod tests {
         #[test]
         fn anything_becomes_a_valid_name(text in ".{0,300}") {
             let name = lease_name(&text);
-            prop_assert!(is_valid(&name), "{name:?}");
-            prop_assert!(is_valid(&with_suffix(&name, "-member-0123abcd")));
+            prop_assert!(is_dns_subdomain(&name), "{name:?}");
+            prop_assert!(is_dns_subdomain(&with_suffix(&name, "-member-0123abcd")));
             prop_assert_eq!(lease_name(&name), name);
         }
     }

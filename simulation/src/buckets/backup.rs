@@ -56,6 +56,9 @@ impl Users {
                 self.made(at, &made);
                 let limit = text(claim, "/spec/additionalConfig/limit").parse().unwrap_or_default();
                 (self.wishes[at].limit, self.wishes[at].disturbed) = (limit, true);
+                let named = |key: &str| claim["spec"]["additionalConfig"][key].as_str().map(str::to_owned);
+                let names = named("secretName").zip(named("configMapName"));
+                self.wishes[at].names = names.map(|(secret, config_map)| [secret, config_map]);
                 self.world.note(|| format!("{name} is restored"));
             }
         }

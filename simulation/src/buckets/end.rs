@@ -110,7 +110,9 @@ impl<'a> Picture<'a> {
                 Some(_) => return Err((Invariant::Gone, format!("{name} is still there"))),
                 None => {}
             }
-            if *kind != Kind::Hindered && (self.secrets.contains_key(name) || self.maps.contains_key(name)) {
+            let is_left = self.secrets.contains_key(wish.delivered("secrets"))
+                || self.maps.contains_key(wish.delivered("configmaps"));
+            if *kind != Kind::Hindered && is_left {
                 return Err((Invariant::Gone, format!("the Secret or ConfigMap of {name} is still there")));
             }
             return Ok(());
@@ -168,7 +170,16 @@ impl<'a> Picture<'a> {
         if is_own && !forgotten && store.rotated.get(&user).is_some_and(|rotated| number_of(key) < *rotated) {
             return Err((Invariant::Bound, format!("{user} has an older key again")));
         }
-        let Some(secret) = self.secrets.get(name) else {
+        // Another name leaves nothing at the one before.
+        for (plural, objects) in [("secrets", &self.secrets), ("configmaps", &self.maps)] {
+            let is_its =
+                |object: &Value| text(object, "/metadata/ownerReferences/0/uid") == text(claim, "/metadata/uid");
+            let former = |(at, object): &(&String, &Value)| *at != wish.delivered(plural) && is_its(object);
+            if let Some((at, _)) = objects.iter().find(former) {
+                return Err((Invariant::Gone, format!("{name} has {plural}/{at}, which it asks for no more")));
+            }
+        }
+        let Some(secret) = self.secrets.get(wish.delivered("secrets")) else {
             return Err((Invariant::Bound, format!("{name} has no Secret")));
         };
         let is_in = |key: &String| {
@@ -179,7 +190,7 @@ impl<'a> Picture<'a> {
             return Err((Invariant::Bound, format!("the Secret of {name} has not the key {key}")));
         }
         let bucket = text(claim, "/spec/bucketName");
-        let map = self.maps.get(name).map(|map| &map["data"]).unwrap_or(&Value::Null);
+        let map = self.maps.get(wish.delivered("configmaps")).map(|map| &map["data"]).unwrap_or(&Value::Null);
         if map["BUCKET_NAME"] != bucket || map["BUCKET_HOST"] != "store.example.com" {
             return Err((Invariant::Bound, format!("the ConfigMap of {name} has {map} about the bucket {bucket}")));
         }

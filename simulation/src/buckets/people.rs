@@ -244,9 +244,10 @@ impl Users {
     fn remove_ownerless(&self) {
         for wish in self.wishes.iter().filter(|wish| wish.kind != Kind::Hindered) {
             for plural in ["secrets", "configmaps"] {
-                let Ok(object) = self.cluster.get("", plural, NAMESPACE, &wish.name) else { continue };
+                let name = wish.delivered(plural);
+                let Ok(object) = self.cluster.get("", plural, NAMESPACE, name) else { continue };
                 if object["metadata"]["ownerReferences"].is_null() {
-                    let _ = self.cluster.delete(&target("", plural, &wish.name), DeleteOptions::default());
+                    let _ = self.cluster.delete(&target("", plural, name), DeleteOptions::default());
                 }
             }
         }

@@ -19,6 +19,8 @@ pub(crate) struct Plays {
     pub(crate) unreadable: bool,
     /// Claims use the buckets of other claims.
     pub(crate) shares: bool,
+    /// Claims name their Secrets and ConfigMaps.
+    pub(crate) names: bool,
     /// Claims point at ObjectBuckets of others, some of which another provisioner has left.
     pub(crate) pointers: bool,
 }
@@ -41,7 +43,8 @@ impl Plays {
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x0b0c_4e75);
         let shares = fastrand::Rng::with_seed(seed.rotate_left(29) ^ 0x54a2_e000).u8(0..3) == 0;
-        let mut plays = Self { shares, ..Self::default() };
+        let names = fastrand::Rng::with_seed(seed.rotate_left(41) ^ 0x6e61_6d65).u8(0..3) == 0;
+        let mut plays = Self { shares, names, ..Self::default() };
         if random.bool() {
             return plays;
         }
@@ -69,8 +72,7 @@ impl Plays {
     }
 
     pub(crate) fn any(self) -> bool {
-        let Self { second_cluster, rivals, by_hand, force, restore, unreadable, pointers, shares: _, definitions: _ } =
-            self;
+        let Self { second_cluster, rivals, by_hand, force, restore, unreadable, pointers, .. } = self;
         second_cluster || rivals || by_hand || force || restore || unreadable || pointers
     }
 

@@ -239,18 +239,22 @@ impl Author {
     /// The key that pods find in the claim's Secret now must stay.
     fn check_keys(&self, call: &Call, kept: Option<&str>) {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
-        let Ok(secret) = cluster.get("", "secrets", NAMESPACE, &call.claim.name) else { return };
+        let secrets = cluster.list("", "secrets", None).unwrap_or_default();
         let ledger = self.world.ledger();
-        let is_ours = ledger.origin(text(&secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;
+        let is_ours = |secret: &Value| ledger.origin(text(secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;
+        let ids: Vec<String> = secrets
+            .iter()
+            .filter(|secret| is_ours(secret))
+            .map(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID").to_owned())
+            .collect();
         // Without its ObjectBucket nobody knows which key it was.
         let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys);
         drop(ledger);
-        let id = text(&secret, "/data/AWS_ACCESS_KEY_ID");
         let store = self.world.store();
         let keys = store.users.get(&call.user).into_iter().flatten();
-        let taken = keys.into_iter().find(|key| Some(key.as_str()) != kept && encoded(key) == id).cloned();
+        let taken = keys.into_iter().find(|key| Some(key.as_str()) != kept && ids.contains(&encoded(key))).cloned();
         drop(store);
-        if let Some(key) = taken.filter(|_| is_ours && !forgotten) {
+        if let Some(key) = taken.filter(|_| !forgotten) {
             let seen = format!("{} removes the key {key} of {}, which its Secret has", self.process.name, call.claim);
             self.world.accuse(Invariant::Untouched, seen);
         }

@@ -46,10 +46,33 @@ pub(crate) struct Wish {
     pub(crate) of: Option<(String, Kind)>,
     /// The uid of the claim that there is.
     pub(crate) uid: Option<String>,
+    /// The names of its Secret and its ConfigMap, where it asks for some.
+    pub(crate) names: Option<[String; 2]>,
     pub(crate) limit: u64,
     pub(crate) rotations: u32,
     /// Somebody has changed its bucket in the store, or it was restored: its bucket may be another's now.
     pub(crate) disturbed: bool,
+}
+
+impl Wish {
+    /// The name of its Secret or its ConfigMap.
+    pub(crate) fn delivered(&self, plural: &str) -> &str {
+        let [secret, config_map] = self.names.as_ref().map_or([&self.name; 2], |names| names.each_ref());
+        if plural == "secrets" { secret } else { config_map }
+    }
+
+    /// Its `additionalConfig`. What cannot be read is replaced as a whole.
+    fn config(&self) -> Value {
+        let mut config = json!({});
+        if let Some((other, _)) = &self.of {
+            config["bucketClaimName"] = other.as_str().into();
+        }
+        if let Some([secret, config_map]) = &self.names {
+            config["secretName"] = secret.as_str().into();
+            config["configMapName"] = config_map.as_str().into();
+        }
+        config
+    }
 }
 
 pub(crate) struct Users {
@@ -109,8 +132,8 @@ impl Users {
                 0..5 => self.remove(at),
                 5..8 => self.configure(at),
                 8..11 => self.rotate(at),
-                11 | 12 => self.delete("", "secrets", &self.wishes[at].name.clone(), at),
-                13 => self.delete("", "configmaps", &self.wishes[at].name.clone(), at),
+                11 | 12 => self.delete_delivered("secrets", at),
+                13 => self.delete_delivered("configmaps", at),
                 14 => self.edit("secrets", at, json!({"data": {"AWS_SECRET_ACCESS_KEY": "eA=="}})),
                 15 => self.edit("configmaps", at, json!({"data": {"BUCKET_HOST": "elsewhere"}})),
                 16 => self.delete_object(at),
@@ -134,6 +157,7 @@ impl Users {
     }
 
     fn make(&mut self, at: usize) {
+        self.rename(at);
         let wish = self.wishes[at].clone();
         let kind = wish.of.as_ref().map_or(wish.kind, |(_, kind)| *kind);
         let class = match kind {
@@ -142,8 +166,8 @@ impl Users {
             _ => "made",
         };
         let mut spec = json!({"storageClassName": class, "generateBucketName": "b"});
-        if let Some((other, _)) = &wish.of {
-            spec["additionalConfig"] = json!({"bucketClaimName": other});
+        if wish.of.is_some() || wish.names.is_some() {
+            spec["additionalConfig"] = wish.config();
         }
         match wish.kind {
             Kind::Greedy => spec["bucketName"] = TAKEN.into(),
@@ -202,12 +226,21 @@ impl Users {
             return;
         }
         self.wishes[at].limit = self.random.u64(1..100);
-        let mut config = json!({"limit": self.wishes[at].limit.to_string()});
-        // What cannot be read is replaced as a whole.
-        if let Some((other, _)) = &self.wishes[at].of {
-            config["bucketClaimName"] = other.as_str().into();
-        }
+        self.rename(at);
+        let mut config = self.wishes[at].config();
+        config["limit"] = self.wishes[at].limit.to_string().into();
         self.edit_claim(at, json!({"spec": {"additionalConfig": config}}));
+    }
+
+    /// Chooses names for Secret and ConfigMap, and sometimes those that they have or had.
+    fn rename(&mut self, at: usize) {
+        let wish = &mut self.wishes[at];
+        if self.world.plays.names && !matches!(wish.kind, Kind::Hindered | Kind::Legacy) {
+            wish.names = Some(["s", "m"].map(|kind| match self.surprises.u8(0..3) {
+                0 => wish.name.clone(),
+                number => format!("{}-{kind}{number}", wish.name),
+            }));
+        }
     }
 
     fn rotate(&mut self, at: usize) {
@@ -228,14 +261,15 @@ impl Users {
     fn edit(&self, plural: &str, at: usize, patch: Value) {
         let wish = &self.wishes[at];
         if wish.kind != Kind::Hindered && !self.is_inherited(at) {
-            let _ = self.cluster.patch(&target("", plural, &wish.name), None, PatchKind::Merge, &patch);
+            let _ = self.cluster.patch(&target("", plural, wish.delivered(plural)), None, PatchKind::Merge, &patch);
         }
     }
 
-    fn delete(&self, group: &str, plural: &str, name: &str, at: usize) {
+    fn delete_delivered(&self, plural: &str, at: usize) {
         if self.wishes[at].kind != Kind::Hindered {
+            let name = self.wishes[at].delivered(plural);
             self.world.note(|| format!("{plural}/{name} is deleted"));
-            let _ = self.cluster.delete(&target(group, plural, name), DeleteOptions::default());
+            let _ = self.cluster.delete(&target("", plural, name), DeleteOptions::default());
         }
     }
 
@@ -277,7 +311,8 @@ impl Users {
 pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
     let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
     let count = random.usize(2..7);
-    let wish = |name, kind| Wish { name, kind, of: None, uid: None, limit: 0, rotations: 0, disturbed: false };
+    let wish =
+        |name, kind| Wish { name, kind, of: None, uid: None, names: None, limit: 0, rotations: 0, disturbed: false };
     let mut wishes: Vec<Wish> =
         (0..count).map(|number| wish(format!("claim-{number}"), random.choice(kinds).unwrap_or(Kind::Made))).collect();
     if plays.rivals {

@@ -12,6 +12,8 @@ pub(crate) mod decide;
 #[cfg(test)]
 mod decide_table;
 mod delivered;
+mod delivered_index;
+mod delivered_names;
 mod delivered_table;
 #[cfg(test)]
 mod event_table;

@@ -7,6 +7,7 @@ mod delivery;
 mod fairness;
 mod field;
 mod fixture;
+mod names;
 mod ownership;
 mod provisioning;
 mod refusing;

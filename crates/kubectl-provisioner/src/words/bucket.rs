@@ -118,9 +118,14 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "This provisioner makes one key for each claim, or the claim's pods need none.",
             "",
         ),
+        Refusal::BadObjectName { .. } => words(
+            "refused: the name of its Secret or ConfigMap",
+            "The claim or its class gives the claim's Secret or ConfigMap a name that no object can have.",
+            "",
+        ),
         Refusal::NotOwned { .. } => words(
-            "refused: something else has its name",
-            "The claim's Secret and ConfigMap are called like the claim, and others' objects are never overwritten.",
+            "refused: something else has the name of its Secret or ConfigMap",
+            "Objects of others are never overwritten.",
             "",
         ),
         Refusal::BucketClaim { .. } => words(

@@ -82,6 +82,7 @@ fn bucket_refusals() -> Vec<bucket::Refusal> {
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::ConfigNotAllowed(_) => R::ConfigNotAllowed(vec![]), R::Record(_) => R::Record(text()),
         R::ObjectDeleted => R::ObjectDeleted, R::NoRotation => R::NoRotation,
+        R::BadObjectName { .. } => R::BadObjectName { kind: "Secret", name: text() },
         R::NotOwned { .. } => R::NotOwned { kind: "Secret" },
         R::BucketClaim { .. } => R::BucketClaim { claim: text(), problem: bucket::BucketClaimProblem::Missing },
         R::BucketClaimChanged => R::BucketClaimChanged, R::InUse { .. } => R::InUse { by: vec![] })

@@ -50,6 +50,15 @@ pub(crate) fn all() -> Vec<Situation> {
         is("A Secret has the claim's name", &[&good, &class(""), &lease(ALIVE), secret]),
         is("An unrelated Secret has the claim's name", &[&good, &class(""), &lease(ALIVE), unlabelled]),
         is(
+            "An unrelated Secret has the name that the claim asks for",
+            &[
+                &claim("", "bucketName: photos, additionalConfig: {secretName: keys}", ""),
+                &class(""),
+                &lease(ALIVE),
+                &unlabelled.replace("name: photos", "name: keys"),
+            ],
+        ),
+        is(
             "The former bucket is not gone",
             &[&good, &class(""), &lease(ALIVE), &bucket("former", record, "gone: true")],
         ),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::environment::Environment;
-use crate::name::{is_valid, with_suffix};
+use crate::name::{is_dns_subdomain, with_suffix};
 
 /// `JitterFactor` of client-go's leader election.
 pub(super) const JITTER: f64 = 1.2;
@@ -59,7 +59,7 @@ impl LeaseOptions {
     pub fn check(&self) -> Result<(), LeaseOptionsError> {
         let Self { duration, renew_deadline, retry_period, .. } = *self;
         let least = retry_period.mul_f64(JITTER);
-        if !is_valid(&self.name) {
+        if !is_dns_subdomain(&self.name) {
             return Err(LeaseOptionsError::Name(self.name.clone()));
         }
         if self.identity.is_empty() {

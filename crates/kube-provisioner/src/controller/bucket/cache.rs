@@ -13,6 +13,8 @@ use provisioner_runtime::watch::Change;
 use super::class::ReadClass;
 use super::decide::{Decision, Rules, decide};
 use super::delivered::{DeliveredFacts, Seen};
+use super::delivered_index::DeliveredIndex;
+use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
 use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, OwnerFacts, Recorded,
@@ -37,6 +39,8 @@ pub(crate) struct BucketCache {
     /// Claims by the ObjectBucket that they point at.
     pointing: HashMap<Box<str>, Key>,
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
+    /// Claims by their Secrets and ConfigMaps of other names.
+    by_delivered: DeliveredIndex,
     /// Claims by the `namespace/name` of the claim whose bucket they ask for.
     asking: HashMap<Box<str>, BTreeSet<Key>>,
     /// ObjectBuckets of claims that use the bucket of another one, by the uid of the claim that it was made for.
@@ -66,6 +70,7 @@ impl BucketCache {
             of_claim: HashMap::new(),
             pointing: HashMap::new(),
             by_class: HashMap::new(),
+            by_delivered: DeliveredIndex::default(),
             asking: HashMap::new(),
             using: HashMap::new(),
             gone: Gone::default(),
@@ -141,11 +146,14 @@ impl BucketCache {
     }
 
     pub(crate) fn secret_event(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
-        self.secrets.event(&self.by_path, event)
+        let (by_path, by_delivered) = (&self.by_path, &self.by_delivered);
+        self.secrets.event(|path| by_path.get(path).into_iter().chain(by_delivered.at(path)).cloned().collect(), event)
     }
 
     pub(crate) fn config_map_event(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
-        self.config_maps.event(&self.by_path, event)
+        let (by_path, by_delivered) = (&self.by_path, &self.by_delivered);
+        self.config_maps
+            .event(|path| by_path.get(path).into_iter().chain(by_delivered.at(path)).cloned().collect(), event)
     }
 
     /// Applies a claim that the API server has returned.
@@ -224,9 +232,10 @@ impl BucketCache {
         self.buckets.get(object).is_some()
     }
 
-    /// The Secret and the ConfigMap at this path.
-    pub(crate) fn delivered(&self, path: &str) -> [Option<&DeliveredFacts>; 2] {
-        [self.secrets.get(path), self.config_maps.get(path)]
+    /// The Secret and the ConfigMap of these names.
+    pub(crate) fn delivered(&self, namespace: &str, names: &DeliveredNames) -> [Option<&DeliveredFacts>; 2] {
+        let [secret, config_map] = names.paths(namespace);
+        [self.secrets.get(&secret), self.config_maps.get(&config_map)]
     }
 
     /// Claims of ours by whether they have their bucket.
@@ -269,6 +278,7 @@ impl BucketCache {
         if let Some(owner) = asked_path(&claim) {
             self.asking.entry(owner).or_default().insert(key.clone());
         }
+        self.by_delivered.put_claim(&key, &claim);
         self.claims.insert(key.clone(), Arc::new(claim));
         Some(key)
     }
@@ -288,6 +298,7 @@ impl BucketCache {
         if let Some(owner) = asked_path(known) {
             take(&mut self.asking, &owner, key);
         }
+        self.by_delivered.claim_gone(key, known);
     }
 
     fn put_bucket(&mut self, bucket: BucketFacts) -> Vec<Key> {
@@ -309,6 +320,7 @@ impl BucketCache {
         if let Some(owner) = owner_of(&bucket) {
             self.using.entry(owner.uid.as_str().into()).or_default().insert(bucket.name.clone());
         }
+        self.by_delivered.put_bucket(&bucket);
         keys.extend(self.concerned(&bucket));
         self.buckets.insert(bucket.name.clone(), Arc::new(bucket));
         keys.sort_unstable();
@@ -328,6 +340,7 @@ impl BucketCache {
         if let Some(owner) = owner_of(bucket) {
             take(&mut self.using, owner.uid.as_str(), &bucket.name);
         }
+        self.by_delivered.bucket_gone(bucket);
         self.concerned(bucket)
     }
 
@@ -502,16 +515,32 @@ impl Cache for BucketCache {
         };
         let owner = claim.as_ref().map(|claim| self.owner(claim, bucket.as_deref())).unwrap_or_default();
         let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
-        let record = bucket.as_ref().and_then(|bucket| Some((bucket, bucket.record()?)));
-        let [secret, config_map] = self.delivered(key.path());
+        let mut facts = Facts {
+            claim,
+            bucket: bucket.map_or(BucketState::Absent, BucketState::Known),
+            obstacle,
+            owner,
+            users,
+            class,
+            names: DeliveredNames::of(key.name()),
+            secret: Delivered::Absent,
+            config_map: Delivered::Absent,
+        };
+        match (facts.bucket().map(|bucket| bucket.record()), &facts.claim) {
+            (Some(Some(record)), _) => facts.names = record.delivered_names(key.name()),
+            (None, Some(claim)) => facts.names = facts.wanted_names(claim).unwrap_or(facts.names),
+            _ => {}
+        }
+        let record = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
+        let [secret, config_map] = self.delivered(key.namespace(), &facts.names);
         let secret =
             secret.map_or(Delivered::Absent, |secret| secret.as_secret(key.uid(), record.map(|(_, record)| &**record)));
         let config_map = config_map.map_or(Delivered::Absent, |map| {
             let wanted = record.map(|(bucket, record)| record.config_map(&bucket.endpoint)).unwrap_or_default();
             map.as_config_map(key.uid(), &wanted)
         });
-        let bucket = bucket.map_or(BucketState::Absent, BucketState::Known);
-        Facts { claim, bucket, obstacle, owner, users, class, secret, config_map }
+        (facts.secret, facts.config_map) = (secret, config_map);
+        facts
     }
 
     fn inputs(&self, key: &Key) -> u64 {

@@ -10,6 +10,7 @@ use provisioner_runtime::watch::Change;
 
 use super::backend::BucketBackend;
 use super::decide::{Rules, class_fingerprint};
+use super::delivered_names;
 use super::facts::{OurClass, ReclaimPolicy};
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
@@ -78,6 +79,7 @@ pub(crate) fn read_texts(
     of_author.remove(CLASS_BUCKET_NAME);
     of_author.remove(OVERLAP);
     of_author.remove(ALLOWED_CONFIG);
+    delivered_names::take(&mut of_author).map_err(BadParameters::Wrong)?;
     ClassParameters::read(of_author, &capabilities.secrets, parse)
 }
 

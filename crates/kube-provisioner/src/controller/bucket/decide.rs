@@ -2,6 +2,7 @@
 
 use provisioner_runtime::stable_hash;
 
+use super::delivered_names::{BadName, DeliveredNames};
 use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
 };
@@ -149,7 +150,14 @@ pub enum Refusal {
     ObjectDeleted,
     /// The claim asks for new keys, and has none, or the provisioner cannot make others.
     NoRotation,
-    /// A Secret or ConfigMap of the claim's name is not the claim's.
+    /// The Secret or the ConfigMap of the claim cannot have this name.
+    BadObjectName {
+        /// Which of them.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The object with the name of the claim's Secret or ConfigMap is not the claim's.
     NotOwned {
         /// Which of them.
         kind: &'static str,
@@ -289,7 +297,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     if !record.made {
         return attempt(claim, facts, rules, Reason::New);
     }
-    if let Some(kind) = foreign(facts) {
+    let wanted = facts.wanted_names(claim).ok();
+    if let Some(kind) = foreign(facts, wanted.as_ref()) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
     // Bucket and user may be gone since the backup that the Secret comes from.
@@ -306,7 +315,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     if record.config != claim.config && share::asks_for_another(record, claim) {
         return Decision::Refuse(Refusal::BucketClaimChanged);
     }
-    if record.config != claim.config || !record.attempted.is_empty() {
+    let is_renamed = wanted.as_ref() != Some(&facts.names);
+    if record.config != claim.config || !record.attempted.is_empty() || is_renamed {
         return attempt(claim, facts, rules, Reason::Config);
     }
     if facts.secret != Delivered::Intact {
@@ -329,7 +339,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
 /// A bucket that needs no call of the author's code.
 fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts) -> Decision {
     let is_reported = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
-    let ready = is_reported && facts.config_map == Delivered::Intact;
+    let is_delivered = bucket.record().is_none_or(|record| record.formerly_delivered.is_empty());
+    let ready = is_reported && facts.config_map == Delivered::Intact && is_delivered;
     if ready { Decision::NoAction(NoAction::Bound) } else { Decision::Restore }
 }
 
@@ -400,19 +411,22 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             return Decision::Refuse(Refusal::ConfigNotAllowed(refused));
         }
     }
-    if let Some(kind) = foreign(facts) {
+    let wanted = match facts.wanted_names(claim) {
+        Ok(wanted) => wanted,
+        Err(BadName { kind, name }) => return Decision::Refuse(Refusal::BadObjectName { kind, name }),
+    };
+    if let Some(kind) = foreign(facts, Some(&wanted)) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
     Decision::Attempt(reason)
 }
 
-/// What of the claim's name is another object's.
-fn foreign(facts: &Facts) -> Option<&'static str> {
-    match (facts.secret, facts.config_map) {
-        (Delivered::Unmanaged, _) => Some("Secret"),
-        (_, Delivered::Unmanaged) => Some("ConfigMap"),
-        _ => None,
-    }
+/// Which of the claim's names another object has, if the claim does not ask for another name by now.
+fn foreign(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static str> {
+    let stays = |kind| wanted.is_none_or(|wanted| wanted.of_kind(kind) == facts.names.of_kind(kind));
+    let states = [("Secret", facts.secret), ("ConfigMap", facts.config_map)];
+    let found = states.into_iter().find(|(kind, state)| *state == Delivered::Unmanaged && stays(kind));
+    found.map(|(kind, _)| kind)
 }
 
 /// A bucket that others use stays until they are gone.

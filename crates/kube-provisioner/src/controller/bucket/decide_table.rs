@@ -245,6 +245,50 @@ fn a_new_claim() {
 }
 
 #[test]
+fn z32_names_of_secret_and_config_map() {
+    use Delivered::{Absent, Intact, Unmanaged};
+    let asks = |config: Value| json!({"spec": {"additionalConfig": config}});
+    let (new, bound) = (|config: Value| Fixture::new().claim(asks(config)), Fixture::bound);
+    let class = |template: &str| json!({"parameters": {"claimSecretName": template}});
+    let bad = |kind, name: &str| Refuse(Refusal::BadObjectName { kind, name: name.to_owned() });
+    let (secret, map) = (|| json!({"secretName": "keys"}), || json!({"configMapName": "Keys"}));
+    let own = || bound().claim(asks(secret())).record(json!({"config": secret()}));
+    let delivered = |secret: &str| json!({"secret": secret, "configMap": "photos"});
+    let named = || own().record(json!({"delivered": delivered("keys")}));
+    let limited =
+        Fixture { rules: Rules { allowed_config: Some(Vec::new()), ..Fixture::new().rules }, ..new(secret()) };
+    let long = "${pvc.name}".repeat(50);
+    check([
+        ("the claim has one", new(secret()), Attempt(Reason::New)),
+        ("no object can have it", new(map()), bad("ConfigMap", "Keys")),
+        ("it is empty", new(json!({"secretName": ""})), bad("Secret", "")),
+        ("not a key that is allowed", limited, Refuse(Refusal::ConfigNotAllowed(vec!["secretName".to_owned()]))),
+        ("the class has one", Fixture::new().class(class("s3-${pvc.name}")), Attempt(Reason::New)),
+        ("it is too long for this claim", Fixture::new().class(class(&long)), bad("Secret", &"photos".repeat(50))),
+        ("another one for a live claim", bound().claim(asks(secret())), Attempt(Reason::Config)),
+        ("no object can have the other one", bound().claim(asks(map())), bad("ConfigMap", "Keys")),
+        ("it is delivered", named(), rest(NoAction::Bound)),
+        ("the class has changed since", named().class(class("other")), rest(NoAction::Bound)),
+        ("another provisioner has made it under the claim's name", own(), Attempt(Reason::Config)),
+        (
+            "the object of the name before may be there",
+            named().record(json!({"formerlyDelivered": [delivered("photos")]})),
+            Restore,
+        ),
+        ("another's Secret", named().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
+        (
+            "another's Secret, and the claim asks for another name by now",
+            named().claim(asks(json!({"secretName": "mine"}))).delivered(Unmanaged, Intact),
+            Attempt(Reason::Config),
+        ),
+        ("its Secret is gone", named().delivered(Absent, Intact), Attempt(Reason::Secret)),
+        ("deleted", named().deleted(), Release(Ending::Delete)),
+    ]);
+    let wrong = Fixture::new().class(class("${pvc.uid}")).decision();
+    assert!(matches!(wrong, Refuse(Refusal::Parameters(_))), "{wrong:?}");
+}
+
+#[test]
 fn names_that_no_bucket_can_have() {
     for name in ["ab", "Photos", "-photos", "photos-", "a..b", "a.-b", "192.168.0.1", &"a".repeat(64)] {
         let decision = Fixture::new().claim(json!({"spec": {"bucketName": name}})).decision();

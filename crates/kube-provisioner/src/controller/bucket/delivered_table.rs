@@ -1,7 +1,5 @@
 //! The Secrets or the ConfigMaps that claims' pods use, from the watch and from answers.
 
-use std::collections::HashMap;
-
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 
@@ -23,28 +21,28 @@ impl DeliveredTable {
         Self { table: Table::new(), shown: 0, lists: 0 }
     }
 
-    pub(super) fn event(&mut self, by_path: &HashMap<Box<str>, Key>, event: Change<Option<Seen>>) -> Vec<Key> {
-        let claim_at = |path: &str| by_path.get(path).cloned();
+    /// `keys_at` has the claims that an object at this path concerns.
+    pub(super) fn event(&mut self, keys_at: impl Fn(&str) -> Vec<Key>, event: Change<Option<Seen>>) -> Vec<Key> {
         if let Change::Applied(Some(seen)) | Change::Deleted(Some(seen)) = &event {
             self.shown = self.shown.max(seen.facts.resource_version);
         }
         match event {
             Change::Begin => self.table.begin_snapshot(),
             Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
-                let key = claim_at(&seen.path);
-                return if self.put(seen) { key.into_iter().collect() } else { Vec::new() };
+                let keys = keys_at(&seen.path);
+                return if self.put(seen) { keys } else { Vec::new() };
             }
             Change::Deleted(Some(seen)) => {
                 let same = self.table.get(&*seen.path).is_some_and(|known| known.uid == seen.facts.uid);
                 if same {
                     self.table.remove(&*seen.path);
                 }
-                return claim_at(&seen.path).into_iter().collect();
+                return keys_at(&seen.path);
             }
             Change::Ready => {
                 self.lists += 1;
                 let gone = self.table.end_snapshot();
-                return gone.iter().filter_map(|(path, _)| claim_at(path)).collect();
+                return gone.iter().flat_map(|(path, _)| keys_at(path)).collect();
             }
             _ => {}
         }
@@ -108,11 +106,11 @@ mod tests {
 
     #[test]
     fn a_late_answer_brings_nothing_back() {
-        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
+        let (mut table, none) = (DeliveredTable::new(), |_: &str| Vec::new());
         table.observe(secret("4"));
         assert!(knows(&table));
-        table.event(&none, Change::Applied(secret("5")));
-        table.event(&none, Change::Deleted(secret("7")));
+        table.event(none, Change::Applied(secret("5")));
+        table.event(none, Change::Deleted(secret("7")));
         table.observe(secret("5"));
         assert!(!knows(&table));
         table.observe(secret("8"));
@@ -122,24 +120,24 @@ mod tests {
     /// It was made, its watch was cut, and it was deleted before the list that closes the gap.
     #[test]
     fn an_answer_during_a_list_brings_nothing_back() {
-        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
-        table.event(&none, Change::Begin);
+        let (mut table, none) = (DeliveredTable::new(), |_: &str| Vec::new());
+        table.event(none, Change::Begin);
         table.observe(secret("4"));
         assert!(knows(&table));
-        table.event(&none, Change::Ready);
+        table.event(none, Change::Ready);
         assert!(!knows(&table));
         // A list that is older than the write: the watch shows what was written.
-        table.event(&none, Change::Applied(secret("4")));
+        table.event(none, Change::Applied(secret("4")));
         assert!(knows(&table));
     }
 
     #[test]
     fn an_answer_during_a_list_is_newer_than_what_is_listed() {
-        let (mut table, none) = (DeliveredTable::new(), HashMap::new());
-        table.event(&none, Change::Begin);
+        let (mut table, none) = (DeliveredTable::new(), |_: &str| Vec::new());
+        table.event(none, Change::Begin);
         table.observe(secret("6"));
-        table.event(&none, Change::Listed(secret("4")));
-        table.event(&none, Change::Ready);
+        table.event(none, Change::Listed(secret("4")));
+        table.event(none, Change::Ready);
         assert_eq!(table.get(PATH).map(|known| known.resource_version), Some(6));
     }
 }

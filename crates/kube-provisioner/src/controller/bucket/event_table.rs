@@ -8,6 +8,7 @@ use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
 use super::decide::{Ending, Refusal};
+use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning, user_message};
 use super::outcome::Outcome;
@@ -35,6 +36,9 @@ every!(refusals -> Refusal {
     Refusal::Record(_) => [Refusal::Record("PROBLEM".to_owned())],
     Refusal::ObjectDeleted => [Refusal::ObjectDeleted],
     Refusal::NoRotation => [Refusal::NoRotation],
+    Refusal::BadObjectName { .. } => {
+        ["Secret", "ConfigMap"].map(|kind| Refusal::BadObjectName { kind, name: "NAME".to_owned() })
+    },
     Refusal::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Refusal::NotOwned { kind }),
     Refusal::BucketClaim { .. } => problems().into_iter().map(|problem| Refusal::BucketClaim {
         claim: "OTHER".to_owned(), problem
@@ -93,7 +97,7 @@ every!(outcomes -> Outcome {
         Outcome::RotationAborted { method: "METHOD", aborted }
     }),
     Outcome::ProvisionAborted { .. } => all_aborted().into_iter().map(|aborted| Outcome::ProvisionAborted { method: "METHOD", aborted }),
-    Outcome::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Outcome::NotOwned { kind }),
+    Outcome::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Outcome::NotOwned { kind, name: "NAME".to_owned() }),
     Outcome::Released { .. } => endings().into_iter().map(|ending| {
         Outcome::Released { ending, bucket: "BUCKET".to_owned() }
     }),
@@ -139,6 +143,7 @@ fn facts(deleting: bool) -> Facts {
         owner: Default::default(),
         users: Vec::new(),
         class: ClassState::Missing,
+        names: DeliveredNames::of("NAME"),
         secret: Delivered::Absent,
         config_map: Delivered::Absent,
     }

@@ -12,6 +12,7 @@ use super::cache::BucketCache;
 use super::class::read_class;
 use super::decide::{Decision, Rules, decide};
 use super::delivered::{of_config_map, of_secret};
+use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, Facts};
 use super::key::Key;
 use super::messages::user_message;
@@ -33,9 +34,9 @@ pub struct Objects<'a> {
     pub owner: Option<&'a Value>,
     /// The ObjectBuckets of the claim's name and of its owner's, and those of claims that use its bucket.
     pub buckets: &'a [Value],
-    /// The metadata of the Secret of the claim's name. Its data are not wanted.
+    /// The metadata of the claim's Secret, by [its name](delivered_names). Its data are not wanted.
     pub secret: Delivery<'a>,
-    /// The ConfigMap of the claim's name.
+    /// The claim's ConfigMap.
     pub config_map: Delivery<'a>,
 }
 
@@ -85,6 +86,23 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
         _ => None,
     };
     Some(Judgement { decision, message })
+}
+
+/// The names of the claim's Secret and ConfigMap.
+pub fn delivered_names(claim: &Value, class: Option<&Value>, buckets: &[Value]) -> [String; 2] {
+    let names = || {
+        let claim = claim_facts(&read(Some(claim))?)?;
+        let mut of_claim = buckets.iter().filter_map(|bucket| bucket_facts(&read(Some(bucket))?));
+        let bucket = of_claim.find(|bucket| bucket.claim().is_some_and(|of| *of.uid == *claim.uid));
+        if let Some(record) = bucket.as_ref().and_then(|bucket| bucket.record()) {
+            return Some(record.delivered_names(&claim.name));
+        }
+        let parameters = class.and_then(|class| typed(&class["parameters"]));
+        DeliveredNames::wanted(&claim, parameters.as_ref()).ok()
+    };
+    let own = || DeliveredNames::of(claim["metadata"]["name"].as_str().unwrap_or_default());
+    let DeliveredNames { secret, config_map } = names().unwrap_or_else(own);
+    [secret, config_map]
 }
 
 fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {

@@ -8,6 +8,7 @@ use objectbucket_api::names::generated_bucket_name;
 use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::stable_hash;
 
+use super::delivered_names::{BadName, DeliveredNames};
 use super::record::{Record, Source};
 use crate::bucket::{Account, BucketAccess, ClaimName};
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
@@ -26,6 +27,8 @@ pub(crate) struct Facts {
     /// The other claims that use the claim's bucket.
     pub(crate) users: Vec<ClaimName>,
     pub(crate) class: ClassState,
+    /// The names of the claim's Secret and ConfigMap: those that are recorded, or those of a new claim.
+    pub(crate) names: DeliveredNames,
     pub(crate) secret: Delivered,
     pub(crate) config_map: Delivered,
 }
@@ -158,7 +161,7 @@ pub(crate) enum Recorded {
     As(Arc<Record>),
 }
 
-/// A Secret or a ConfigMap of the claim's name.
+/// The claim's Secret or ConfigMap, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Delivered {
     /// There is none with our label.
@@ -220,6 +223,16 @@ impl Facts {
             (None, Source::Granted) => (None, BTreeMap::new()),
         };
         BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
+    }
+
+    /// The names that the claim's Secret and ConfigMap should have. A class that is recorded counts as it was then.
+    pub(crate) fn wanted_names(&self, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
+        let class = match (self.bucket().and_then(|bucket| bucket.record()), &self.class) {
+            (Some(record), _) => record.parameters.as_ref(),
+            (None, ClassState::Ours(class)) => Some(&*class.texts),
+            (None, _) => None,
+        };
+        DeliveredNames::wanted(claim, class)
     }
 
     /// Whether the claim is being deleted, or is gone.
@@ -392,7 +405,8 @@ impl Recorded {
             Self::Unreadable(_) => 1,
             // What an unfinished attempt or rotation writes down is no reason to try again at once.
             Self::As(record) => {
-                let lasting = Record { attempted: BTreeMap::new(), new_key: None, ..(**record).clone() };
+                let (attempted, delivered, formerly_delivered) = (BTreeMap::new(), None, Vec::new());
+                let lasting = Record { attempted, new_key: None, delivered, formerly_delivered, ..(**record).clone() };
                 stable_hash(&format!("{lasting:?}"))
             }
         }

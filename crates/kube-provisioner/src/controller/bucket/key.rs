@@ -17,6 +17,16 @@ impl Key {
         self.0.rsplit_once('/').map_or(&*self.0, |(path, _)| path)
     }
 
+    /// The claim's name.
+    pub(crate) fn name(&self) -> &str {
+        self.path().split_once('/').map_or("", |(_, name)| name)
+    }
+
+    /// The claim's namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.path().split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
     pub(crate) fn uid(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(_, uid)| uid)
     }

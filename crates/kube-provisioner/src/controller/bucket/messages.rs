@@ -6,6 +6,7 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 
 use super::decide::{Ending, Refusal};
+use super::delivered_names::keys;
 use super::facts::Facts;
 use super::outcome::Outcome;
 use super::share::BucketClaimProblem;
@@ -72,7 +73,6 @@ pub(crate) fn user_message(
 }
 
 fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<UserMessage> {
-    let claim = facts.claim_name().map(|claim| claim.to_string()).unwrap_or_default();
     Some(match outcome {
         Outcome::NoAction
         | Outcome::AwaitsPermit(_)
@@ -87,7 +87,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Outcome::NotFenced(_) => return None,
         Outcome::CallFailed { error, .. } if error.is_transient() => return None,
         Outcome::Refused(refusal) => refused(refusal, facts, provisioner),
-        Outcome::NotOwned { kind } => not_owned(kind, &claim),
+        Outcome::NotOwned { kind, name } => not_owned(kind, &in_namespace(name, facts)),
         Outcome::BadConfig(problem) => {
             let text = format!("The claim's additionalConfig cannot be used: {problem}").replace("parameter", "key");
             warning("InvalidConfig", text, State::Failed)
@@ -301,7 +301,17 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             ),
             State::Bound,
         )),
-        Refusal::NotOwned { kind } => not_owned(kind, &claim),
+        Refusal::BadObjectName { kind, name } => {
+            let [key, parameter] = keys(kind);
+            warning(
+                "InvalidObjectName",
+                format!(
+                    "\"{name}\" cannot be the name of the claim's {kind}: a name has lower case letters, digits, `-` and `.`, and at most 253 characters; correct {key} in the claim's additionalConfig, or {parameter} in the StorageClass \"{class}\""
+                ),
+                State::Failed,
+            )
+        }
+        Refusal::NotOwned { kind } => not_owned(kind, &in_namespace(facts.names.of_kind(kind), facts)),
         Refusal::BucketClaim { claim, problem } => no_bucket_of(claim, problem, class),
         Refusal::BucketClaimChanged => event_only(warning(
             "BucketClaimChanged",
@@ -367,9 +377,14 @@ pub(crate) fn class_text(class: &str, problem: &str) -> String {
     format!("The claim's StorageClass \"{class}\" cannot be used: {problem}")
 }
 
-fn not_owned(kind: &str, claim: &str) -> UserMessage {
+fn in_namespace(name: &str, facts: &Facts) -> String {
+    format!("{}/{name}", facts.claim_name().map(|claim| claim.namespace).unwrap_or_default())
+}
+
+fn not_owned(kind: &str, object: &str) -> UserMessage {
+    let [key, _] = keys(kind);
     let text = format!(
-        "The {kind} {claim} exists and does not belong to this claim; delete it, or create the claim with another name"
+        "The {kind} {object} exists and does not belong to this claim; delete it, or set {key} in the claim's additionalConfig to another name"
     );
     let reason = if kind == "Secret" { "SecretNotOwned" } else { "ConfigMapNotOwned" };
     warning(reason, text, State::Pending)

@@ -119,8 +119,8 @@ pub(crate) enum Outcome {
     RotationAborted { method: &'static str, aborted: CallAborted },
     /// It gave no answer.
     ProvisionAborted { method: &'static str, aborted: CallAborted },
-    /// A Secret or ConfigMap of the claim's name is not the claim's.
-    NotOwned { kind: &'static str },
+    /// The object with the name of the claim's Secret or ConfigMap is not the claim's.
+    NotOwned { kind: &'static str, name: String },
     /// Everything that the claim had is gone, or as its class wants it.
     Released { ending: Ending, bucket: String },
     /// The claim had nothing, and is let go.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::delivered_names::DeliveredNames;
 use super::facts::EndpointFacts;
 use crate::bucket::ClaimName;
 
@@ -58,6 +59,12 @@ pub(crate) struct Record {
     /// Whether the user has no key: pods identify themselves otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) keyless: bool,
+    /// The names of the Secret and the ConfigMap, where they are not the claim's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) delivered: Option<DeliveredNames>,
+    /// Names that they had before. What is there is not known to be removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) formerly_delivered: Vec<DeliveredNames>,
     /// The rotation that was done last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rotation: Option<String>,
@@ -95,6 +102,8 @@ impl Record {
             data: BTreeMap::new(),
             access_key_id: None,
             keyless: false,
+            delivered: None,
+            formerly_delivered: Vec::new(),
             rotation: None,
             new_key: None,
             retire_at: None,
@@ -105,6 +114,22 @@ impl Record {
     pub(crate) fn newest_key(&self) -> Option<&str> {
         let new = self.new_key.as_ref().map(|new| &new.access_key_id);
         new.or(self.access_key_id.as_ref()).map(String::as_str)
+    }
+
+    /// The names of the Secret and the ConfigMap of the claim of this name.
+    pub(crate) fn delivered_names(&self, claim: &str) -> DeliveredNames {
+        self.delivered.clone().unwrap_or_else(|| DeliveredNames::of(claim))
+    }
+
+    /// With other names. The names until now are kept until nothing is there any more.
+    pub(crate) fn renamed(mut self, claim: &str, names: DeliveredNames) -> Self {
+        let until_now = self.delivered_names(claim);
+        if until_now != names {
+            self.formerly_delivered.retain(|former| *former != names && *former != until_now);
+            self.formerly_delivered.push(until_now);
+        }
+        self.delivered = Some(names).filter(|names| *names != DeliveredNames::of(claim));
+        self
     }
 
     /// The entries of the claim's ConfigMap.

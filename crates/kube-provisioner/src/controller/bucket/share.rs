@@ -11,7 +11,10 @@ use super::decide::{Refusal, Rules};
 use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
 use super::record::{Record, Source};
 use crate::bucket::ClaimName;
-use crate::protocol::BUCKET_CLAIM_NAME;
+use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
+
+/// The keys of `additionalConfig` that no author gets.
+const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
 
 /// A bucket of another claim that a new claim gets.
 pub(crate) struct SharedBucket {
@@ -95,7 +98,7 @@ fn usable(claim: &ClaimFacts, bucket: &Arc<BucketFacts>, rules: &Rules) -> Resul
 
 /// The texts of `additionalConfig` that are the author's.
 pub(crate) fn of_author(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let texts = config.iter().filter(|(key, _)| *key != BUCKET_CLAIM_NAME);
+    let texts = config.iter().filter(|(key, _)| !OF_CONTROLLER.contains(&key.as_str()));
     texts.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

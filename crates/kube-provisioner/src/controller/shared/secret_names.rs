@@ -74,11 +74,16 @@ fn keys(role: &str) -> [String; 2] {
     [format!("{prefix}Name"), format!("{prefix}Namespace")]
 }
 
-fn fill(template: &str, names: TemplateNames<'_>) -> Result<String, String> {
-    let filled = template
+/// The template with the values in it. What is no template that is known stays.
+pub(crate) fn substitute(template: &str, names: TemplateNames<'_>) -> String {
+    template
         .replace("${pvc.name}", names.claim)
         .replace("${pvc.namespace}", names.namespace)
-        .replace("${pv.name}", names.volume);
+        .replace("${pv.name}", names.volume)
+}
+
+fn fill(template: &str, names: TemplateNames<'_>) -> Result<String, String> {
+    let filled = substitute(template, names);
     let known = "${pvc.name}, ${pvc.namespace} and ${pv.name}";
     if filled.contains('$') {
         return Err(format!("{template:?} names a Secret by a template that is not known; there are {known}"));

@@ -106,7 +106,8 @@ async fn z15_y6_y7_y8_what_others_left_is_adopted_and_then_deleted_correctly() {
         let parameters = if from == "rook-existing" {
             json!({"bucketName": fixture.get(BUCKETS, &object).unwrap()["spec"]["endpoint"]["bucketName"]})
         } else {
-            json!({})
+            // Their pods know the Secret by its name.
+            json!({"claimSecretName": "${pvc.name}-keys"})
         };
         fixture.class(&class, json!({"provisioner": provisioner, "parameters": parameters}));
         let (secret, map) = (fixture.get("secrets", &path), fixture.get("configmaps", &path));

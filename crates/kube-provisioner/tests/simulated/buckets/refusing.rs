@@ -27,7 +27,7 @@ pub(crate) fn refusing(which: fn(&Request) -> bool) -> (Arc<AtomicU32>, Fixture)
 
 impl Interceptor for Refusing {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
-        let is_write = matches!(request.verb, Verb::Create | Verb::Patch);
+        let is_write = matches!(request.verb, Verb::Create | Verb::Patch | Verb::Delete);
         let next = || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         let refused = is_write && (self.which)(request) && next().is_ok();
         let answer = if refused { Before::Refuse(Status::internal("the disk is full")) } else { Before::Handle };

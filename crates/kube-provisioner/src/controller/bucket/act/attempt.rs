@@ -16,6 +16,7 @@ use super::{Actions, Step};
 use crate::bucket::Credentials;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{Reason, bucket_name, object_name};
+use crate::controller::bucket::delivered_names::{DeliveredNames, without_names};
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::{Record, Source};
@@ -52,6 +53,7 @@ impl Actions {
                 self.confirm_claim(&inputs.claim).await?;
                 self.own_delivered(facts, &inputs.claim).await?;
             }
+            self.confirm_free(&inputs, facts).await?;
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
             let credentials = self.credentials(facts).await?;
@@ -93,7 +95,7 @@ impl Actions {
             Some((bucket, record)) => {
                 let mut record = (**record).clone();
                 if record.parameters.is_none() {
-                    record.parameters = Some((*of_class()?.texts).clone());
+                    record.parameters = Some(without_names(&of_class()?.texts));
                 }
                 (record, bucket.endpoint.bucket.to_string())
             }
@@ -117,6 +119,11 @@ impl Actions {
                 };
                 (record, name)
             }
+        };
+        let record = match DeliveredNames::wanted(&claim, record.parameters.as_ref()) {
+            Ok(names) => record.renamed(&claim.name, names),
+            // What was delivered stays where it is.
+            Err(_) => record,
         };
         let source = record.source.or_else(|| class.map(|class| class.source()));
         let source = source.ok_or(Outcome::ClassGone)?;
@@ -194,11 +201,9 @@ impl Actions {
 
     /// The key in the claim's Secret, for backends that show a key only once.
     pub(super) async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Outcome> {
-        let (Some(claim), Delivered::Intact | Delivered::Unowned) = (&facts.claim, facts.secret) else {
-            return Ok(None);
-        };
+        let Some((claim, name)) = facts.claim.as_ref().zip(self.intact_secret(facts)) else { return Ok(None) };
         let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
-        let secret = match self.context.request(api.get(&claim.name)).await {
+        let secret = match self.context.request(api.get(&name)).await {
             Ok(secret) => secret,
             Err(CallError::NotFound) => return Ok(None),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim's Secret", error }),
@@ -211,6 +216,20 @@ impl Actions {
         let text = |name: &str| Some(str::from_utf8(&data.get(name)?.0).ok()?.to_owned());
         let credentials = text(AWS_ACCESS_KEY_ID).zip(text(AWS_SECRET_ACCESS_KEY));
         Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
+    }
+
+    /// The name of a Secret with the claim's key: where it belongs, or where it was before.
+    fn intact_secret(&self, facts: &Facts) -> Option<String> {
+        if matches!(facts.secret, Delivered::Intact | Delivered::Unowned) {
+            return Some(facts.names.secret.clone());
+        }
+        let (claim, record) = (facts.claim.as_ref()?, facts.bucket()?.record()?);
+        let cache = self.cache();
+        let is_intact = |names: &&DeliveredNames| {
+            let [secret, _] = cache.delivered(&claim.namespace, names);
+            secret.is_some_and(|secret| secret.as_secret(&claim.uid, Some(record)) == Delivered::Intact)
+        };
+        record.formerly_delivered.iter().rev().find(is_intact).map(|names| names.secret.clone())
     }
 
     /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.

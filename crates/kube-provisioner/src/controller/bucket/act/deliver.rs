@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use objectbucket_api::API_VERSION;
@@ -16,11 +17,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Actions;
+use super::attempt::Inputs;
 use super::make::Made;
 use super::objects::{Spec, without_finalizer};
 use crate::bucket::ClaimName;
-use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::delivered::{CHECKSUM, DeliveredFacts, Seen, checksum, of_config_map, of_secret};
+use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::events::warned;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
@@ -62,8 +64,9 @@ impl Actions {
             secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
             secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
         }
-        self.write_secret(claim, secret).await?;
+        self.write_secret(claim, &record, secret).await?;
         self.write_config_map(claim, &bucket, &record).await?;
+        self.end_renaming(&claim.name(), &bucket, &record).await?;
         self.set_bucket_phase(&bucket, "Bound").await?;
         for text in warnings {
             self.context.events().record(warned(&text, claim));
@@ -81,6 +84,7 @@ impl Actions {
             if facts.config_map != Delivered::Intact {
                 self.write_config_map(claim, bucket, record).await?;
             }
+            self.end_renaming(&claim.name(), bucket, record).await?;
             self.set_bucket_phase(bucket, "Bound").await
         };
         restored.await.map_or_else(|outcome| outcome, |()| Outcome::Restored)
@@ -91,41 +95,65 @@ impl Actions {
         self.read_claim(&claim.name()).await?.map(drop).ok_or(Outcome::Changed)
     }
 
-    pub(super) async fn write_secret(&self, claim: &ClaimFacts, entries: Entries) -> Result<(), Outcome> {
+    /// A name of its own that a claim asks for may be anybody's. What has it is left alone, and nothing begins.
+    pub(super) async fn confirm_free(&self, inputs: &Inputs, facts: &Facts) -> Result<(), Outcome> {
+        let Inputs { claim, record, .. } = inputs;
+        let until_now = match facts.bucket() {
+            Some(_) => facts.names.clone(),
+            None => DeliveredNames::of(&claim.name),
+        };
+        let names = record.delivered_names(&claim.name);
+        let client = || self.context.client().clone();
+        if names.secret != until_now.secret {
+            self.live::<Secret>(&Api::namespaced(client(), &claim.namespace), &names.secret, &claim.uid).await?;
+        }
+        if names.config_map != until_now.config_map {
+            self.live::<ConfigMap>(&Api::namespaced(client(), &claim.namespace), &names.config_map, &claim.uid).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn write_secret(
+        &self,
+        claim: &ClaimFacts,
+        record: &Record,
+        entries: Entries,
+    ) -> Result<(), Outcome> {
+        let names = record.delivered_names(&claim.name);
         let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
         let (known, lists) = {
             let cache = self.cache();
-            (cache.delivered(key_of(claim).path())[0].is_some(), cache.lists())
+            (cache.delivered(&claim.namespace, &names)[0].is_some(), cache.lists())
         };
-        let body = self.body(claim, &entries, ("Secret", "stringData"));
-        let seen = self.write(&api, &claim.name, claim, body, known, of_secret).await?;
+        let body = self.body((claim, &names.secret), &entries, ("Secret", "stringData"));
+        let seen = self.write(&api, &names.secret, claim, body, known, of_secret).await?;
         self.cache().observe_secret(seen, lists);
         Ok(())
     }
 
     async fn write_config_map(&self, claim: &ClaimFacts, bucket: &BucketFacts, record: &Record) -> Result<(), Outcome> {
-        let entries = record.config_map(&bucket.endpoint);
+        let (names, entries) = (record.delivered_names(&claim.name), record.config_map(&bucket.endpoint));
         let (known, lists) = {
             let cache = self.cache();
-            let known = match cache.delivered(key_of(claim).path())[1] {
+            let known = match cache.delivered(&claim.namespace, &names)[1] {
                 Some(map) if map.as_config_map(&claim.uid, &entries) == Delivered::Intact => return Ok(()),
                 known => known.is_some(),
             };
             (known, cache.lists())
         };
         let api: Api<ConfigMap> = Api::namespaced(self.context.client().clone(), &claim.namespace);
-        let body = self.body(claim, &entries, ("ConfigMap", "data"));
-        let seen = self.write(&api, &claim.name, claim, body, known, of_config_map).await?;
+        let body = self.body((claim, &names.config_map), &entries, ("ConfigMap", "data"));
+        let seen = self.write(&api, &names.config_map, claim, body, known, of_config_map).await?;
         self.cache().observe_config_map(seen, lists);
         Ok(())
     }
 
-    fn body(&self, claim: &ClaimFacts, entries: &Entries, (kind, field): (&str, &str)) -> Value {
+    fn body(&self, (claim, name): (&ClaimFacts, &str), entries: &Entries, (kind, field): (&str, &str)) -> Value {
         let bytes = entries.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         json!({
             "apiVersion": "v1", "kind": kind,
             "metadata": {
-                "name": &*claim.name, "namespace": &*claim.namespace,
+                "name": name, "namespace": &*claim.namespace,
                 "labels": {PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)},
                 "annotations": {CHECKSUM: checksum(bytes.collect())},
                 "ownerReferences": owners(claim),
@@ -147,7 +175,7 @@ impl Actions {
     where
         K: kube::Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
-        let kind = if K::kind(&()) == "Secret" { "Secret" } else { "ConfigMap" };
+        let kind = kind::<K>();
         let doing = if kind == "Secret" { "writing the claim's Secret" } else { "writing the claim's ConfigMap" };
         let failed = |error| Outcome::CallFailed { doing, error };
         if !known {
@@ -159,17 +187,8 @@ impl Actions {
                 Err(error) => return Err(failed(error)),
             }
         }
-        let live = match self.context.request(api.get_metadata(name)).await {
-            Ok(live) => live.metadata,
-            // It was deleted meanwhile. The watch shows that, and the next attempt creates it.
-            Err(CallError::NotFound) => return Err(Outcome::Changed),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut owners = live.owner_references.iter().flatten();
-        let careful = self.rules.safeguards.include(BucketSafeguard::Ownership);
-        if careful && !owners.any(|owner| *owner.uid == *claim.uid) {
-            return Err(Outcome::NotOwned { kind });
-        }
+        // It was deleted meanwhile. The watch shows that, and the next attempt creates it.
+        let live = self.live(api, name, &claim.uid).await?.ok_or(Outcome::Changed)?;
         let mut patch = body;
         patch["metadata"]["uid"] = json!(live.uid);
         if kind == "Secret" {
@@ -185,25 +204,46 @@ impl Actions {
         }
     }
 
+    /// The metadata of the claim's object. What is another's is left alone.
+    async fn live<K>(&self, api: &Api<K>, name: &str, claim_uid: &str) -> Result<Option<ObjectMeta>, Outcome>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let kind = kind::<K>();
+        let live = match self.context.request(api.get_metadata(name)).await {
+            Ok(live) => live.metadata,
+            Err(CallError::NotFound) => return Ok(None),
+            Err(error) => {
+                return Err(Outcome::CallFailed { doing: "reading the claim's Secret and ConfigMap", error });
+            }
+        };
+        let mut owners = live.owner_references.iter().flatten();
+        let careful = self.rules.safeguards.include(BucketSafeguard::Ownership);
+        if careful && !owners.any(|owner| *owner.uid == *claim_uid) {
+            return Err(Outcome::NotOwned { kind, name: name.to_owned() });
+        }
+        Ok(Some(live))
+    }
+
     /// Makes the claim the owner of what was restored without one.
     pub(super) async fn own_delivered(&self, facts: &Facts, claim: &ClaimFacts) -> Result<(), Outcome> {
         let ([secret, map], lists) = {
             let cache = self.cache();
-            (cache.delivered(key_of(claim).path()).map(|known| known.cloned()), cache.lists())
+            (cache.delivered(&claim.namespace, &facts.names).map(|known| known.cloned()), cache.lists())
         };
         if let (Some(known), Delivered::Unowned) = (secret, facts.secret) {
-            let owned: Secret = self.own(claim, &known).await?;
+            let owned: Secret = self.own(claim, &facts.names.secret, &known).await?;
             self.cache().observe_secret(of_secret(&owned), lists);
         }
         if let (Some(known), Delivered::Unowned) = (map, facts.config_map) {
-            let owned: ConfigMap = self.own(claim, &known).await?;
+            let owned: ConfigMap = self.own(claim, &facts.names.config_map, &known).await?;
             self.cache().observe_config_map(of_config_map(&owned), lists);
         }
         Ok(())
     }
 
     /// Only the object that was found to be the claim's by its content.
-    async fn own<K>(&self, claim: &ClaimFacts, known: &DeliveredFacts) -> Result<K, Outcome>
+    async fn own<K>(&self, claim: &ClaimFacts, name: &str, known: &DeliveredFacts) -> Result<K, Outcome>
     where
         K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
             + Clone
@@ -214,7 +254,7 @@ impl Actions {
         let patch = json!({"metadata": {
             "uid": &*known.uid, "resourceVersion": known.resource_version.to_string(), "ownerReferences": owners(claim),
         }});
-        match self.context.request(api.patch(&claim.name, &PatchParams::default(), &Patch::Merge(patch))).await {
+        match self.context.request(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await {
             Ok(owned) => Ok(owned),
             Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Changed),
             Err(error) => Err(Outcome::CallFailed { doing: "adopting the claim's Secret and ConfigMap", error }),
@@ -222,29 +262,78 @@ impl Actions {
     }
 
     /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have put finalizers on them.
-    pub(super) async fn remove_delivered(&self, claim: &ClaimName) -> Result<(), Outcome> {
-        let path = format!("{}/{}", claim.namespace, claim.name);
+    pub(super) async fn remove_delivered(&self, claim: &ClaimName, facts: &Facts) -> Result<(), Outcome> {
         let [secret, map] = self
             .cache()
-            .delivered(&path)
+            .delivered(&claim.namespace, &facts.names)
             .map(|known| known.filter(|known| known.owner.as_deref() == Some(&claim.uid)).cloned());
         let client = || self.context.client().clone();
-        if let Some(known) = secret {
-            self.remove::<Secret>(&Api::namespaced(client(), &claim.namespace), &claim.name, known).await?;
+        if let Some(DeliveredFacts { uid, resource_version, finalizers, .. }) = secret {
+            let api: Api<Secret> = Api::namespaced(client(), &claim.namespace);
+            self.remove(&api, &facts.names.secret, (&uid, resource_version, &finalizers)).await?;
         }
-        if let Some(known) = map {
-            self.remove::<ConfigMap>(&Api::namespaced(client(), &claim.namespace), &claim.name, known).await?;
+        if let Some(DeliveredFacts { uid, resource_version, finalizers, .. }) = map {
+            let api: Api<ConfigMap> = Api::namespaced(client(), &claim.namespace);
+            self.remove(&api, &facts.names.config_map, (&uid, resource_version, &finalizers)).await?;
+        }
+        match facts.bucket().and_then(|bucket| bucket.record()) {
+            Some(record) => self.remove_formerly_delivered(claim, record).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Secret and ConfigMap have their names: what has those from before is removed, and only then forgotten.
+    async fn end_renaming(&self, claim: &ClaimName, bucket: &BucketFacts, record: &Record) -> Result<(), Outcome> {
+        if record.formerly_delivered.is_empty() {
+            return Ok(());
+        }
+        self.remove_formerly_delivered(claim, record).await?;
+        let record = Record { formerly_delivered: Vec::new(), ..record.clone() };
+        self.write_bucket(bucket, &record, None).await.map(drop)
+    }
+
+    /// The cache need not know of it: it may have been written a moment ago.
+    async fn remove_formerly_delivered(&self, claim: &ClaimName, record: &Record) -> Result<(), Outcome> {
+        let (names, client) = (record.delivered_names(&claim.name), || self.context.client().clone());
+        for former in &record.formerly_delivered {
+            if former.secret != names.secret {
+                let api: Api<Secret> = Api::namespaced(client(), &claim.namespace);
+                self.remove_live(&api, &former.secret, claim).await?;
+            }
+            if former.config_map != names.config_map {
+                let api: Api<ConfigMap> = Api::namespaced(client(), &claim.namespace);
+                self.remove_live(&api, &former.config_map, claim).await?;
+            }
         }
         Ok(())
     }
 
-    async fn remove<K>(&self, api: &Api<K>, name: &str, known: DeliveredFacts) -> Result<(), Outcome>
+    async fn remove_live<K>(&self, api: &Api<K>, name: &str, claim: &ClaimName) -> Result<(), Outcome>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let live = match self.live(api, name, &claim.uid).await {
+            Ok(Some(live)) => live,
+            Ok(None) | Err(Outcome::NotOwned { .. }) => return Ok(()),
+            Err(outcome) => return Err(outcome),
+        };
+        let version = live.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default();
+        let uid = live.uid.unwrap_or_default();
+        self.remove(api, name, (&uid, version, &live.finalizers.unwrap_or_default())).await
+    }
+
+    async fn remove<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        (uid, version, finalizers): (&str, u64, &[String]),
+    ) -> Result<(), Outcome>
     where
         K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
         let failed = |error| Outcome::CallFailed { doing: "removing the claim's Secret and ConfigMap", error };
-        if known.finalizers.iter().any(|name| name == FINALIZER) {
-            let patch = Patch::Merge(without_finalizer(&known.uid, known.resource_version, &known.finalizers));
+        if finalizers.iter().any(|name| name == FINALIZER) {
+            let patch = Patch::Merge(without_finalizer(uid, version, finalizers));
             match self.context.request(api.patch_metadata(name, &PatchParams::default(), &patch)).await {
                 Ok(_) | Err(CallError::NotFound) => {}
                 // Somebody has changed it, and the watch shows how.
@@ -252,7 +341,7 @@ impl Actions {
                 Err(error) => return Err(failed(error)),
             }
         }
-        let preconditions = Some(Preconditions { uid: Some(known.uid.to_string()), resource_version: None });
+        let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         match self.context.request(api.delete(name, &parameters)).await {
             // With another uid it is another's.
@@ -260,6 +349,10 @@ impl Actions {
             Err(error) => Err(failed(error)),
         }
     }
+}
+
+fn kind<K: kube::Resource<DynamicType = ()>>() -> &'static str {
+    if K::kind(&()) == "Secret" { "Secret" } else { "ConfigMap" }
 }
 
 fn owners(claim: &ClaimFacts) -> Value {

@@ -56,7 +56,7 @@ impl Actions {
         if ending != Ending::Abandon {
             self.remove_in_backend(ending, &bucket, facts, (step, token, flow)).await?;
         }
-        self.remove_delivered(claim).await?;
+        self.remove_delivered(claim, facts).await?;
         self.end_deletion(&bucket).await?;
         self.let_claim_go(claim).await
     }
@@ -127,7 +127,7 @@ impl Actions {
             if self.cache().facts(step.key()).bucket().is_some() {
                 return Err(Outcome::Changed);
             }
-            self.remove_delivered(&claim.name()).await?;
+            self.remove_delivered(&claim.name(), facts).await?;
             self.let_claim_go(&claim.name()).await
         };
         released.await.map_or_else(|outcome| outcome, |()| Outcome::ClaimReleased)

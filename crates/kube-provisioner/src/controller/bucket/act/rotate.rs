@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{Actions, Step};
 use crate::controller::bucket::class::{granted_bucket, overlap};
+use crate::controller::bucket::delivered_names::without_names;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::{NewKey, Record, Source};
@@ -56,7 +57,7 @@ impl Actions {
                 (AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id),
                 (AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key),
             ]);
-            self.write_secret(claim, entries).await?;
+            self.write_secret(claim, record, entries).await?;
             self.rotated(&bucket, record, new).await
         };
         rotated.await.map_or_else(|outcome| outcome, |()| Outcome::Rotated)
@@ -143,7 +144,7 @@ impl Actions {
         let access_key_id = match facts.secret {
             Delivered::Intact => {
                 let cache = self.cache();
-                let [secret, _] = cache.delivered(&claim.path());
+                let [secret, _] = cache.delivered(&claim.namespace, &facts.names);
                 secret.and_then(|secret| secret.access_key_id.as_deref().map(str::to_owned))
             }
             _ => None,
@@ -154,7 +155,7 @@ impl Actions {
                 None => Source::Provisioned,
             }),
             claim: Some(claim.name()),
-            parameters: class.map(|class| Arc::unwrap_or_clone(class.texts.clone())),
+            parameters: class.map(|class| without_names(&class.texts)),
             config: claim.config.clone(),
             made: true,
             access_key_id,

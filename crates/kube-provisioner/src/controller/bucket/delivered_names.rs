@@ -1,0 +1,103 @@
+//! The names of a claim's Secret and ConfigMap: those that the claim asks for, else those of its class, else the claim's own.
+
+use std::collections::BTreeMap;
+
+use provisioner_runtime::is_dns_subdomain;
+use serde::{Deserialize, Serialize};
+
+use super::facts::ClaimFacts;
+use crate::controller::shared::secret_names::{TemplateNames, substitute};
+use crate::protocol::{CONFIG_MAP_NAME, SECRET_NAME};
+
+const KINDS: [&str; 2] = ["Secret", "ConfigMap"];
+
+/// The names of the two.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeliveredNames {
+    pub(crate) secret: String,
+    pub(crate) config_map: String,
+}
+
+/// A name that no object can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadName {
+    /// `Secret` or `ConfigMap`.
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+}
+
+impl DeliveredNames {
+    /// Those of a claim that asks for no others.
+    pub(crate) fn of(claim: &str) -> Self {
+        Self { secret: claim.to_owned(), config_map: claim.to_owned() }
+    }
+
+    /// Those that a claim and the parameters of its class ask for.
+    pub(crate) fn wanted(claim: &ClaimFacts, class: Option<&BTreeMap<String, String>>) -> Result<Self, BadName> {
+        let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: "" };
+        let [secret, config_map] = KINDS.map(|kind| {
+            let [key, parameter] = keys(kind);
+            let of_class = || Some(substitute(class?.get(parameter)?, names));
+            let name = claim.config.get(key).cloned().or_else(of_class).unwrap_or_else(|| claim.name.to_string());
+            if is_dns_subdomain(&name) { Ok(name) } else { Err(BadName { kind, name }) }
+        });
+        Ok(Self { secret: secret?, config_map: config_map? })
+    }
+
+    /// That of the object of this kind.
+    pub(crate) fn of_kind(&self, kind: &str) -> &str {
+        if kind == "Secret" { &self.secret } else { &self.config_map }
+    }
+
+    /// Both as `namespace/name`.
+    pub(crate) fn paths(&self, namespace: &str) -> [Box<str>; 2] {
+        [&self.secret, &self.config_map].map(|name| format!("{namespace}/{name}").into())
+    }
+}
+
+/// What names an object of this kind: the key of a claim's `additionalConfig`, and the parameter of its class. A class of 2019 names
+/// the administrator's key by `secretName`.
+pub(crate) fn keys(kind: &str) -> [&'static str; 2] {
+    if kind == "Secret" { [SECRET_NAME, "claimSecretName"] } else { [CONFIG_MAP_NAME, "claimConfigMapName"] }
+}
+
+/// Takes the parameters that name them out of a class's parameters.
+pub(crate) fn take(parameters: &mut BTreeMap<String, String>) -> Result<(), String> {
+    for kind in KINDS {
+        let [_, key] = keys(kind);
+        let Some(template) = parameters.remove(key) else { continue };
+        let names = TemplateNames { claim: "claim", namespace: "namespace", volume: "" };
+        if !is_dns_subdomain(&substitute(&template, names)) {
+            return Err(format!(
+                "parameter \"{key}\": {template:?} does not name a {kind}: a name has lower case letters, digits, `-` and `.`, and the templates are ${{pvc.name}} and ${{pvc.namespace}}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A class's parameters for a bucket that another provisioner has made: its pods know the Secret and the ConfigMap as they are.
+pub(crate) fn without_names(parameters: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let is_other = |key: &&String| !KINDS.iter().any(|kind| keys(kind)[1] == key.as_str());
+    parameters.iter().filter(|(key, _)| is_other(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_names_them_by_templates() {
+        let texts = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let mut parameters = texts(&[("claimSecretName", "s3-${pvc.name}"), ("secretName", "admin")]);
+        assert_eq!(take(&mut parameters), Ok(()));
+        assert_eq!(parameters, texts(&[("secretName", "admin")]));
+        for template in ["", "S3", "${pvc.uid}", "${pvc.name}-${pv.name}", "a/b"] {
+            let problem = take(&mut texts(&[("claimConfigMapName", template)])).unwrap_err();
+            assert!(problem.contains("does not name a ConfigMap"), "{problem}");
+        }
+    }
+}

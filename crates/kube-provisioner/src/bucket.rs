@@ -22,7 +22,7 @@ pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccoun
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    BucketRequest, BucketStart, GrantOf, GrantRequest, GrantedAccount, ProvisionedBucket, RequestOf,
+    BucketLookup, BucketRequest, BucketStart, GrantOf, GrantRequest, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

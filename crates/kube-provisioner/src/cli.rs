@@ -121,7 +121,10 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let journal = Journal::augment_args(Command::new(JOURNAL)).mut_subcommands(|command| command.args(&of_journal));
     program
         .arg(preset)
-        .subcommands([CheckClass::augment_args(check), Rbac::augment_args(rbac)])
+        .subcommands([
+            CheckClass::augment_args(check),
+            Rbac::augment_args(rbac).mut_arg("cosi", |arg| arg.hide(!S::HAS_COSI)),
+        ])
         .subcommands(S::HAS_JOURNAL.then_some(journal))
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)

@@ -108,6 +108,18 @@ pub enum RunError {
         /// What it said.
         panic: String,
     },
+    /// The socket of a COSI driver cannot be had.
+    #[cfg(feature = "cosi")]
+    #[error(
+        "cannot listen on {address}: {source}. The folder must exist, and this process must be able to write into it"
+    )]
+    Socket {
+        /// The socket.
+        address: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
     /// Signals cannot be received.
     #[error("cannot listen for signals: {0}")]
     Signals(#[source] std::io::Error),

@@ -59,6 +59,7 @@
 //! | have flags and commands | [`Options`], [`Program`] |
 //! | create buckets | [`bucket`] |
 //! | check that no crash leaks storage | the module `conformance`, with the feature of that name |
+//! | serve buckets as a COSI driver | `CosiDriver`, with the feature `cosi` |
 //! | run the controller inside of another program | [`Controller`], [`BucketController`] |
 //!
 //! The folder `examples/directories` has a complete provisioner with flags and tests, and the guide in `docs/book` explains
@@ -74,6 +75,7 @@
 //!
 //! * `v1_33` (default): the Kubernetes version, see above.
 //! * `conformance`: the module of that name, for tests.
+//! * `cosi`: buckets also for the Container Object Storage Interface, see [`BucketOptions`].
 //! * `unstable-explain`: the controllers' decisions, for programs that explain them. Without a promise of stability.
 //!
 //! # The nouns
@@ -97,6 +99,8 @@ mod cli;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod controller;
+#[cfg(feature = "cosi")]
+mod cosi;
 mod duration;
 mod error;
 #[cfg(feature = "unstable-explain")]
@@ -124,6 +128,8 @@ pub use self::cli::{NodeJournals, Program, client, recorded_volumes};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
 pub use self::controller::{BucketController, Controller, RunError, cluster_id};
+#[cfg(feature = "cosi")]
+pub use self::cosi::CosiDriver;
 pub use self::duration::parse_duration;
 pub use self::error::{
     DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,

@@ -244,12 +244,29 @@ pub struct BucketOptions {
     /// Keys of `additionalConfig` that claims may use, separated by commas [default: all that the provisioner supports]
     #[arg(long, env, value_name = "KEYS", value_delimiter = ',')]
     pub allowed_additional_config: Option<Vec<String>>,
+
+    /// Socket for a COSI sidecar, such as unix:///var/lib/cosi/cosi.sock; with it the program is a COSI driver, and no controller of ObjectBucketClaims
+    #[cfg(feature = "cosi")]
+    #[arg(long, env, value_name = "ADDRESS")]
+    pub cosi_endpoint: Option<cosi::Address>,
+
+    /// Name of the COSI driver [default: made of the provisioner's name: example.com/s3 gives s3.example.com]
+    #[cfg(feature = "cosi")]
+    #[arg(long, env, value_name = "NAME", value_parser = crate::cosi::driver_name)]
+    pub cosi_driver_name: Option<String>,
 }
 
 impl BucketOptions {
     /// The defaults for a provisioner's name.
     pub fn new(provisioner_name: impl Into<String>) -> Self {
-        Self { options: Options::new(provisioner_name), allowed_additional_config: None }
+        Self {
+            options: Options::new(provisioner_name),
+            allowed_additional_config: None,
+            #[cfg(feature = "cosi")]
+            cosi_endpoint: None,
+            #[cfg(feature = "cosi")]
+            cosi_driver_name: None,
+        }
     }
 }
 

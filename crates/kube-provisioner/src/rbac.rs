@@ -99,6 +99,18 @@ pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[
     rules
 }
 
+/// As [`rules`], for a COSI driver: the Secrets of its accounts are in its own namespace, and those of classes in any. The
+/// sidecar needs rights of its own.
+#[cfg(feature = "cosi")]
+pub fn cosi_rules(options: &Options, capabilities: &BucketCapabilities) -> Vec<AccessRule> {
+    let mut rules = vec![own("secrets", &["get", "create", "update", "delete"])];
+    if !capabilities.secrets.is_empty() {
+        rules.push(cluster("", "secrets", &["get"]));
+    }
+    rules.extend(cluster_id(options));
+    rules
+}
+
 /// ServiceAccount, roles and their bindings for a provisioner.
 pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
     const GROUP: &str = "rbac.authorization.k8s.io";
@@ -134,10 +146,20 @@ pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
 
 /// Advice about missing rights: the `rbac` command of this program with the relevant options.
 pub fn advice(options: &Options, namespace: &str) -> String {
+    advice_with(options, namespace, "")
+}
+
+/// The same for a COSI driver.
+#[cfg(feature = "cosi")]
+pub(crate) fn cosi_advice(options: &Options, namespace: &str) -> String {
+    advice_with(options, namespace, " --cosi")
+}
+
+fn advice_with(options: &Options, namespace: &str, mode: &str) -> String {
     let program = std::env::args_os().next().map(std::path::PathBuf::from);
     let program = program.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or("PROGRAM");
     let mut command = format!("{program} rbac --provisioner-name {}", options.provisioner_name);
-    command.push_str(&format!(" --namespace {namespace}"));
+    command.push_str(&format!(" --namespace {namespace}{mode}"));
     if let Some(mode) = clap::ValueEnum::to_possible_value(&options.coordination)
         && options.coordination != Coordination::default()
     {

@@ -5,16 +5,16 @@ use std::fmt;
 
 use super::parameters::Access;
 use crate::error::ProvisionError;
-use crate::protocol::BUCKET_CLAIM_NAME;
+use crate::protocol::{BUCKET_CLAIM_NAME, EXISTING_BUCKETS};
 
 /// Namespace, name and uid of a claim: all that identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimName {
-    /// The namespace.
+    /// The namespace. Empty for a bucket or an account of the Container Object Storage Interface (COSI), which does not tell it.
     pub namespace: String,
-    /// The name.
+    /// The name; of COSI that of the bucket or the account itself.
     pub name: String,
-    /// The uid. Empty if an object of another provisioner does not have it.
+    /// The uid. Empty if an object of another provisioner does not have it. Of COSI a text that no other asset has.
     pub uid: String,
 }
 
@@ -27,7 +27,10 @@ impl ClaimName {
 
 impl fmt::Display for ClaimName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        match self.namespace.as_str() {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
     }
 }
 
@@ -96,6 +99,12 @@ impl BucketAccess {
     pub fn is_not_its_owners(&self) -> String {
         let (bucket, claim) =
             (&self.name, self.owner.as_ref().map(|owner| owner.claim.to_string()).unwrap_or_default());
+        if self.owner.as_ref().is_some_and(|owner| owner.claim.namespace.is_empty()) {
+            return format!(
+                "the bucket {bucket} does not exist, or was not made by this COSI driver: for access to a bucket that exists, set \
+                 {EXISTING_BUCKETS} to \"true\" in the BucketAccessClass"
+            );
+        }
         format!(
             "the bucket {bucket} of the claim {claim} is gone, or was replaced by another one: create {claim} again, or name another claim in {BUCKET_CLAIM_NAME}"
         )

@@ -189,6 +189,16 @@ impl Endpoint {
         Self { sub_region: sub_region.into(), ..self }
     }
 
+    /// The URL of it.
+    #[cfg(feature = "cosi")]
+    pub(crate) fn url(&self) -> String {
+        let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
+        match self.port == usual {
+            true => format!("{scheme}://{}", self.host),
+            false => format!("{scheme}://{}:{}", self.host, self.port),
+        }
+    }
+
     /// That of a URL with `http` or `https`, without a region. `None` for a text that is none.
     pub fn of_url(url: &str) -> Option<Self> {
         let url: http::Uri = url.parse().ok()?;

@@ -101,6 +101,10 @@ impl Authentication {
                  serviceAccount out",
             )),
             (Self::Key, None | Some(Self::Key)) => Ok(None),
+            _ if claim.namespace.is_empty() => Err(ProvisionError::invalid(
+                "access without a key needs the namespace of the service account, which COSI does not tell: leave \
+                 authentication out",
+            )),
             _ => {
                 let name = of_claim.or(of_class).ok_or_else(|| {
                     ProvisionError::retry(

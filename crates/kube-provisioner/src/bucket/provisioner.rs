@@ -4,7 +4,7 @@ use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
 use super::answer::{Bucket, Credentials, Granted};
-use super::request::{BucketStart, GrantOf, GrantedAccount, ProvisionedBucket, RequestOf};
+use super::request::{BucketLookup, BucketStart, GrantOf, GrantedAccount, ProvisionedBucket, RequestOf};
 use crate::capabilities::SecretRole;
 use crate::error::{DeleteError, ProvisionError, StartError};
 
@@ -104,6 +104,19 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
         &self,
         bucket: ProvisionedBucket<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send;
+
+    /// The bucket of this name, whoever has made it; `None` where there is none. It is called for buckets that a cluster's
+    /// administrator names by hand in the Container Object Storage Interface (COSI).
+    ///
+    /// # Errors
+    /// As of [`create_bucket`](Self::create_bucket). A bucket that cannot be read is an error.
+    fn find_bucket(
+        &self,
+        bucket: BucketLookup<Self::Parameters>,
+    ) -> impl Future<Output = Result<Option<Bucket>, ProvisionError>> + Send {
+        drop(bucket);
+        async { Err(ProvisionError::invalid("this provisioner cannot look up buckets")) }
+    }
 
     /// Makes an account with a key, or finds it, and lets it into the buckets, which exist. A bucket that has an
     /// [owner](super::BucketAccess::owner) must be found to be the owner's. The buckets and the rights of others stay as they are.

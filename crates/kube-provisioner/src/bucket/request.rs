@@ -182,6 +182,25 @@ impl<P> ProvisionedBucket<P> {
     }
 }
 
+/// A bucket that may exist.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BucketLookup<P> {
+    /// The bucket's name.
+    pub name: String,
+    /// The class's parameters.
+    pub parameters: Arc<P>,
+    /// The Secrets that the class names, as [`BucketRequest::secrets`].
+    pub secrets: Secrets,
+}
+
+impl<P> BucketLookup<P> {
+    /// For an author's own tests. Its fields may be changed.
+    pub fn new(name: impl Into<String>, parameters: P) -> Self {
+        Self { name: name.into(), parameters: Arc::new(parameters), secrets: Secrets::default() }
+    }
+}
+
 /// An account that was let into buckets, and whose keys are to be changed, or which is to go.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

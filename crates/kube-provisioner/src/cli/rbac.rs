@@ -18,6 +18,10 @@ pub(super) struct Rbac {
     /// Former values of --shards, separated by commas; adds the permissions for their journals
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     former_shards: Vec<u32>,
+
+    /// Print the rules for a COSI driver, which --cosi-endpoint makes of the program
+    #[arg(long)]
+    cosi: bool,
 }
 
 impl Rbac {
@@ -30,7 +34,11 @@ impl Rbac {
             return Err("rbac needs --namespace: the namespace that the provisioner runs in".into());
         };
         let name = self.service_account.clone().unwrap_or_else(|| lease_name(&options.provisioner_name));
-        let rules = [S::rules(options, &self.former_shards), others].concat();
+        let rules = match self.cosi {
+            true => S::cosi_rules(options).ok_or("--cosi is for provisioners of buckets")?,
+            false => S::rules(options, &self.former_shards),
+        };
+        let rules = [rules, others].concat();
         Ok(serde_saphyr::to_string_multiple(&manifests(&Account { name: &name, namespace }, &rules))?)
     }
 }

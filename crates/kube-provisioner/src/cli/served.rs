@@ -22,6 +22,9 @@ pub trait Served: 'static {
     /// Whether attempts are recorded in journals.
     const HAS_JOURNAL: bool;
 
+    /// Whether the program can be a COSI driver.
+    const HAS_COSI: bool = false;
+
     /// What the provisioner would refuse, as events say it.
     fn refused(class: &StorageClass) -> Vec<String>;
 
@@ -33,6 +36,12 @@ pub trait Served: 'static {
 
     /// Every right that is needed.
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule>;
+
+    /// Every right that a COSI driver needs; `None` where the program is none.
+    fn cosi_rules(options: &Options) -> Option<Vec<AccessRule>> {
+        let _ = options;
+        None
+    }
 
     /// Runs the controller.
     fn run(self) -> impl Future<Output = Result<(), RunError>>;
@@ -82,6 +91,7 @@ impl<P: Provisioner> Served for (P, Options) {
 
 impl<B: BucketProvisioner> Served for (B, BucketOptions) {
     const HAS_JOURNAL: bool = false;
+    const HAS_COSI: bool = cfg!(feature = "cosi");
 
     fn refused(class: &StorageClass) -> Vec<String> {
         let name = class.metadata.name.as_deref().unwrap_or_default();
@@ -98,8 +108,19 @@ impl<B: BucketProvisioner> Served for (B, BucketOptions) {
         rules
     }
 
+    #[cfg(feature = "cosi")]
+    fn cosi_rules(options: &Options) -> Option<Vec<AccessRule>> {
+        let mut rules = crate::rbac::cosi_rules(options, &B::capabilities());
+        rules.extend(B::access_rules());
+        Some(rules)
+    }
+
     async fn run(self) -> Result<(), RunError> {
         let (provisioner, options) = self;
+        #[cfg(feature = "cosi")]
+        if options.cosi_endpoint.is_some() {
+            return crate::cosi::CosiDriver::new(provisioner, options).run().await;
+        }
         BucketController::new(provisioner, options).run().await
     }
 }

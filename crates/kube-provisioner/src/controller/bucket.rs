@@ -71,7 +71,9 @@ use crate::bucket::BucketProvisioner;
 use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
-#[cfg(feature = "conformance")]
+#[cfg(feature = "cosi")]
+pub(crate) use self::backend::UntypedLookup;
+#[cfg(any(feature = "conformance", feature = "cosi"))]
 pub(crate) use self::backend::{UntypedAccount, UntypedBucket, UntypedGrant, UntypedRequest};
 pub(crate) use self::messages::class_text;
 #[cfg(feature = "planted-faults")]
@@ -130,7 +132,7 @@ pub(crate) fn rules(
     (namespace, cluster_id): (&str, &str),
     safeguards: Safeguards,
 ) -> Result<Rules, Crashed> {
-    let BucketOptions { options, allowed_additional_config } = options;
+    let BucketOptions { options, allowed_additional_config, .. } = options;
     Ok(Rules {
         names: ProvisionerNames::of(options),
         capabilities: calls::capabilities(|| backend.capabilities())?,

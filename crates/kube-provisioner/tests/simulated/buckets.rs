@@ -2,6 +2,7 @@
 //! `docs/book/pages/how/buckets.md` that they prove.
 
 mod conformance;
+mod cosi;
 mod deletion;
 mod delivery;
 mod fairness;

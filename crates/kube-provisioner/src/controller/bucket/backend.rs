@@ -8,8 +8,8 @@ use futures::future::BoxFuture;
 use provisioner_runtime::access::AccessRule;
 
 use crate::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, BucketRequest, BucketStart, Credentials, GrantRequest, Granted,
-    GrantedAccount, ProvisionedBucket,
+    Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketRequest, BucketStart, Credentials, GrantRequest,
+    Granted, GrantedAccount, ProvisionedBucket,
 };
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
@@ -20,6 +20,7 @@ pub(crate) type UntypedRequest = BucketRequest<Parsed, Parsed>;
 pub(crate) type UntypedGrant = GrantRequest<Parsed, Parsed>;
 pub(crate) type UntypedBucket = ProvisionedBucket<Parsed>;
 pub(crate) type UntypedAccount = GrantedAccount<Parsed>;
+pub(crate) type UntypedLookup = BucketLookup<Parsed>;
 
 /// The same argument with the author's types.
 macro_rules! typed {
@@ -53,6 +54,11 @@ fn account<P: Send + Sync + 'static>(untyped: UntypedAccount) -> GrantedAccount<
         account, buckets, state, config_texts, access_key_id, secrets, cluster_id, fencing_token)
 }
 
+fn lookup<P: Send + Sync + 'static>(untyped: UntypedLookup) -> BucketLookup<P> {
+    let parameters = of_author(&untyped.parameters);
+    typed!(BucketLookup, untyped, { parameters: parameters }, name, secrets)
+}
+
 fn of_author<T: Send + Sync + 'static>(parsed: &Arc<Parsed>) -> Arc<T> {
     Parsed::clone(parsed).typed()
 }
@@ -65,6 +71,8 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn parse_config(&self, config: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
     fn create_bucket(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError>;
     fn delete_bucket(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
+    #[cfg_attr(not(feature = "cosi"), expect(dead_code, reason = "COSI alone looks buckets up"))]
+    fn find_bucket(&self, bucket: UntypedLookup) -> Answer<'_, Option<Bucket>, ProvisionError>;
     fn grant(&self, request: UntypedGrant) -> Answer<'_, Granted, ProvisionError>;
     fn revoke(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn rotate(&self, account: UntypedAccount) -> Answer<'_, Credentials, ProvisionError>;
@@ -90,6 +98,10 @@ impl<B: BucketProvisioner> BucketBackend for B {
 
     fn delete_bucket(&self, untyped: UntypedBucket) -> Answer<'_, (), DeleteError> {
         Box::pin(BucketProvisioner::delete_bucket(self, bucket(untyped)))
+    }
+
+    fn find_bucket(&self, untyped: UntypedLookup) -> Answer<'_, Option<Bucket>, ProvisionError> {
+        Box::pin(BucketProvisioner::find_bucket(self, lookup(untyped)))
     }
 
     fn grant(&self, untyped: UntypedGrant) -> Answer<'_, Granted, ProvisionError> {

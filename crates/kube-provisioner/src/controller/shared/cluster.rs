@@ -31,7 +31,7 @@ pub async fn cluster_id(options: &Options, client: &Client) -> Result<String, Ru
 
 /// As [`cluster_id`], as often as it takes. `None` if `shutdown` comes first. The id is empty if the account may do without
 /// it and may not read it.
-pub(super) async fn identify(
+pub(crate) async fn identify(
     options: &Options,
     client: &Client,
     shutdown: &CancellationToken,

@@ -31,6 +31,12 @@ impl SecretName {
     pub(crate) fn resolve(&self, names: TemplateNames<'_>) -> Result<(String, String), String> {
         Ok((fill(&self.namespace, names)?, fill(&self.name, names)?))
     }
+
+    /// The first template in them, where nothing is known of a claim.
+    #[cfg(feature = "cosi")]
+    pub(crate) fn template(&self) -> Option<&str> {
+        [&self.namespace, &self.name].into_iter().map(String::as_str).find(|text| text.contains('$'))
+    }
 }
 
 /// Takes the parameters that name Secrets out of a class's parameters.

@@ -20,32 +20,43 @@ pub(crate) enum Unread {
     Failed(CallError),
 }
 
+/// Whoever reads Secrets from the API server.
+pub(crate) trait SecretReader: Sync {
+    fn secret(&self, namespace: &str, name: &str) -> impl Future<Output = Result<Secret, CallError>> + Send;
+}
+
+impl<C: Cache> SecretReader for Context<C> {
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, CallError> {
+        let api: Api<Secret> = Api::namespaced(self.client().clone(), namespace);
+        self.request(api.get(name)).await
+    }
+}
+
 /// What is being done when [`Unread::Failed`] occurs.
 pub(crate) const READING: &str = "reading a Secret that the class names";
 
 /// The Secrets that a class names for a claim.
-pub(crate) async fn read_secrets<C: Cache>(
-    context: &Context<C>,
+pub(crate) async fn read_secrets(
+    reader: &impl SecretReader,
     named: &[SecretName],
     names: TemplateNames<'_>,
 ) -> Result<Secrets, Unread> {
     let mut secrets = Secrets::default();
     for secret in named {
         let reference = secret.resolve(names).map_err(Unread::Unnamed)?;
-        read_secret(context, &mut secrets, &secret.role, &reference).await?;
+        read_secret(reader, &mut secrets, &secret.role, &reference).await?;
     }
     Ok(secrets)
 }
 
 /// Adds the data of this Secret under its role.
-pub(crate) async fn read_secret<C: Cache>(
-    context: &Context<C>,
+pub(crate) async fn read_secret(
+    reader: &impl SecretReader,
     secrets: &mut Secrets,
     role: &str,
     (namespace, name): &(String, String),
 ) -> Result<(), Unread> {
-    let api: Api<Secret> = Api::namespaced(context.client().clone(), namespace);
-    match context.request(api.get(name)).await {
+    match reader.secret(namespace, name).await {
         Ok(secret) => {
             let data = secret.data.unwrap_or_default();
             secrets.insert(role.to_owned(), data.into_iter().map(|(key, value)| (key, value.0)).collect());

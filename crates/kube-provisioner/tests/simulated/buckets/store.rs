@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Authentication, Bucket, BucketCapabilities, BucketProvisioner, BucketStart, Credentials, Endpoint, GrantOf,
-    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    Authentication, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketStart, Credentials, Endpoint,
+    GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
@@ -278,6 +278,11 @@ impl BucketProvisioner for Store {
             _ => drop(state.users.remove(&owner)),
         }
         if failed { Err(DeleteError::retry("the answer was lost")) } else { Ok(()) }
+    }
+
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let _ = self.begin("find_bucket", &wanted.name).await?;
+        Ok(self.state().buckets.contains_key(&wanted.name).then(|| Bucket::new(endpoint())))
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {

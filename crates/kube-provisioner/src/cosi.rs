@@ -1,0 +1,190 @@
+//! Buckets for the Container Object Storage Interface (COSI): the author's bucket provisioner as a driver on a socket, below
+//! upstream's sidecar, in the versions `v1alpha1` and `v1alpha2`.
+//!
+//! The sidecar elects a leader and repeats failed calls, so this has neither Leases nor a queue. What COSI does not keep is in a
+//! Secret for each account, see [`accounts`].
+
+mod accounts;
+mod driver;
+mod errors;
+mod locks;
+mod names;
+mod v1alpha1;
+mod v1alpha2;
+
+use std::fmt;
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cosi::{Address, Server};
+use kube::Client;
+use prometheus_client::registry::Registry;
+use provisioner_runtime::admin::{AdminServer, Checks};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use self::driver::{Driver, Setup};
+pub(crate) use self::names::driver_name;
+use crate::bucket::{BucketProvisioner, BucketStart};
+use crate::controller::RunError;
+use crate::controller::bucket::BucketBackend;
+use crate::controller::shared::calls::{capabilities, start_backend};
+use crate::controller::shared::cluster;
+use crate::controller::shared::program::Program;
+use crate::options::{BucketOptions, Options};
+use crate::rbac;
+
+/// The pause between attempts to start the author's code.
+const START_PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs a [`BucketProvisioner`] as a driver of the Container Object Storage Interface (COSI), in the place of a
+/// [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it where
+/// [`BucketOptions::cosi_endpoint`] is set.
+///
+/// ```no_run
+/// # use kube_provisioner::bucket::*;
+/// # use kube_provisioner::*;
+/// # async fn main_(store: impl BucketProvisioner) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut options = BucketOptions::new("example.com/s3");
+/// options.cosi_endpoint = Some("unix:///var/lib/cosi/cosi.sock".parse()?);
+/// CosiDriver::new(store, options).run().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct CosiDriver {
+    options: BucketOptions,
+    backend: Arc<dyn BucketBackend>,
+}
+
+impl CosiDriver {
+    /// A driver for this provisioner. Nothing happens before it runs.
+    pub fn new(provisioner: impl BucketProvisioner, options: BucketOptions) -> Self {
+        Self { options, backend: Arc::new(provisioner) }
+    }
+
+    /// Runs as a program: sets up logs, connects, checks its rights and serves until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// When the API server or the socket cannot be used. Later interruptions are waited out.
+    pub async fn run(self) -> Result<(), RunError> {
+        let (capabilities, own) = capabilities(|| (self.backend.capabilities(), self.backend.access_rules()))?;
+        let options = &self.options.options;
+        let mut rules = rbac::cosi_rules(options, &capabilities);
+        rules.extend(own);
+        let started = Program::start(options, &rules).await.map_err(|error| advised(error, options));
+        let Some(Program { client, namespace, shutdown }) = started? else { return Ok(()) };
+        let options = Options { namespace: Some(namespace), ..self.options.options };
+        let options = BucketOptions { options, ..self.options };
+        Self { options, ..self }.run_with(client, shutdown).await
+    }
+
+    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    ///
+    /// # Errors
+    /// When the socket, or the address for probes, cannot be had, or when the options make no sense.
+    pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
+        let Self { options, backend } = self;
+        let address = options.cosi_endpoint.clone();
+        let address = address.ok_or_else(|| RunError::Options("a COSI driver needs --cosi-endpoint".to_owned()))?;
+        let name = names::of_options(&options).map_err(RunError::Options)?;
+        let capabilities = capabilities(|| backend.capabilities())?;
+        let options = options.options;
+        let Some(cluster_id) = cluster::identify(&options, &client, &shutdown).await? else { return Ok(()) };
+        let readiness = Readiness::default();
+        let _admin = serve_admin(&options, &backend, &readiness, &shutdown).await?;
+        let serve = async {
+            start(
+                &options,
+                &*backend,
+                BucketStart { client: client.clone(), cluster_id: cluster_id.clone() },
+                &readiness,
+            )
+            .await;
+            let driver =
+                Arc::new(Driver::new(Setup { options: &options, backend, capabilities, name, cluster_id, client }));
+            let server = bind(&address)?;
+            tracing::info!(driver = driver.name(), "serves COSI on {address}");
+            readiness.set(Ok(()));
+            let served =
+                server.v1alpha1(v1alpha1::V1alpha1(driver.clone())).v1alpha2(v1alpha2::V1alpha2(driver)).serve();
+            served.await.map(|never| match never {}).map_err(|source| in_vain(&address, source))
+        };
+        // Calls that are under way end at their next `.await`, and the sidecar repeats them.
+        shutdown.run_until_cancelled(serve).await.unwrap_or(Ok(()))
+    }
+}
+
+impl fmt::Debug for CosiDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CosiDriver").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// The command that grants missing rights, for this mode.
+fn advised(error: RunError, options: &Options) -> RunError {
+    match error {
+        RunError::Access { error, advice } if advice.contains(" rbac ") => {
+            let namespace = options.namespace.as_deref().unwrap_or("NAMESPACE");
+            RunError::Access { error, advice: rbac::cosi_advice(options, namespace) }
+        }
+        error => error,
+    }
+}
+
+fn bind(address: &Address) -> Result<Server, RunError> {
+    let path = address.path();
+    let server = Server::bind(path).map_err(|source| in_vain(address, source))?;
+    // The sidecar has another user in some pods, and the pod's group.
+    set_permissions(path, Permissions::from_mode(0o660)).map_err(|source| in_vain(address, source))?;
+    Ok(server)
+}
+
+fn in_vain(address: &Address, source: std::io::Error) -> RunError {
+    RunError::Socket { address: address.to_string(), source }
+}
+
+/// Calls the author's `start` until it succeeds.
+async fn start(options: &Options, backend: &dyn BucketBackend, start: BucketStart, readiness: &Readiness) {
+    while let Err(problem) = start_backend(options.provision_timeout, backend.start(start.clone())).await {
+        tracing::warn!(problem, "the provisioner cannot start yet");
+        readiness.set(Err(format!("the provisioner cannot start yet: {problem}")));
+        sleep(START_PAUSE).await;
+    }
+}
+
+/// Whether the driver is served.
+#[derive(Clone, Default)]
+struct Readiness(Arc<Mutex<Option<Result<(), String>>>>);
+
+impl Readiness {
+    fn set(&self, state: Result<(), String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+    }
+
+    fn get(&self) -> Result<(), String> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.clone().unwrap_or_else(|| Err("the driver has not started yet".to_owned()))
+    }
+}
+
+/// Serves probes until the answer is dropped.
+async fn serve_admin(
+    options: &Options,
+    backend: &Arc<dyn BucketBackend>,
+    readiness: &Readiness,
+    shutdown: &CancellationToken,
+) -> Result<Option<tokio_util::sync::DropGuard>, RunError> {
+    let Some(address) = options.http_endpoint else { return Ok(None) };
+    let (checks, readiness, backend) = (Checks::new(), readiness.clone(), backend.clone());
+    checks.add("driver", move || readiness.get());
+    checks.add_probe("backend", move || {
+        let backend = backend.clone();
+        Box::pin(async move { backend.probe().await.map_err(|error| error.to_string()) })
+    });
+    let server = AdminServer::bind(address).await?;
+    let stop = shutdown.child_token();
+    tokio::spawn(server.serve(checks, Arc::new(Registry::default()), stop.clone()));
+    Ok(Some(stop.drop_guard()))
+}

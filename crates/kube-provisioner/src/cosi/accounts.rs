@@ -1,0 +1,207 @@
+//! What is known of each account, in a Secret of the driver's own namespace.
+//!
+//! A sidecar calls `DriverGrantBucketAccess` again whenever it starts, some stores show a key only once, and `v1alpha1` says
+//! nothing but ids when access is revoked. The Secret is written before the author's code is called for the first time, and has
+//! the key before the sidecar gets it. So a key is the same as long as it works, and an account without a Secret has nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cosi::{Code, Status};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use provisioner_runtime::call::{CallError, call};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::errors::{not_answered, precondition};
+use crate::bucket::{Access, Credentials};
+use crate::controller::shared::secret_reading::SecretReader;
+use crate::protocol::{CLUSTER_ID, COSI_ACCOUNT, COSI_DRIVER};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "cosi-access");
+const INSTANCE: &str = "app.kubernetes.io/instance";
+
+const BUCKETS: &str = "buckets";
+const PARAMETERS: &str = "parameters";
+const STATE: &str = "state";
+const KEY_ID: &str = "accessKeyID";
+const KEY: &str = "accessSecretKey";
+
+/// The Secrets of one driver.
+pub(super) struct Accounts {
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) driver: String,
+    pub(super) cluster_id: String,
+}
+
+/// What was asked for, and what the author's code has answered last.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The buckets by name.
+    pub(super) buckets: BTreeMap<String, Access>,
+    /// Those of the BucketAccessClass.
+    pub(super) parameters: BTreeMap<String, String>,
+    pub(super) key: Option<Credentials>,
+    pub(super) state: BTreeMap<String, String>,
+}
+
+/// A record with its Secret.
+pub(super) struct Kept {
+    pub(super) record: Record,
+    secret: Secret,
+}
+
+impl Record {
+    pub(super) fn is_for(&self, buckets: &BTreeMap<String, Access>, parameters: &BTreeMap<String, String>) -> bool {
+        (&self.buckets, &self.parameters) == (buckets, parameters)
+    }
+
+    fn to_data(&self) -> BTreeMap<String, ByteString> {
+        let buckets: BTreeMap<_, _> = self.buckets.iter().map(|(name, access)| (name, text(*access))).collect();
+        let mut data = BTreeMap::from([
+            (BUCKETS, json!(buckets).to_string()),
+            (PARAMETERS, json!(self.parameters).to_string()),
+            (STATE, json!(self.state).to_string()),
+        ]);
+        if let Some(key) = &self.key {
+            data.insert(KEY_ID, key.access_key_id.clone());
+            data.insert(KEY, key.secret_access_key.clone());
+        }
+        data.into_iter().map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes()))).collect()
+    }
+
+    /// `None` for something else.
+    fn of_data(data: &BTreeMap<String, ByteString>) -> Option<Self> {
+        let text = |key: &str| data.get(key).and_then(|value| String::from_utf8(value.0.clone()).ok());
+        let key = match (text(KEY_ID), text(KEY)) {
+            (Some(id), Some(key)) => Some(Credentials::new(id, key)),
+            (None, None) => None,
+            _ => return None,
+        };
+        Some(Self {
+            buckets: read(&text(BUCKETS)?)?,
+            parameters: read(&text(PARAMETERS)?)?,
+            key,
+            state: read(&text(STATE)?)?,
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+/// As [`Access`] is read.
+fn text(access: Access) -> Value {
+    json!(match access {
+        Access::ReadWrite => "read-write",
+        Access::ReadOnly => "read-only",
+        Access::WriteOnly => "write-only",
+    })
+}
+
+impl Accounts {
+    /// What is known of an account. A Secret in its place that is not the driver's is an error.
+    pub(super) async fn read(&self, account: &str) -> Result<Option<Kept>, Status> {
+        let name = self.secret_name(account);
+        let secret = match call(LIMIT, self.api().get(&name)).await {
+            Ok(secret) => secret,
+            Err(CallError::NotFound) => return Ok(None),
+            Err(error) => return Err(not_answered(&self.doing("read", &name), &error)),
+        };
+        let has = secret.metadata.annotations.clone().unwrap_or_default();
+        let is_ours = self.annotations(account).iter().all(|(key, value)| has.get(key) == Some(value));
+        let record = secret.data.as_ref().filter(|_| is_ours).and_then(Record::of_data);
+        let record = record.ok_or_else(|| {
+            precondition(format!(
+                "the Secret {}/{name} is in the place of the record of the account {account}, and is not that: restore it if \
+                 somebody has changed it, or delete it if it is of no use",
+                self.namespace
+            ))
+        })?;
+        Ok(Some(Kept { record, secret }))
+    }
+
+    /// Records an account that nothing is known of.
+    pub(super) async fn create(&self, account: &str, record: Record) -> Result<Kept, Status> {
+        let metadata = ObjectMeta {
+            name: Some(self.secret_name(account)),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(self.labels()),
+            annotations: Some(self.annotations(account)),
+            ..ObjectMeta::default()
+        };
+        let secret = Secret { metadata, data: Some(record.to_data()), ..Secret::default() };
+        let name = self.secret_name(account);
+        let created = call(LIMIT, self.api().create(&PostParams::default(), &secret)).await;
+        let secret = created.map_err(|error| not_answered(&self.doing("create", &name), &error))?;
+        Ok(Kept { record, secret })
+    }
+
+    /// Records what has changed, unless somebody else has changed the Secret.
+    pub(super) async fn replace(&self, kept: Kept, record: Record) -> Result<(), Status> {
+        let name = kept.secret.metadata.name.clone().unwrap_or_default();
+        let secret = Secret { data: Some(record.to_data()), ..kept.secret };
+        let replaced = call(LIMIT, self.api().replace(&name, &PostParams::default(), &secret)).await;
+        match replaced {
+            Ok(_) => Ok(()),
+            // It was deleted meanwhile.
+            Err(CallError::NotFound) => Err(Status::new(Code::Aborted, self.doing("replace", &name))),
+            Err(error) => Err(not_answered(&self.doing("replace", &name), &error)),
+        }
+    }
+
+    /// Removes the record of an account that is gone.
+    pub(super) async fn remove(&self, kept: Kept) -> Result<(), Status> {
+        let ObjectMeta { name, uid, resource_version, .. } = kept.secret.metadata;
+        let name = name.unwrap_or_default();
+        let parameters =
+            DeleteParams { preconditions: Some(Preconditions { uid, resource_version }), ..DeleteParams::default() };
+        match call(LIMIT, self.api().delete(&name, &parameters)).await {
+            Ok(_) | Err(CallError::NotFound) => Ok(()),
+            Err(error) => Err(not_answered(&self.doing("delete", &name), &error)),
+        }
+    }
+
+    fn api(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn doing(&self, what: &str, name: &str) -> String {
+        format!("cannot {what} the Secret {}/{name}, the record of an account", self.namespace)
+    }
+
+    fn secret_name(&self, account: &str) -> String {
+        const DIGITS: usize = 16;
+        let digest = Sha256::digest(format!("{} {account}", self.driver));
+        let digest: String = digest[..DIGITS].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("cosi-access-{digest}")
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let labels = [COMPONENT, (INSTANCE, self.driver.as_str())];
+        labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    }
+
+    /// Tenants write no Secrets here. A copy from another cluster's backup is not ours.
+    fn annotations(&self, account: &str) -> BTreeMap<String, String> {
+        let all = [(COSI_DRIVER, self.driver.as_str()), (COSI_ACCOUNT, account), (CLUSTER_ID, &self.cluster_id)];
+        all.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    }
+}
+
+/// For the Secrets that classes name.
+impl SecretReader for Accounts {
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, CallError> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        call(LIMIT, api.get(name)).await
+    }
+}

@@ -1,0 +1,336 @@
+//! The calls of COSI without a version: what the author's code is asked for, and what is kept of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cosi::{Code, Status};
+use futures::future::BoxFuture;
+use kube::Client;
+use provisioner_runtime::controller::{FencingToken, guarded};
+use tokio::sync::Semaphore;
+
+use super::accounts::{Accounts, Kept, Record};
+use super::errors::{aborted, exists, invalid, not_answered, not_made, not_removed, precondition};
+use super::locks::Locks;
+use super::names;
+use crate::bucket::{Access, BucketAccess, BucketCapabilities, Credentials, Endpoint};
+use crate::controller::bucket::{
+    BucketBackend, UntypedAccount, UntypedBucket, UntypedGrant, UntypedLookup, UntypedRequest,
+};
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
+use crate::controller::shared::limits::CallLimits;
+use crate::controller::shared::secret_names::TemplateNames;
+use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
+use crate::options::Options;
+use crate::protocol::EXISTING_BUCKETS;
+use crate::secrets::Secrets;
+
+/// The bound of concurrent calls of the author's code where none is given.
+const CALLS: usize = 100;
+
+pub(super) type Texts = BTreeMap<String, String>;
+
+/// What a driver is made of.
+pub(super) struct Setup<'a> {
+    pub(super) options: &'a Options,
+    pub(super) backend: Arc<dyn BucketBackend>,
+    pub(super) capabilities: BucketCapabilities,
+    pub(super) name: String,
+    pub(super) cluster_id: String,
+    pub(super) client: Client,
+}
+
+/// A driver on its store.
+pub(super) struct Driver {
+    backend: Arc<dyn BucketBackend>,
+    capabilities: BucketCapabilities,
+    accounts: Accounts,
+    limits: CallLimits,
+    permits: Semaphore,
+    locks: Locks,
+}
+
+/// A grant that is asked for.
+pub(super) struct Wanted {
+    pub(super) account: String,
+    pub(super) buckets: BTreeMap<String, Access>,
+    pub(super) parameters: Texts,
+}
+
+/// What an account needs to use its buckets.
+pub(super) struct Given {
+    pub(super) endpoint: Endpoint,
+    pub(super) key: Credentials,
+}
+
+/// A class's parameters as the author's methods get them.
+struct Class {
+    parsed: Arc<Parsed>,
+    secrets: Secrets,
+    /// Whether accounts are let into buckets that somebody else has made.
+    existing: bool,
+}
+
+impl Driver {
+    pub(super) fn new(setup: Setup<'_>) -> Self {
+        let Setup { options, backend, capabilities, name, cluster_id, client } = setup;
+        let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        let calls = if options.max_concurrent_calls == 0 { CALLS } else { options.max_concurrent_calls };
+        Self {
+            backend,
+            capabilities,
+            accounts: Accounts { client, namespace, driver: name, cluster_id },
+            limits: CallLimits::of(options),
+            permits: Semaphore::new(calls),
+            locks: Locks::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.accounts.driver
+    }
+
+    /// Makes a bucket. Its id is its name.
+    pub(super) async fn create(&self, name: &str, parameters: Texts) -> Result<Endpoint, Status> {
+        names::check("name", name).map_err(invalid)?;
+        let _held = self.locks.lock(format!("bucket {name}")).await;
+        let class = self.class(parameters).await?;
+        let request = UntypedRequest {
+            name: name.to_owned(),
+            owner: names::owner(name),
+            parameters: class.parsed.clone(),
+            config: self.no_config()?,
+            config_texts: Texts::new(),
+            state: Texts::new(),
+            secrets: class.secrets.clone(),
+            applied_config: Texts::new(),
+            cluster_id: self.accounts.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        };
+        let made = self.call("create_bucket", self.limits.provision, || self.backend.create_bucket(request)).await?;
+        match made {
+            Ok(bucket) => {
+                warn(name, bucket.warning.as_deref());
+                Ok(bucket.endpoint)
+            }
+            Err(error) => {
+                let status = not_made(&error);
+                // It is somebody else's, or it never comes to be.
+                let is_there = status.code() == Code::InvalidArgument && self.look_up(name, class).await.is_ok();
+                Err(if is_there { exists(status.message()) } else { status })
+            }
+        }
+    }
+
+    /// Looks for a bucket that exists.
+    pub(super) async fn find(&self, id: &str, parameters: Texts) -> Result<Endpoint, Status> {
+        names::check("existing_bucket_id", id).map_err(invalid)?;
+        let class = self.class(parameters).await?;
+        self.look_up(id, class).await
+    }
+
+    async fn look_up(&self, name: &str, class: Class) -> Result<Endpoint, Status> {
+        let lookup = UntypedLookup { name: name.to_owned(), parameters: class.parsed, secrets: class.secrets };
+        match self.call("find_bucket", self.limits.provision, || self.backend.find_bucket(lookup)).await? {
+            Ok(Some(bucket)) => Ok(bucket.endpoint),
+            Ok(None) => Err(Status::new(Code::NotFound, format!("the bucket {name} does not exist"))),
+            Err(error) => Err(not_made(&error)),
+        }
+    }
+
+    /// Deletes a bucket that the driver has made. One of somebody else stays.
+    pub(super) async fn delete(&self, id: &str, parameters: Texts) -> Result<(), Status> {
+        names::check("bucket_id", id).map_err(invalid)?;
+        let _held = self.locks.lock(format!("bucket {id}")).await;
+        let class = self.class(parameters).await?;
+        let bucket = UntypedBucket {
+            name: id.to_owned(),
+            owner: names::owner(id),
+            parameters: Some(class.parsed),
+            state: Texts::new(),
+            config_texts: Texts::new(),
+            secrets: class.secrets,
+            cluster_id: self.accounts.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        };
+        let deleted = self.call("delete_bucket", self.limits.delete, || self.backend.delete_bucket(bucket)).await?;
+        deleted.map_err(|error| not_removed(&error))
+    }
+
+    /// Lets an account into buckets.
+    pub(super) async fn grant(&self, wanted: Wanted) -> Result<Given, Status> {
+        let Wanted { account, buckets, parameters } = wanted;
+        names::check("the account's name", &account).map_err(invalid)?;
+        buckets.keys().try_for_each(|bucket| names::check("bucket_id", bucket)).map_err(invalid)?;
+        match buckets.len() {
+            0 => return Err(invalid("a bucket is required")),
+            1 => {}
+            _ if self.capabilities.multiple_buckets => {}
+            _ => return Err(Status::new(Code::OutOfRange, "this driver gives access to one bucket at a time")),
+        }
+        let _held = self.locks.lock(format!("account {account}")).await;
+        let class = self.class(parameters.clone()).await?;
+        let kept = match self.accounts.read(&account).await? {
+            Some(kept) if kept.record.is_for(&buckets, &parameters) => kept,
+            Some(_) => {
+                return Err(exists(format!(
+                    "the account {account} has access to other buckets, or by other parameters: delete the BucketAccess and \
+                     create it again"
+                )));
+            }
+            None => {
+                let record = Record { buckets, parameters, key: None, state: Texts::new() };
+                self.accounts.create(&account, record).await?
+            }
+        };
+        let request = self.grant_request(&account, &kept.record, &class)?;
+        let granted = match self.call("grant", self.limits.provision, || self.backend.grant(request)).await? {
+            Ok(granted) => granted,
+            Err(error) => {
+                // An earlier call may have left something, and then the author does not say this.
+                if !error.verdict().may_be_left() && kept.record.key.is_none() {
+                    self.accounts.remove(kept).await?;
+                }
+                return Err(not_made(&error));
+            }
+        };
+        warn(&account, granted.warning.as_deref());
+        let key = granted.credentials;
+        let key = key.ok_or_else(|| invalid("the class gives access without a key, and COSI is about keys alone"))?;
+        let record = Record { key: Some(key.clone()), state: granted.state, ..kept.record.clone() };
+        if record != kept.record {
+            self.accounts.replace(kept, record).await?;
+        }
+        Ok(Given { endpoint: granted.endpoint, key })
+    }
+
+    fn grant_request(&self, account: &str, record: &Record, class: &Class) -> Result<UntypedGrant, Status> {
+        Ok(UntypedGrant {
+            account: names::accessor(account),
+            buckets: accesses(&record.buckets, class.existing),
+            parameters: class.parsed.clone(),
+            config: self.no_config()?,
+            config_texts: Texts::new(),
+            state: record.state.clone(),
+            access_key_id: record.key.as_ref().map(|key| key.access_key_id.clone()),
+            credentials: record.key.clone(),
+            secrets: class.secrets.clone(),
+            cluster_id: self.accounts.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        })
+    }
+
+    /// Removes an account. Its record knows more than the request; `None` is a request without parameters, as `v1alpha1` has it.
+    pub(super) async fn revoke(
+        &self,
+        account: &str,
+        buckets: &[String],
+        parameters: Option<Texts>,
+    ) -> Result<(), Status> {
+        names::check("account_id", account).map_err(invalid)?;
+        if buckets.is_empty() {
+            return Err(invalid("a bucket is required"));
+        }
+        buckets.iter().try_for_each(|bucket| names::check("bucket_id", bucket)).map_err(invalid)?;
+        let _held = self.locks.lock(format!("account {account}")).await;
+        let kept = self.accounts.read(account).await?;
+        let asked = || buckets.iter().map(|name| (name.clone(), Access::default())).collect();
+        let record = match (&kept, parameters) {
+            (Some(Kept { record, .. }), _) => record.clone(),
+            (None, Some(parameters)) => Record { buckets: asked(), parameters, key: None, state: Texts::new() },
+            (None, None) => {
+                tracing::info!(account, "nothing is revoked: the account has no Secret, so it is gone already");
+                return Ok(());
+            }
+        };
+        let class = self.class(record.parameters).await?;
+        let known = UntypedAccount {
+            account: names::accessor(account),
+            buckets: accesses(&record.buckets, class.existing),
+            parameters: Some(class.parsed),
+            state: record.state,
+            config_texts: Texts::new(),
+            access_key_id: record.key.map(|key| key.access_key_id),
+            secrets: class.secrets,
+            cluster_id: self.accounts.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        };
+        let revoked = self.call("revoke", self.limits.delete, || self.backend.revoke(known)).await?;
+        revoked.map_err(|error| not_removed(&error))?;
+        match kept {
+            Some(kept) => self.accounts.remove(kept).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the parameters of a class by the author's code, and the Secrets that they name.
+    async fn class(&self, mut parameters: Texts) -> Result<Class, Status> {
+        let existing = match parameters.remove(EXISTING_BUCKETS).as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => {
+                return Err(invalid(format!(
+                    "parameter \"{EXISTING_BUCKETS}\": expected true or false, not {other:?}"
+                )));
+            }
+        };
+        let parse = |texts: &Texts| self.backend.parse(texts);
+        let read = ClassParameters::read(parameters, &self.capabilities.secrets, parse);
+        let ClassParameters { parsed, secrets: named } = read.map_err(|bad| match bad {
+            BadParameters::Wrong(problem) => invalid(problem),
+            BadParameters::Crashed(panic) => {
+                Status::new(Code::Internal, format!("the provisioner's code crashed: {panic}"))
+            }
+        })?;
+        if let Some(template) = named.iter().find_map(|secret| secret.template()) {
+            return Err(invalid(format!(
+                "{template:?} names a Secret by the claim, which COSI does not tell: write the Secret's own name"
+            )));
+        }
+        let names = TemplateNames { claim: "", namespace: "", volume: "" };
+        let secrets = read_secrets(&self.accounts, &named, names).await.map_err(|unread| match unread {
+            Unread::Unnamed(problem) => invalid(problem),
+            Unread::Missing { namespace, name } => {
+                precondition(format!("the Secret {namespace}/{name} that the class names does not exist: create it"))
+            }
+            Unread::Failed(error) => not_answered(READING, &error),
+        })?;
+        Ok(Class { parsed: Arc::new(parsed), secrets, existing })
+    }
+
+    /// COSI has no `additionalConfig`.
+    fn no_config(&self) -> Result<Arc<Parsed>, Status> {
+        let config = self.backend.parse_config(&Texts::new());
+        config.map(Arc::new).map_err(|error| invalid(format!("this provisioner needs an additionalConfig: {error}")))
+    }
+
+    /// One call of the author's code.
+    async fn call<'a, T: 'a>(
+        &'a self,
+        method: &'static str,
+        limit: Duration,
+        run: impl FnOnce() -> BoxFuture<'a, T> + Send + 'a,
+    ) -> Result<T, Status> {
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await;
+        let call = guarded(limit, &FencingToken::unlimited(), async { run().await }).await;
+        call.map_err(|reason| aborted(method, reason))
+    }
+}
+
+/// The buckets of an account, each with the one who has it.
+fn accesses(buckets: &BTreeMap<String, Access>, existing: bool) -> Vec<BucketAccess> {
+    let access = |(name, access): (&String, &Access)| {
+        let owner = (!existing).then(|| names::owner(name));
+        BucketAccess { access: *access, ..BucketAccess::new(name, owner) }
+    };
+    buckets.iter().map(access).collect()
+}
+
+/// COSI has no place for warnings.
+fn warn(name: &str, warning: Option<&str>) {
+    if let Some(warning) = warning {
+        tracing::warn!(name, "{warning}");
+    }
+}

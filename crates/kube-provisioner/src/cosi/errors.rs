@@ -1,0 +1,61 @@
+//! What an author's errors mean to a sidecar. It repeats a call after each code but `InvalidArgument`, `AlreadyExists`,
+//! `Unimplemented` and `OutOfRange`.
+
+use cosi::{Code, Status};
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::CallAborted;
+
+use crate::error::{DeleteError, DeleteVerdict, ProvisionError, ProvisionVerdict};
+
+pub(super) fn invalid(text: impl Into<String>) -> Status {
+    Status::new(Code::InvalidArgument, text)
+}
+
+pub(super) fn exists(text: impl Into<String>) -> Status {
+    Status::new(Code::AlreadyExists, text)
+}
+
+/// Somebody has to do something first.
+pub(super) fn precondition(text: impl Into<String>) -> Status {
+    Status::new(Code::FailedPrecondition, text)
+}
+
+pub(super) fn not_made(error: &ProvisionError) -> Status {
+    let code = match error.verdict() {
+        ProvisionVerdict::Invalid => Code::InvalidArgument,
+        ProvisionVerdict::Ignored => Code::FailedPrecondition,
+        _ => Code::Unavailable,
+    };
+    Status::new(code, error.to_string())
+}
+
+pub(super) fn not_removed(error: &DeleteError) -> Status {
+    let code = match error.verdict() {
+        DeleteVerdict::InUse | DeleteVerdict::Ignored => Code::FailedPrecondition,
+        _ => Code::Unavailable,
+    };
+    Status::new(code, error.to_string())
+}
+
+pub(super) fn aborted(method: &str, aborted: CallAborted) -> Status {
+    match aborted {
+        CallAborted::Panicked(panic) => {
+            let text =
+                format!("the provisioner's code crashed in `{method}`: {panic}; please report this to its authors");
+            Status::new(Code::Internal, text)
+        }
+        CallAborted::TimedOut(limit) => {
+            Status::new(Code::DeadlineExceeded, format!("`{method}` has not ended within {} s", limit.as_secs()))
+        }
+        CallAborted::Fenced => Status::new(Code::Unavailable, "the driver ends"),
+    }
+}
+
+/// A request to the API server.
+pub(super) fn not_answered(doing: &str, error: &CallError) -> Status {
+    let code = match error {
+        CallError::Conflict | CallError::AlreadyExists => Code::Aborted,
+        _ => Code::Unavailable,
+    };
+    Status::new(code, format!("{doing}: {error}"))
+}

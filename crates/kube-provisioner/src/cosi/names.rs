@@ -1,0 +1,122 @@
+//! Names: of the driver, and of what it makes for COSI.
+//!
+//! No bucket and no account of COSI can be taken for one of an ObjectBucketClaim, nor the other way round. The uid of a claim is a
+//! UUID, which has no dot. The name of a claim's account is `obc-` with the namespace and a hyphen behind it, and a namespace has no dot.
+
+use crate::bucket::{Account, ClaimName};
+use crate::options::BucketOptions;
+
+/// The longest name of a driver.
+const LONGEST: usize = 63;
+/// The longest name of an object, and so of a bucket or account that COSI asks for.
+const LONGEST_NAME: usize = 253;
+
+/// Whether a text is a driver's name: labels of RFC 1035 with dots between them.
+pub(crate) fn driver_name(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(u8::is_ascii_lowercase)
+            && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+            && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+    };
+    match text.len() <= LONGEST && text.split('.').all(is_label) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "expected at most {LONGEST} lower case letters, digits, `-` and `.`, and each part between dots begins with a letter, \
+             such as s3.example.com"
+        )),
+    }
+}
+
+/// The driver's name: the given one, or one made of the provisioner's.
+pub(super) fn of_options(options: &BucketOptions) -> Result<String, String> {
+    if let Some(name) = &options.cosi_driver_name {
+        return driver_name(name).map_err(|problem| format!("--cosi-driver-name {name:?}: {problem}"));
+    }
+    let provisioner = &options.options.provisioner_name;
+    let name = match provisioner.split_once('/') {
+        Some((domain, name)) => format!("{}.{domain}", name.replace('_', "-")),
+        None => provisioner.replace('_', "-"),
+    };
+    let set = "set --cosi-driver-name";
+    driver_name(&name).map_err(|problem| format!("{provisioner:?} gives no name for a COSI driver: {problem}; {set}"))
+}
+
+/// Who has the bucket of this name, if the driver has made it.
+pub(super) fn owner(bucket: &str) -> Account {
+    account("bucket", "b", bucket)
+}
+
+/// Who gets the access of this name.
+pub(super) fn accessor(access: &str) -> Account {
+    account("access", "a", access)
+}
+
+fn account(kind: &str, short: &str, name: &str) -> Account {
+    let claim = ClaimName { namespace: String::new(), name: name.to_owned(), uid: format!("{short}.{name}") };
+    Account { name: format!("obc-{kind}.{name}"), claim }
+}
+
+/// Whether COSI can have asked for this name.
+pub(super) fn check(what: &str, name: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let ends_well = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let (first, last) = (name.bytes().next(), name.bytes().last());
+    match name.len() <= LONGEST_NAME && name.bytes().all(is_plain) && ends_well(first) && ends_well(last) {
+        true => Ok(()),
+        false if name.is_empty() => Err(format!("{what} is required")),
+        false => Err(format!("{what} {name:?} is not possible: expected letters, digits, `-`, `_` and `.`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_has_a_domain_name() {
+        let of = |provisioner: &str, name: Option<&str>| {
+            let mut options = BucketOptions::new(provisioner);
+            options.cosi_driver_name = name.map(str::to_owned);
+            of_options(&options)
+        };
+        assert_eq!(of("example.com/s3", None).unwrap(), "s3.example.com");
+        assert_eq!(of("my_store", None).unwrap(), "my-store");
+        assert_eq!(of("example.com/s3", Some("aws.example.com")).unwrap(), "aws.example.com");
+        let long = format!("example.com/{}", "n".repeat(60));
+        for provisioner in ["1.example.com/s3", &long, "example.com/3"] {
+            assert!(of(provisioner, None).unwrap_err().contains("--cosi-driver-name"), "{provisioner}");
+        }
+        for name in ["", "S3", "a..b", "-a", "a-", "a_b", "a/b"] {
+            assert!(driver_name(name).is_err(), "{name}");
+        }
+    }
+
+    /// Which could it be, if names were made to meet?
+    #[test]
+    fn nothing_of_cosi_has_the_name_of_something_of_a_claim() {
+        let uid = "00000000-0000-4000-8000-000000000001";
+        let cosi = [owner(uid), accessor(uid), owner("photos"), accessor("photos")];
+        for (at, one) in cosi.iter().enumerate() {
+            for other in &cosi[at + 1..] {
+                assert!(one.name != other.name && one.claim.uid != other.claim.uid, "{one:?} {other:?}");
+            }
+            let (user, name) = (one.name.as_str(), &one.claim.name);
+            assert!(one.claim.uid != uid && one.claim.uid.contains('.'));
+            // A namespace ends at the first hyphen behind it or later, and a dot comes before.
+            let rest = user.strip_prefix("obc-").unwrap();
+            assert!(rest.find('.').unwrap() < rest.find('-').unwrap_or(rest.len()), "{user} {name}");
+        }
+    }
+
+    #[test]
+    fn names_of_requests() {
+        for name in ["bc-00000000-0000-4000-8000-000000000001", "photos.v2", "Photos_2"] {
+            assert_eq!(check("name", name), Ok(()));
+        }
+        assert_eq!(check("name", ""), Err("name is required".to_owned()));
+        for name in ["a/b", "../x", ".", "-a", "a b", "a\n", &"n".repeat(254)] {
+            assert!(check("name", name).is_err(), "{name}");
+        }
+    }
+}

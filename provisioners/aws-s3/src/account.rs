@@ -359,12 +359,18 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
 
 /// The account's own name, or a part of it with the claim's uid, which no other account's ever has.
 fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> String {
+    const DIGITS: usize = 32;
     if name.len() <= LONGEST {
         return name.clone();
     }
+    // A bucket of COSI is its own uid, and may have a long name.
+    let uid = match claim.uid.len() < LONGEST / 2 + DIGITS / 2 {
+        true => claim.uid.clone(),
+        false => sha256_hex(claim.uid.as_bytes())[..DIGITS].to_owned(),
+    };
     let mut name = name.clone();
-    name.truncate(LONGEST - 1 - claim.uid.len().min(LONGEST - 5));
-    format!("{name}-{}", claim.uid)
+    name.truncate(LONGEST - 1 - uid.len());
+    format!("{name}-{uid}")
 }
 
 /// The same for every claim that wants this bucket, and no other bucket's. No user of a claim is named so.
@@ -402,8 +408,40 @@ mod tests {
         assert_eq!(long.len(), LONGEST);
         assert!(long.ends_with("-00000000-0000-4000-8000-000000000001"));
         assert_eq!(user_name_of_bucket("photos"), "obc.photos");
+        let [one, other] =
+            ["a", "b"].map(|end| user_name_of_account(&cosi("bucket", &format!("{}{end}", "n".repeat(62)))));
+        assert!(one.len() == LONGEST && other.len() == LONGEST && one != other);
         let [one, other] = ["a", "b"].map(|end| user_name_of_bucket(&format!("{}{end}", "n".repeat(62))));
         assert!(one.len() == LONGEST && other.len() == LONGEST && one != other);
+    }
+
+    /// As the library makes it of a name of COSI.
+    fn cosi(kind: &str, name: &str) -> api::Account {
+        let (namespace, uid) = (String::new(), format!("{}.{name}", &kind[..1]));
+        let mut account = api::Account::of(ClaimName { namespace, name: name.to_owned(), uid });
+        account.name = format!("obc-{kind}.{name}");
+        account
+    }
+
+    #[test]
+    fn what_is_made_for_cosi_is_no_claims_and_the_other_way_round() {
+        let access = cosi("access", "ba-00000000-0000-4000-8000-000000000001");
+        assert_eq!(user_name_of_account(&access), access.name);
+        let accounts = [
+            cosi("bucket", "photos"),
+            cosi("access", "photos"),
+            api::Account::of(claim("shop")),
+            api::Account::of(ClaimName { uid: "photos".to_owned(), ..claim("shop") }),
+        ];
+        for (at, one) in accounts.iter().enumerate() {
+            let own = Account::of(one, "c", ("photos", true), &BTreeMap::new());
+            let user = Identity { tags: own.tags(), ..Identity::default() };
+            for (other_at, other) in accounts.iter().enumerate() {
+                let other = Account::of(other, "c", ("photos", true), &BTreeMap::new());
+                assert_eq!(other.owns(&user), at == other_at, "{at} {other_at}");
+                assert_eq!(other.owner_of(&own.tags()) == Owner::Claim, at == other_at, "{at} {other_at}");
+            }
+        }
     }
 
     #[test]

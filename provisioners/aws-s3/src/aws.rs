@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self as api, Bucket, BucketCapabilities, BucketProvisioner, Credentials, DeletionPolicy, GrantOf, Granted,
-    GrantedAccount, ProvisionedBucket, RequestOf,
+    self as api, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy, GrantOf,
+    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
@@ -83,6 +83,15 @@ impl BucketProvisioner for Aws {
             account.state(None).into_iter().chain(lifecycle).fold(made, |made, (key, value)| made.state(key, value));
         made.warning = warning;
         Ok(made)
+    }
+
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.store(&wanted.parameters, &wanted.secrets, &wanted.name).await?;
+        match bucket::find(&store, &wanted.name).await? {
+            Live::Absent => Ok(None),
+            Live::Tagged(_) => Ok(Some(Bucket::new(store.endpoint))),
+            Live::Forbidden(failure) => Err(failure.into()),
+        }
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketProvisioner, Credentials, GrantOf, Granted,
-    GrantedAccount, ProvisionedBucket, RequestOf,
+    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, GrantOf,
+    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use s3_client::policy::Policy;
@@ -101,6 +101,12 @@ impl BucketProvisioner for Rgw {
 
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.remove_bucket(bucket).await
+    }
+
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.stores.of(&wanted.parameters, &wanted.secrets)?;
+        let live = store.admin.bucket(&wanted.name).await?;
+        Ok(live.map(|_| Bucket::new(store.endpoint)))
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {

@@ -1,13 +1,17 @@
 //! Which users of the gateway are made for claims, and what each says of itself.
 
-use kube_provisioner::bucket::ClaimName;
+use kube_provisioner::bucket::Account;
 
-/// Whether a user that an ObjectBucket records was made for its claim, by the names of all of Rook's generations:
-/// `obc-<namespace>-<name>`, with or without a uid behind it, and `ceph-user-` with eight letters and digits.
-pub(crate) fn is_generated(user: &str, claim: &ClaimName, bucket_owner: Option<&str>) -> bool {
+/// Whether a user was made for an account: by the account's own name, or one that an ObjectBucket records, by the names of all
+/// of Rook's generations: `obc-<namespace>-<name>`, with or without a uid behind it, and `ceph-user-` with eight letters and digits.
+pub(crate) fn is_generated(user: &str, account: &Account, bucket_owner: Option<&str>) -> bool {
     if bucket_owner == Some(user) {
         return false;
     }
+    if user == account.name {
+        return true;
+    }
+    let claim = &account.claim;
     let ours = format!("obc-{}-{}", claim.namespace, claim.name);
     let rest = user.strip_prefix(&ours);
     let oldest = || {
@@ -86,11 +90,13 @@ impl std::fmt::Display for Mark {
 
 #[cfg(test)]
 mod tests {
+    use kube_provisioner::bucket::ClaimName;
+
     use super::*;
 
     #[test]
     fn users_of_all_generations() {
-        let claim = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: "u-1".into() };
+        let account = Account::of(ClaimName { namespace: "shop".into(), name: "photos".into(), uid: "u-1".into() });
         for (user, owner, generated) in [
             ("obc-shop-photos-u-1", None, true),
             ("obc-shop-photos-u-1", Some("obc-shop-photos-u-1"), false),
@@ -109,7 +115,27 @@ mod tests {
             ("alice", None, false),
             ("", None, false),
         ] {
-            assert_eq!(is_generated(user, &claim, owner), generated, "{user} {owner:?}");
+            assert_eq!(is_generated(user, &account, owner), generated, "{user} {owner:?}");
+        }
+    }
+
+    /// As the library makes it of a name of COSI.
+    #[test]
+    fn users_of_cosi_are_no_claims_and_the_other_way_round() {
+        let cosi = |kind: &str| {
+            let (namespace, uid) = (String::new(), format!("{}.photos", &kind[..1]));
+            let mut account = Account::of(ClaimName { namespace, name: "photos".into(), uid });
+            account.name = format!("obc-{kind}.photos");
+            account
+        };
+        let claim = |namespace: &str, name: &str| {
+            Account::of(ClaimName { namespace: namespace.into(), name: name.into(), uid: "u-1".into() })
+        };
+        let accounts = [cosi("bucket"), cosi("access"), claim("bucket", "photos"), claim("shop", "photos")];
+        for (at, one) in accounts.iter().enumerate() {
+            for (other_at, other) in accounts.iter().enumerate() {
+                assert_eq!(is_generated(&one.name, other, None), at == other_at, "{} {}", one.name, other.name);
+            }
         }
     }
 

@@ -5,8 +5,8 @@ mod removing;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Access, Account, Bucket, BucketAccess, BucketCapabilities, BucketProvisioner, Credentials, GrantOf, Granted,
-    GrantedAccount, ProvisionedBucket, RequestOf,
+    Access, Account, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, GrantOf,
+    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::Value;
@@ -88,6 +88,12 @@ impl BucketProvisioner for Garage {
 
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.remove_bucket(bucket).await
+    }
+
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.stores.of(&wanted.parameters, &wanted.secrets)?;
+        let named = store.admin.bucket_named(&wanted.name).await?;
+        Ok(named.map(|_| Bucket::new(store.endpoint)))
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {

@@ -146,6 +146,20 @@ mod tests {
         assert_eq!(std::collections::BTreeSet::from(labels).len(), 4);
     }
 
+    /// As the library makes it of a name of COSI.
+    #[test]
+    fn what_is_made_for_cosi_is_no_claims_and_the_other_way_round() {
+        let cosi = |uid: &str| ClaimName { namespace: String::new(), name: "photos".into(), uid: uid.into() };
+        let claims = [cosi("b.photos"), cosi("a.photos"), claim("photos", "photos"), claim("photos", "u-1")];
+        for (at, one) in claims.iter().enumerate() {
+            let bucket = json!({ "labels": labels(one, "c-1", &BTreeMap::new()) });
+            for (other_at, other) in claims.iter().enumerate() {
+                assert_eq!(owner(&bucket, other, "c-1") == Owner::Claim, at == other_at, "{one:?} {other:?}");
+                assert_eq!(describes(&description(one, "c-1"), other, "c-1"), at == other_at, "{one:?} {other:?}");
+            }
+        }
+    }
+
     #[test]
     fn accounts_tell_for_whom_they_were_made() {
         let claim = claim("photos", "u-1");

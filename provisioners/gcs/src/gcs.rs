@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, GrantOf,
-    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, ClaimName, Credentials,
+    GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::{Value, json};
@@ -71,6 +71,18 @@ impl BucketProvisioner for Gcs {
 
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         self.remove_bucket(bucket).await
+    }
+
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.asked(&wanted.parameters, &wanted.secrets, &BTreeMap::new()).await?;
+        match store.storage.find_bucket(&wanted.name).await? {
+            Found::Absent => Ok(None),
+            Found::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
+            Found::Foreign => Err(ProvisionError::retry(format!(
+                "the bucket {} exists and belongs to somebody else, or the administrator may not look at it",
+                wanted.name
+            ))),
+        }
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {

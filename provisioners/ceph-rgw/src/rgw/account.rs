@@ -51,7 +51,7 @@ impl Account {
             }
             None => account.name.clone(),
         };
-        let generated = is_generated(&id, &account.claim, bucket_owner);
+        let generated = is_generated(&id, account, bucket_owner);
         Ok(Self { id, generated, cluster: cluster.to_owned() })
     }
 

@@ -329,7 +329,9 @@ fn the_page_of_flags_has_every_flag() {
     let page = std::fs::read_to_string(path).unwrap();
     let program = command::<Flags, Own, (Exports, Options)>();
     let of_buckets = BucketOptions::augment_args(Command::new("p"));
-    let of_buckets = of_buckets.get_arguments().filter(|flag| flag.get_id() == "allowed_additional_config");
+    let of_buckets = of_buckets.get_arguments().filter(|flag| {
+        ["allowed_additional_config", "cosi_endpoint", "cosi_driver_name"].contains(&flag.get_id().as_str())
+    });
     let flags = program.get_arguments().filter(|flag| flag.get_id() != "root").chain(of_buckets).map(row_of);
     let (intro, _) = page.split_once("| flag |").expect("the page has a table");
     let expected =

@@ -11,6 +11,7 @@
 
 mod account;
 mod answer;
+mod asset;
 mod parameters;
 mod provisioner;
 mod recent;
@@ -18,6 +19,7 @@ mod request;
 
 pub use self::account::{Account, BucketAccess, ClaimName};
 pub use self::answer::{Bucket, Credentials, Endpoint, Granted};
+pub use self::asset::{Asset, AssetKind, Assets, ListAssets, MarkedCluster};
 pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccount, Versioning};
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;

@@ -3,9 +3,11 @@
 mod check_class;
 #[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
 pub(crate) mod journal;
+mod orphans;
 mod program;
 mod rbac;
 mod served;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -19,15 +21,17 @@ use provisioner_runtime::client::{ConnectError, connect};
 use self::check_class::CheckClass;
 use self::journal::Journal;
 pub use self::journal::NodeJournals;
+use self::orphans::Orphans;
 pub use self::program::Program;
 use self::rbac::Rbac;
 use self::served::Served;
-use crate::options::{GO_COMPAT, Options};
+use crate::options::{BucketOptions, GO_COMPAT, Options};
 
 const PRESET: &str = "preset";
 const CHECK_CLASS: &str = "check-class";
 const RBAC: &str = "rbac";
 const JOURNAL: &str = "journal";
+const ORPHANS: &str = "orphans";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -70,6 +74,7 @@ enum Invocation<A, C> {
     CheckClass(CheckClass),
     Rbac(Rbac, Options),
     Journal(Journal, Options),
+    Orphans(Orphans, A),
 }
 
 fn read<A: Parser, C: Subcommand, S: Served>(
@@ -103,6 +108,10 @@ fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invo
             let options = Options::from_arg_matches_mut(&mut of_options)?;
             Ok(Invocation::Journal(Journal::from_arg_matches_mut(&mut journal)?, options))
         }
+        Some((name, mut orphans)) if name == ORPHANS => {
+            let of_command = Orphans::from_arg_matches_mut(&mut orphans)?;
+            Ok(Invocation::Orphans(of_command, A::from_arg_matches_mut(&mut orphans)?))
+        }
         _ => A::from_arg_matches_mut(matches).map(Invocation::Run),
     }
 }
@@ -119,6 +128,7 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let rbac = Command::new(RBAC).args(options(&program, &Rbac::OPTIONS));
     let of_journal = options(&program, &Journal::OPTIONS);
     let journal = Journal::augment_args(Command::new(JOURNAL)).mut_subcommands(|command| command.args(&of_journal));
+    let orphans = Orphans::augment_args(Command::new(ORPHANS).args(of_orphans(&program)));
     program
         .arg(preset)
         .subcommands([
@@ -126,8 +136,23 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
             Rbac::augment_args(rbac).mut_arg("cosi", |arg| arg.hide(!S::HAS_COSI)),
         ])
         .subcommands(S::HAS_JOURNAL.then_some(journal))
+        .subcommands(S::lists_assets().then_some(orphans))
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
+}
+
+/// All arguments of the program, since the command asks the author's code. Options of the controller that do not matter are hidden.
+fn of_orphans(program: &Command) -> Vec<Arg> {
+    let known = BucketOptions::augment_args(Command::new(""));
+    let arguments = program.get_arguments().cloned();
+    arguments
+        .map(|arg| {
+            let id = arg.get_id().as_str();
+            let is_option = known.get_arguments().any(|option| option.get_id() == arg.get_id());
+            let hidden = is_option && !Orphans::OPTIONS.contains(&id);
+            arg.hide(hidden)
+        })
+        .collect()
 }
 
 /// The arguments of [`Options`], as the author's program has them, for a command of its own. Arguments that do not

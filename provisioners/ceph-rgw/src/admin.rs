@@ -94,6 +94,16 @@ impl std::fmt::Debug for Key {
     }
 }
 
+/// A part of the list of users.
+#[derive(Debug, Deserialize)]
+struct UserPage {
+    keys: Vec<String>,
+    #[serde(default)]
+    truncated: bool,
+    #[serde(default)]
+    marker: String,
+}
+
 /// A bucket.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct BucketInfo {
@@ -185,12 +195,25 @@ impl Admin {
         absent_on(&["NoSuchBucket"], answer, failure)
     }
 
-    /// How many buckets a user owns.
-    pub(crate) async fn count_buckets(&self, owner: &str) -> Result<usize, Failure> {
-        let list: Result<Vec<serde_json::Value>, _> =
-            self.ask(request(Method::GET, "bucket").query("uid", owner)).await;
-        let failure = |error| Failure::of_admin(format!("list the buckets of the user {owner}"), "buckets", error);
-        list.map(|list| list.len()).map_err(failure)
+    /// The ids of all users.
+    pub(crate) async fn users(&self) -> Result<Vec<String>, Failure> {
+        let (mut ids, mut marker) = (Vec::new(), String::new());
+        loop {
+            let request = request(Method::GET, "user").query("list", "").query("max-entries", "1000");
+            let page: Result<UserPage, _> = self.ask(request.query("marker", &marker)).await;
+            let page = page.map_err(|error| Failure::of_admin("list the users".to_owned(), "users", error))?;
+            ids.extend(page.keys);
+            match page.truncated && page.marker != marker {
+                true => marker = page.marker,
+                false => return Ok(ids),
+            }
+        }
+    }
+
+    /// The names of the buckets that a user owns.
+    pub(crate) async fn buckets_of(&self, owner: &str) -> Result<Vec<String>, Failure> {
+        let list = self.ask(request(Method::GET, "bucket").query("uid", owner)).await;
+        list.map_err(|error| Failure::of_admin(format!("list the buckets of the user {owner}"), "buckets", error))
     }
 
     /// Gives this very bucket, and no other of its name, to another user.

@@ -1,17 +1,19 @@
 //! The provisioner.
 
 mod account;
+mod listing;
 mod making;
 mod ownership;
 mod removing;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, GrantOf,
-    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials,
+    GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use s3_client::policy::Policy;
@@ -174,6 +176,10 @@ impl BucketProvisioner for Rgw {
         Ok(())
     }
 
+    async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+        listing::list(&self.stores.of(&list.parameters, &list.secrets)?, &list.cluster_id).await
+    }
+
     async fn probe(&self) -> Result<(), StartError> {
         if let Some(store) = self.stores.default()? {
             store.admin.user("kube-provisioner-probe").await?;
@@ -182,7 +188,7 @@ impl BucketProvisioner for Rgw {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets().optional_secret(ADMIN)
+        BucketCapabilities::default().rotation().multiple_buckets().assets().optional_secret(ADMIN)
     }
 }
 

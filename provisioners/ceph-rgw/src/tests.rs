@@ -2,6 +2,7 @@
 //! `RGW_TEST_ACCESS_KEY` and `RGW_TEST_SECRET_KEY` of an admin user).
 
 mod fake;
+mod listing;
 mod ownership;
 mod settings;
 

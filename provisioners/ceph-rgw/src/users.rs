@@ -24,6 +24,15 @@ pub(crate) fn is_generated(user: &str, account: &Account, bucket_owner: Option<&
     rest.is_some_and(of_claim) || oldest()
 }
 
+/// The claim whose own user has this id. Nothing says where its namespace ends: here, at the first hyphen.
+pub(crate) fn claim_of(user: &str) -> Option<ClaimName> {
+    let rest = user.strip_prefix("obc-")?;
+    let (names, uid) = rest.split_at_checked(rest.len().checked_sub(36)?)?;
+    let (namespace, name) = names.strip_suffix('-')?.split_once('-')?;
+    let is_named = !namespace.is_empty() && !name.is_empty() && is_uuid(uid);
+    is_named.then(|| ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() })
+}
+
 fn is_uuid(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(at, byte)| match at {
@@ -90,6 +99,7 @@ impl std::fmt::Display for Mark {
 
 #[cfg(test)]
 mod tests {
+    use kube_provisioner::bucket;
     use kube_provisioner::bucket::ClaimName;
 
     use super::*;
@@ -136,6 +146,17 @@ mod tests {
             for (other_at, other) in accounts.iter().enumerate() {
                 assert_eq!(is_generated(&one.name, other, None), at == other_at, "{} {}", one.name, other.name);
             }
+        }
+    }
+
+    #[test]
+    fn the_claim_of_a_user_has_that_user() {
+        let uid = "9f0c2a9e-4d7e-11ee-be56-0242ac120002";
+        for user in [format!("obc-shop-photos-{uid}"), format!("obc-my-shop-my-photos-{uid}")] {
+            assert_eq!(bucket::Account::of(claim_of(&user).unwrap()).name, user);
+        }
+        for other in ["alice", "obc-shop-photos", uid, &format!("obc-{uid}"), &format!("ba-{uid}")] {
+            assert_eq!(claim_of(other), None, "{other}");
         }
     }
 

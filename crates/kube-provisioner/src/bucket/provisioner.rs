@@ -1,9 +1,12 @@
 //! The trait that an author of a bucket provisioner implements.
 
+use std::error::Error;
+
 use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
 use super::answer::{Bucket, Credentials, Granted};
+use super::asset::{Assets, ListAssets};
 use super::request::{BucketLookup, BucketStart, GrantOf, GrantedAccount, ProvisionedBucket, RequestOf};
 use crate::capabilities::SecretRole;
 use crate::error::{DeleteError, ProvisionError, StartError};
@@ -163,6 +166,22 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
         async { Err(DeleteError::retry("this provisioner cannot rotate keys")) }
     }
 
+    /// Lists what the backend of a class has for claims of any cluster, whether an ObjectBucket names it or not, for the command
+    /// `orphans`. What it removes, it removes by [`delete_bucket`](Self::delete_bucket) and [`revoke`](Self::revoke), with the
+    /// parameter `deletionPolicy` of a [`DeletionPolicy`](super::DeletionPolicy), and a user without
+    /// a bucket by `revoke` with no buckets. For authors who
+    /// [declare it](BucketCapabilities::assets).
+    ///
+    /// # Errors
+    /// Any: nothing of the class is listed then.
+    fn list_assets(
+        &self,
+        list: ListAssets<Self::Parameters>,
+    ) -> impl Future<Output = Result<Assets, Box<dyn Error + Send + Sync>>> + Send {
+        drop(list);
+        async { Err("this provisioner cannot list what its backend has".into()) }
+    }
+
     /// Whether the backend can work now, for the readiness probe. See [`Provisioner::probe`](crate::Provisioner::probe).
     ///
     /// # Errors
@@ -222,6 +241,7 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
 pub struct BucketCapabilities {
     pub(crate) rotation: bool,
     pub(crate) multiple_buckets: bool,
+    pub(crate) assets: bool,
     pub(crate) secrets: Vec<SecretRole>,
 }
 
@@ -237,6 +257,13 @@ impl BucketCapabilities {
     /// [`revoke`](BucketProvisioner::revoke) get lists of them. Without this call the lists have one bucket.
     pub fn multiple_buckets(mut self) -> Self {
         self.multiple_buckets = true;
+        self
+    }
+
+    /// The program has the command `orphans`: the author implements [`list_assets`](BucketProvisioner::list_assets), and classes have
+    /// the parameter `deletionPolicy`.
+    pub fn assets(mut self) -> Self {
+        self.assets = true;
         self
     }
 

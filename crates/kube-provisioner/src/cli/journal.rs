@@ -12,6 +12,7 @@ use provisioner_runtime::lease::lease_name;
 use serde::Deserialize;
 
 use super::BoxError;
+use super::table::table as aligned;
 use crate::options::Options;
 use crate::parameters::quoted;
 use crate::protocol;
@@ -194,13 +195,7 @@ pub fn table(listings: &[Listing]) -> String {
     if rows.len() == 1 {
         return format!("no journal has an entry\n{notes}");
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 6] = std::array::from_fn(width);
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("   ").trim_end())
-    };
-    rows.iter().map(line).chain([notes]).collect()
+    aligned(&rows) + &notes
 }
 
 /// What a person must look for in the backend once the entry is dropped.

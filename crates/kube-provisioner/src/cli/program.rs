@@ -68,6 +68,7 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// | command | what it does |
 /// |---|---|
 /// | `check-class FILE…` | validates StorageClasses in files; needs no cluster |
+/// | `orphans` | for provisioners of buckets that [list what their backends have](crate::bucket::BucketProvisioner::list_assets): lists and removes what no ObjectBucket stands for |
 /// | `rbac` | prints the ServiceAccount and the RBAC rules as YAML; needs no cluster |
 /// | `journal list`, `journal accept ENTRY`, `journal drop ENTRY` | lists, accepts or drops attempts in the journal; for volumes only, because `kubectl get objectbuckets` lists those of buckets |
 #[must_use = "nothing happens before `run`"]
@@ -165,6 +166,9 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
             Invocation::Journal(journal, options) => {
                 block_on(async { journal.run(&in_its_place(options), print).await })
             }
+            Invocation::Orphans(orphans, arguments) => {
+                block_on(async { setup(arguments).await?.orphans(&orphans).await })
+            }
             Invocation::OfAuthor(command) => block_on(execute(command)),
             Invocation::Run(arguments) => block_on(async { Ok(setup(arguments).await?.run().await?) }),
         };
@@ -229,7 +233,7 @@ fn install_crypto_provider() {
 }
 
 #[expect(clippy::print_stdout, reason = "the answer of a command")]
-fn print(text: &str) {
+pub(super) fn print(text: &str) {
     print!("{text}");
 }
 

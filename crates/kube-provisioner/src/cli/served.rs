@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 
+use super::BoxError;
+use super::orphans::{Console, Orphans, Scene, is_confirmed};
+use super::program::print;
 use crate::bucket::BucketProvisioner;
 use crate::capabilities::Capabilities;
 use crate::controller::shared::secret_names;
-use crate::controller::{BucketController, Controller, RunError, bucket, volume};
+use crate::controller::{BucketController, Controller, RunError, bucket, cluster_id, volume};
 use crate::options::{BucketOptions, Options};
 use crate::parameters;
 use crate::provisioner::Provisioner;
@@ -18,7 +21,7 @@ use crate::rbac::{AccessRule, bucket_rules, rules};
     message = "`{Self}` is not a provisioner with its options",
     note = "return `(provisioner, options)`: a `Provisioner` with `Options`, or a `BucketProvisioner` with `BucketOptions`"
 )]
-pub trait Served: 'static {
+pub trait Served: Sized + 'static {
     /// Whether attempts are recorded in journals.
     const HAS_JOURNAL: bool;
 
@@ -41,6 +44,17 @@ pub trait Served: 'static {
     fn cosi_rules(options: &Options) -> Option<Vec<AccessRule>> {
         let _ = options;
         None
+    }
+
+    /// Whether the program has the command `orphans`.
+    fn lists_assets() -> bool {
+        false
+    }
+
+    /// Runs that command.
+    fn orphans(self, orphans: &Orphans) -> impl Future<Output = Result<(), BoxError>> {
+        let _ = orphans;
+        async { Err("this provisioner cannot list what its backend has".into()) }
     }
 
     /// Runs the controller.
@@ -113,6 +127,19 @@ impl<B: BucketProvisioner> Served for (B, BucketOptions) {
         let mut rules = crate::rbac::cosi_rules(options, &B::capabilities());
         rules.extend(B::access_rules());
         Some(rules)
+    }
+
+    fn lists_assets() -> bool {
+        B::capabilities().assets
+    }
+
+    async fn orphans(self, orphans: &Orphans) -> Result<(), BoxError> {
+        let (provisioner, BucketOptions { options, .. }) = self;
+        let client = super::client(&options).await?;
+        let cluster_id = cluster_id(&options, &client).await?;
+        let names = std::iter::once(&options.provisioner_name).chain(&options.additional_provisioner_names);
+        let scene = Scene { backend: &provisioner, client, cluster_id, names: names.cloned().collect() };
+        orphans.run(&scene, &Console { print, confirm: is_confirmed }).await
     }
 
     async fn run(self) -> Result<(), RunError> {

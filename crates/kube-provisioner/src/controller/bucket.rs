@@ -28,6 +28,7 @@ mod metrics;
 mod outcome;
 mod partial;
 mod record;
+pub(crate) mod recorded;
 mod report;
 mod safeguards;
 #[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]

@@ -80,7 +80,7 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
 /// Whether the owner whom the claim names may own another bucket. The gateway asks only those who make one.
 async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), Problem> {
     let (id, most) = (&account.id, owner.max_buckets);
-    let full = most < 0 || (most > 0 && store.admin.count_buckets(id).await? as i64 >= most);
+    let full = most < 0 || (most > 0 && store.admin.buckets_of(id).await?.len() as i64 >= most);
     if full {
         let text =
             format!("the user {id} may own no further bucket: radosgw-admin user modify --uid={id} --max-buckets=…");

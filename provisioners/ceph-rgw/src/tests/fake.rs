@@ -159,6 +159,14 @@ impl Model {
     }
 
     fn admin_user(&mut self, method: &Method, query: &Query, setting: Option<&str>) -> Reply {
+        if method == Method::GET && query.contains_key("list") {
+            // A page has two, so that there are several.
+            let after = |id: &&String| query["marker"].is_empty() || **id >= query["marker"];
+            let mut ids: Vec<_> = self.users.keys().filter(after).cloned().collect();
+            let next = (ids.len() > 2).then(|| ids.split_off(2).swap_remove(0));
+            let (truncated, marker) = (next.is_some(), next.unwrap_or_default());
+            return json_reply(&json!({"keys": ids, "truncated": truncated, "marker": marker}));
+        }
         let id = query["uid"].clone();
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok());
         self.keys_made += 1;

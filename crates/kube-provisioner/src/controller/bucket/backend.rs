@@ -2,14 +2,15 @@
 //! types.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use provisioner_runtime::access::AccessRule;
 
 use crate::bucket::{
-    Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketRequest, BucketStart, Credentials, GrantRequest,
-    Granted, GrantedAccount, ProvisionedBucket,
+    Assets, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketRequest, BucketStart, Credentials,
+    GrantRequest, Granted, GrantedAccount, ListAssets, ProvisionedBucket,
 };
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
@@ -77,6 +78,7 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn revoke(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn rotate(&self, account: UntypedAccount) -> Answer<'_, Credentials, ProvisionError>;
     fn retire(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
+    fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>>;
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError>;
     fn probe(&self) -> Answer<'_, (), StartError>;
     fn capabilities(&self) -> BucketCapabilities;
@@ -118,6 +120,11 @@ impl<B: BucketProvisioner> BucketBackend for B {
 
     fn retire(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
         Box::pin(BucketProvisioner::retire(self, account(untyped)))
+    }
+
+    fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>> {
+        let ListAssets { parameters, secrets, cluster_id } = list;
+        Box::pin(BucketProvisioner::list_assets(self, ListAssets::of(of_author(&parameters), secrets, cluster_id)))
     }
 
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError> {

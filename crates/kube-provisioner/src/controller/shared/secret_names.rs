@@ -27,6 +27,11 @@ impl TemplateNames<'_> {
 }
 
 impl SecretName {
+    /// Whether each claim has another one.
+    pub(crate) fn is_template(&self) -> bool {
+        [&self.name, &self.namespace].iter().any(|text| text.contains('$'))
+    }
+
     /// Namespace and name of the Secret for one claim.
     pub(crate) fn resolve(&self, names: TemplateNames<'_>) -> Result<(String, String), String> {
         Ok((fill(&self.namespace, names)?, fill(&self.name, names)?))

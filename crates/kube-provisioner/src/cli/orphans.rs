@@ -1,0 +1,233 @@
+//! `orphans`: what the backends have for claims, compared with the ObjectBuckets.
+
+mod removal;
+mod sets;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::sync::Arc;
+
+use clap::Args;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Client;
+use kube::api::{Api, ListParams};
+
+use self::removal::remove;
+use self::sets::{Set, State, report, sets};
+use super::BoxError;
+use crate::bucket::{Asset, BucketStart, ListAssets};
+use crate::controller::bucket::recorded::RecordedAssets;
+use crate::controller::bucket::{BucketBackend, read_texts};
+use crate::controller::shared::class_parameters::{BadParameters, Parsed};
+use crate::controller::shared::secret_names::TemplateNames;
+use crate::secrets::Secrets;
+
+/// List buckets and users in the backends that no ObjectBucket stands for
+#[derive(Args, Clone, Debug, Default)]
+pub struct Orphans {
+    /// Look only where these StorageClasses say, separated by commas [default: all of the provisioner]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    class: Vec<String>,
+
+    /// Remove orphans, after a confirmation for each
+    #[arg(long)]
+    delete: bool,
+
+    /// Skip the confirmations
+    #[arg(long, requires = "delete")]
+    yes: bool,
+
+    /// Remove these buckets with their objects, separated by commas [default: only empty buckets are removed]
+    #[arg(long, value_name = "BUCKETS", value_delimiter = ',', requires = "delete")]
+    with_objects: Vec<String>,
+}
+
+/// Where a class's assets are, and what is needed to remove them.
+#[derive(Clone)]
+struct Place {
+    class: String,
+    texts: BTreeMap<String, String>,
+    secrets: Secrets,
+}
+
+/// What is asked and told.
+pub(super) struct Console {
+    pub(super) print: fn(&str),
+    pub(super) confirm: fn(&str) -> Result<bool, BoxError>,
+}
+
+/// The cluster and the provisioner.
+pub(crate) struct Scene<'a> {
+    pub(crate) backend: &'a dyn BucketBackend,
+    pub(crate) client: Client,
+    pub(crate) cluster_id: String,
+    /// Its own name, and its additional ones.
+    pub(crate) names: Vec<String>,
+}
+
+impl Orphans {
+    pub(super) const OPTIONS: [&'static str; 4] =
+        ["provisioner_name", "additional_provisioner_names", "kubeconfig", "cluster_id"];
+
+    pub(super) async fn run(&self, scene: &Scene<'_>, console: &Console) -> Result<(), BoxError> {
+        let mut start = BucketStart::new(scene.client.clone());
+        start.cluster_id.clone_from(&scene.cluster_id);
+        scene.backend.start(start).await.map_err(|error| error.to_string())?;
+        let (places, mut problems) = self.places(scene).await?;
+        let found = self.look(scene, &places, &mut problems).await;
+        // An ObjectBucket is written before what it stands for is made: in this order nothing is missed.
+        let recorded = RecordedAssets::read(&scene.client).await?;
+        (console.print)(&report(&found, &recorded, &problems));
+        if self.delete {
+            self.delete(scene, console, (&places, found), &recorded).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers take their time, so the backends and the ObjectBuckets are read once more before the first removal, and the
+    /// ObjectBuckets before each one.
+    async fn delete(
+        &self,
+        scene: &Scene<'_>,
+        console: &Console,
+        (places, found): (&[Place], Vec<Set>),
+        recorded: &RecordedAssets,
+    ) -> Result<(), BoxError> {
+        check_readable(recorded)?;
+        let mut chosen = Vec::new();
+        for set in found.into_iter().filter(|set| set.state(recorded) == State::Orphan) {
+            if self.yes || (console.confirm)(&format!("remove {}?", set.text()))? {
+                chosen.push(set);
+            }
+        }
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let now = self.look(scene, places, &mut Vec::new()).await;
+        let mut failed = 0;
+        for set in chosen {
+            let recorded = RecordedAssets::read(&scene.client).await?;
+            check_readable(&recorded)?;
+            if !now.contains(&set) || set.state(&recorded) != State::Orphan {
+                (console.print)(&format!("{} is left alone: it changed meanwhile\n", set.text()));
+                continue;
+            }
+            let Some(place) = places.iter().find(|place| place.class == set.class) else { continue };
+            match remove(scene, place, &set, &self.with_objects).await {
+                Ok(()) => (console.print)(&format!("{} is removed\n", set.text())),
+                Err(error) => {
+                    failed += 1;
+                    (console.print)(&format!("{} is not removed: {error}\n", set.text()));
+                }
+            }
+        }
+        if failed > 0 { Err(format!("{failed} orphans are not removed").into()) } else { Ok(()) }
+    }
+
+    /// The classes that the provisioner serves, and why others cannot be looked at.
+    async fn places(&self, scene: &Scene<'_>) -> Result<(Vec<Place>, Vec<String>), BoxError> {
+        let classes: Api<StorageClass> = Api::all(scene.client.clone());
+        let classes = classes.list(&ListParams::default()).await?.items;
+        let mut named: BTreeSet<&str> = self.class.iter().map(String::as_str).collect();
+        let (mut places, mut problems) = (Vec::new(), Vec::new());
+        for class in classes.iter().filter(|class| scene.names.contains(&class.provisioner)) {
+            let name = class.metadata.name.as_deref().unwrap_or_default();
+            if !self.class.is_empty() && !named.remove(name) {
+                continue;
+            }
+            match place(scene, name, class).await {
+                Ok(place) => places.push(place),
+                Err(error) => problems.push(format!("the StorageClass {name} is left out: {error}")),
+            }
+        }
+        match named.is_empty() || self.class.is_empty() {
+            true => Ok((places, problems)),
+            false => {
+                let named = named.into_iter().collect::<Vec<_>>().join(", ");
+                Err(format!("no StorageClass of this provisioner is named {named}").into())
+            }
+        }
+    }
+
+    /// What the backends have. Classes may share one.
+    async fn look(&self, scene: &Scene<'_>, places: &[Place], problems: &mut Vec<String>) -> Vec<Set> {
+        let mut found: Vec<(String, Asset)> = Vec::new();
+        for Place { class, texts, secrets } in places {
+            let listed = match parsed(scene.backend, texts) {
+                Ok(parameters) => {
+                    let list = ListAssets::of(Arc::new(parameters), secrets.clone(), scene.cluster_id.clone());
+                    scene.backend.list_assets(list).await
+                }
+                Err(error) => Err(error),
+            };
+            match listed {
+                Ok(assets) => {
+                    problems.extend(assets.unread);
+                    for asset in assets.found {
+                        if !found.iter().any(|(_, known)| *known == asset) {
+                            found.push((class.clone(), asset));
+                        }
+                    }
+                }
+                Err(error) => problems.push(format!("the StorageClass {class} is left out: {error}")),
+            }
+        }
+        sets(found)
+    }
+}
+
+/// A place is unread as a whole, or it is read with the parameters that the class has now.
+async fn place(scene: &Scene<'_>, name: &str, class: &StorageClass) -> Result<Place, BoxError> {
+    let texts = class.parameters.clone().unwrap_or_default();
+    let read = read_texts(&texts, &scene.backend.capabilities(), |texts| scene.backend.parse(texts));
+    let parameters = read.map_err(bad)?;
+    let mut secrets = Secrets::default();
+    for secret in &parameters.secrets {
+        if secret.is_template() {
+            return Err("its Secrets differ from claim to claim".into());
+        }
+        let (namespace, name) = secret.resolve(TemplateNames { claim: "", namespace: "", volume: "" })?;
+        let api: Api<Secret> = Api::namespaced(scene.client.clone(), &namespace);
+        let found = api.get_opt(&name).await?.ok_or_else(|| format!("the Secret {namespace}/{name} does not exist"))?;
+        let data = found.data.unwrap_or_default();
+        secrets.insert(secret.role.clone(), data.into_iter().map(|(key, value)| (key, value.0)).collect());
+    }
+    Ok(Place { class: name.to_owned(), texts, secrets })
+}
+
+fn parsed(backend: &dyn BucketBackend, texts: &BTreeMap<String, String>) -> Result<Parsed, BoxError> {
+    let read = read_texts(texts, &backend.capabilities(), |texts| backend.parse(texts));
+    Ok(read.map_err(bad)?.parsed)
+}
+
+fn bad(bad: BadParameters) -> String {
+    match bad {
+        BadParameters::Wrong(problem) | BadParameters::Crashed(problem) => problem,
+    }
+}
+
+/// An ObjectBucket that cannot be read may stand for anything.
+fn check_readable(recorded: &RecordedAssets) -> Result<(), BoxError> {
+    match recorded.unreadable.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "nothing is removed while these ObjectBuckets cannot be read, for each may stand for anything: {}",
+            recorded.unreadable.join(", ")
+        )
+        .into()),
+    }
+}
+
+/// Asks a person. No answer is no.
+#[expect(clippy::print_stdout, reason = "the question of a command")]
+pub(super) fn is_confirmed(question: &str) -> Result<bool, BoxError> {
+    print!("{question} [y/N] ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    println!();
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,73 @@
+//! Removes what was made for one claim, by the author's own methods: they prove once more whose it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use provisioner_runtime::controller::FencingToken;
+
+use super::sets::Set;
+use super::{Place, Scene, parsed};
+use crate::bucket::{Asset, AssetKind, BucketAccess, GrantedAccount, ProvisionedBucket};
+use crate::cli::BoxError;
+use crate::controller::shared::class_parameters::Parsed;
+use crate::error::DeleteVerdict;
+
+/// What the parameters of every author who lists assets have, see [`DeletionPolicy`](crate::bucket::DeletionPolicy).
+const DELETION_POLICY: &str = "deletionPolicy";
+
+/// The bucket first: the account of a bucket that stays proves whose it is.
+pub(super) async fn remove(
+    scene: &Scene<'_>,
+    place: &Place,
+    set: &Set,
+    with_objects: &[String],
+) -> Result<(), BoxError> {
+    let is_bucket = |asset: &&Asset| asset.kind == AssetKind::Bucket;
+    for bucket in set.assets.iter().filter(is_bucket) {
+        let policy = if with_objects.contains(&bucket.name) { "Delete" } else { "DeleteIfEmpty" };
+        let known = ProvisionedBucket {
+            name: bucket.name.clone(),
+            owner: set.owner.clone(),
+            parameters: Some(parameters(scene, place, policy)?),
+            state: bucket.state.clone(),
+            config_texts: BTreeMap::new(),
+            secrets: place.secrets.clone(),
+            cluster_id: scene.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        };
+        // A bucket with many objects takes several calls.
+        while let Err(error) = scene.backend.delete_bucket(known.clone()).await {
+            match (error.verdict(), error.retry_after()) {
+                (DeleteVerdict::InProgress, pause) => tokio::time::sleep(pause.unwrap_or_default()).await,
+                _ if policy == "Delete" => return Err(error.to_string().into()),
+                _ => {
+                    let name = &bucket.name;
+                    return Err(format!("{error}; --with-objects {name} removes the bucket with its objects").into());
+                }
+            }
+        }
+    }
+    let Some(first) = set.assets.first() else { return Ok(()) };
+    let buckets = set.assets.iter().filter(is_bucket).map(|bucket| BucketAccess {
+        state: bucket.state.clone(),
+        ..BucketAccess::new(&bucket.name, Some(set.owner.clone()))
+    });
+    let account = GrantedAccount {
+        account: set.owner.clone(),
+        buckets: buckets.collect(),
+        parameters: Some(parameters(scene, place, "DeleteIfEmpty")?),
+        state: first.state.clone(),
+        config_texts: BTreeMap::new(),
+        access_key_id: None,
+        secrets: place.secrets.clone(),
+        cluster_id: scene.cluster_id.clone(),
+        fencing_token: FencingToken::unlimited(),
+    };
+    scene.backend.revoke(account).await.map_err(|error| error.to_string().into())
+}
+
+fn parameters(scene: &Scene<'_>, place: &Place, policy: &str) -> Result<Arc<Parsed>, BoxError> {
+    let mut texts = place.texts.clone();
+    texts.insert(DELETION_POLICY.to_owned(), policy.to_owned());
+    Ok(Arc::new(parsed(scene.backend, &texts)?))
+}

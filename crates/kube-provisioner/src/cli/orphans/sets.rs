@@ -1,0 +1,135 @@
+//! What was made for one claim, and what is known of it.
+
+use std::collections::BTreeMap;
+
+use super::super::table::table;
+use crate::bucket::{Account, Asset, AssetKind, ClaimName, MarkedCluster};
+use crate::controller::bucket::recorded::RecordedAssets;
+
+/// The bucket and the account of one claim: they go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Set {
+    /// The StorageClass by which they were found.
+    pub(super) class: String,
+    pub(super) owner: Account,
+    pub(super) assets: Vec<Asset>,
+}
+
+/// What is known of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// An ObjectBucket stands for them.
+    Used,
+    /// The claim is there.
+    InProgress,
+    /// Not made for an ObjectBucketClaim.
+    Foreign,
+    OtherCluster(String),
+    NoCluster,
+    /// The reclaim policy was Retain.
+    Retained,
+    /// An ObjectBucket cannot be read.
+    Unreadable,
+    Orphan,
+}
+
+impl State {
+    fn text(&self) -> String {
+        match self {
+            Self::Used => "in use".to_owned(),
+            Self::InProgress => "kept: its claim is there".to_owned(),
+            Self::Foreign => "kept: not of an ObjectBucketClaim".to_owned(),
+            Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),
+            Self::NoCluster => "kept: no ObjectBucket, and the mark names no cluster".to_owned(),
+            Self::Retained => "kept: released, and the reclaim policy was Retain".to_owned(),
+            Self::Unreadable => "kept: an ObjectBucket cannot be read".to_owned(),
+            Self::Orphan => "no ObjectBucket: nobody's".to_owned(),
+        }
+    }
+}
+
+/// Puts together what was made for one claim.
+pub(super) fn sets(found: Vec<(String, Asset)>) -> Vec<Set> {
+    let mut sets: BTreeMap<(String, String), Set> = BTreeMap::new();
+    for (class, asset) in found {
+        let owner = asset.owner.clone();
+        let key = (owner.claim.uid.clone(), owner.name.clone());
+        let set = sets.entry(key).or_insert_with(|| Set { class, owner, assets: Vec::new() });
+        set.assets.push(asset);
+        set.assets.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
+    }
+    sets.into_values().collect()
+}
+
+impl Set {
+    /// One asset that is not to go keeps the others.
+    pub(super) fn state(&self, recorded: &RecordedAssets) -> State {
+        let of_other = self.assets.iter().find_map(|asset| match &asset.cluster {
+            MarkedCluster::Other(id) => Some(id.clone()),
+            MarkedCluster::This | MarkedCluster::Unknown => None,
+        });
+        let any = |is: &dyn Fn(&Asset) -> bool| self.assets.iter().any(is);
+        match of_other {
+            Some(id) => State::OtherCluster(id),
+            None if !is_of_claim(&self.owner.claim) => State::Foreign,
+            None if any(&|asset| recorded.names(asset)) => State::Used,
+            None if recorded.has_claim(&self.owner.claim) => State::InProgress,
+            None if any(&|asset| asset.retained) => State::Retained,
+            None if any(&|asset| asset.cluster == MarkedCluster::Unknown) => State::NoCluster,
+            None if !recorded.unreadable.is_empty() => State::Unreadable,
+            None => State::Orphan,
+        }
+    }
+
+    /// For a question and its answer.
+    pub(super) fn text(&self) -> String {
+        let text = |asset: &Asset| format!("{} {}", kind(asset.kind), asset.name);
+        format!("{} of {}", self.assets.iter().map(text).collect::<Vec<_>>().join(" and "), self.owner.name)
+    }
+}
+
+/// Others have an owner that has no namespace, or whose uid is its name.
+fn is_of_claim(claim: &ClaimName) -> bool {
+    let is_uuid = claim.uid.len() == 36
+        && claim.uid.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        });
+    is_uuid && !claim.namespace.is_empty()
+}
+
+/// What the command prints.
+pub(super) fn report(sets: &[Set], recorded: &RecordedAssets, problems: &[String]) -> String {
+    let mut rows = vec![["KIND", "NAME", "ACCOUNT", "CLASS", "STATE"].map(str::to_owned)];
+    let (mut used, mut orphans) = (0, 0);
+    for set in sets {
+        let state = set.state(recorded);
+        match state {
+            State::Used => used += 1,
+            State::Orphan => orphans += 1,
+            _ => {}
+        }
+        if matches!(state, State::Used | State::Foreign) {
+            continue;
+        }
+        let row = |asset: &Asset| {
+            let (kind, owner) = (kind(asset.kind).to_owned(), set.owner.name.clone());
+            [kind, asset.name.clone(), owner, set.class.clone(), state.text()]
+        };
+        rows.extend(set.assets.iter().map(row));
+    }
+    let mut text = if rows.len() == 1 { String::new() } else { table(&rows) };
+    problems.iter().for_each(|problem| text.push_str(&format!("{problem}\n")));
+    for name in &recorded.unreadable {
+        text.push_str(&format!("the ObjectBucket {name} cannot be read, so nobody knows what it stands for\n"));
+    }
+    text.push_str(&format!("{used} in use, {orphans} orphans\n"));
+    text
+}
+
+fn kind(kind: AssetKind) -> &'static str {
+    match kind {
+        AssetKind::Bucket => "bucket",
+        AssetKind::Account => "account",
+    }
+}

@@ -1,0 +1,188 @@
+//! The comparison, and the command on a cluster in memory with a backend that keeps a list.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+
+use kube_sim::Cluster;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::bucket::{
+    Account, AssetKind, Assets, Bucket, BucketCapabilities, BucketProvisioner, ClaimName, DeletionPolicy, GrantOf,
+    Granted, GrantedAccount, MarkedCluster, ProvisionedBucket, RequestOf,
+};
+use crate::{DeleteError, ProvisionError};
+
+const UID: &str = "00000000-0000-4000-8000-000000000001";
+const OTHER_UID: &str = "00000000-0000-4000-8000-000000000002";
+
+/// A backend with some assets. Buckets whose names begin with `full` hold objects.
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<Vec<Asset>>>);
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Parameters {
+    #[serde(default)]
+    deletion_policy: DeletionPolicy,
+}
+
+impl BucketProvisioner for Store {
+    type Parameters = Parameters;
+    type Config = ();
+
+    async fn create_bucket(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        Err(ProvisionError::retry("not asked for"))
+    }
+
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+        let keeps = bucket.parameters.unwrap().deletion_policy == DeletionPolicy::DeleteIfEmpty;
+        if keeps && bucket.name.starts_with("full") {
+            return Err(DeletionPolicy::not_empty(&bucket.name));
+        }
+        self.0.lock().unwrap().retain(|asset| asset.kind != AssetKind::Bucket || asset.name != bucket.name);
+        Ok(())
+    }
+
+    async fn grant(&self, _: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        Err(ProvisionError::retry("not asked for"))
+    }
+
+    async fn revoke(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        self.0.lock().unwrap().retain(|asset| asset.kind != AssetKind::Account || asset.owner != known.account);
+        Ok(())
+    }
+
+    async fn list_assets(&self, _: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+        Ok(Assets { found: self.0.lock().unwrap().clone(), unread: Vec::new() })
+    }
+
+    fn capabilities() -> BucketCapabilities {
+        BucketCapabilities::default().assets()
+    }
+}
+
+/// A bucket and the account of its claim.
+fn made(bucket: &str, uid: &str) -> [Asset; 2] {
+    let claim = ClaimName { namespace: "shop".into(), name: bucket.into(), uid: uid.into() };
+    let asset = |kind, name: &str| Asset::new(kind, name, claim.clone(), MarkedCluster::This);
+    [asset(AssetKind::Bucket, bucket), asset(AssetKind::Account, &Account::of(claim.clone()).name)]
+}
+
+struct Fixture {
+    cluster: Cluster,
+    store: Store,
+}
+
+impl Fixture {
+    fn new(assets: impl IntoIterator<Item = Asset>) -> Self {
+        let cluster = Cluster::new();
+        for definition in objectbucket_api::crds(objectbucket_api::Validation::Standard) {
+            cluster.create(&serde_json::to_value(definition).unwrap()).unwrap();
+        }
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/b"});
+        cluster.create(&class).unwrap();
+        Self { cluster, store: Store(Arc::new(Mutex::new(assets.into_iter().collect()))) }
+    }
+
+    fn object_bucket(&self, mut spec: Value, record: &str) {
+        spec["storageClassName"] = "fast".into();
+        let annotations = if record.is_empty() { json!({}) } else { json!({"kube-provisioner/bucket": record}) };
+        let metadata = json!({"name": "obc-shop-photos", "annotations": annotations});
+        let object = json!({"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucket", "metadata": metadata, "spec": spec});
+        self.cluster.create(&object).unwrap();
+    }
+
+    /// What is left after the command, by name, and its error.
+    async fn run(&self, orphans: Orphans) -> (Vec<String>, Option<String>) {
+        let scene = Scene {
+            backend: &self.store,
+            client: self.cluster.client("admin"),
+            cluster_id: "c".to_owned(),
+            names: vec!["example.com/b".to_owned()],
+        };
+        let console = Console { print: |_| {}, confirm: |_| Ok(false) };
+        let error = orphans.run(&scene, &console).await.err().map(|error| error.to_string());
+        let left = self.store.0.lock().unwrap().iter().map(|asset| asset.name.clone()).collect();
+        (left, error)
+    }
+}
+
+fn delete() -> Orphans {
+    Orphans { delete: true, yes: true, ..Orphans::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_removed_on_request_alone() {
+    let fixture = Fixture::new(made("photos", UID));
+    assert_eq!(fixture.run(Orphans::default()).await.0.len(), 2);
+    assert_eq!(fixture.run(Orphans { delete: true, ..Orphans::default() }).await.0.len(), 2, "without a confirmation");
+    let unknown = Orphans { class: vec!["slow".to_owned()], ..delete() };
+    assert!(fixture.run(unknown).await.1.unwrap().contains("no StorageClass of this provisioner is named slow"));
+    assert_eq!(fixture.run(delete()).await, (Vec::new(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_with_objects_is_removed_if_it_is_named() {
+    let fixture = Fixture::new(made("full-1", UID).into_iter().chain(made("full-2", OTHER_UID)));
+    let named = Orphans { with_objects: vec!["full-1".to_owned()], ..delete() };
+    let (left, error) = fixture.run(named).await;
+    assert!(left.len() == 2 && left.contains(&"full-2".to_owned()), "{left:?}");
+    assert_eq!(error.as_deref(), Some("1 orphans are not removed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_object_bucket_may_stand_for_is_kept() {
+    let record = json!({"source": "Provisioned", "claim": {"namespace": "shop", "name": "x", "uid": UID}}).to_string();
+    let user = format!("obc-shop-photos-{UID}");
+    for (spec, record) in [
+        (json!({"endpoint": {"bucketName": "photos"}}), ""),
+        (json!({"endpoint": {"bucketName": "other"}, "claimRef": {"namespace": "a", "name": "b", "uid": UID}}), ""),
+        (json!({"endpoint": {"bucketName": "other"}, "claimRef": {"namespace": "shop", "name": "photos"}}), ""),
+        (json!({"endpoint": {"bucketName": "other"}, "additionalState": {"cephUser": user}}), ""),
+        (json!({"endpoint": {"bucketName": "other"}}), &*record),
+        (json!({"endpoint": {"bucketName": "other"}}), "{"),
+    ] {
+        let fixture = Fixture::new(made("photos", UID));
+        fixture.object_bucket(spec.clone(), record);
+        let (left, error) = fixture.run(delete()).await;
+        assert_eq!(left.len(), 2, "{spec} {record}");
+        assert_eq!(error.is_some(), record == "{", "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_may_be_making_is_kept() {
+    let fixture = Fixture::new([]);
+    let metadata = json!({"namespace": "default", "name": "photos"});
+    let claim = json!({"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim", "metadata": metadata,
+        "spec": {"storageClassName": "fast", "bucketName": "photos"}});
+    let claim = fixture.cluster.create(&claim).unwrap();
+    let uid = claim["metadata"]["uid"].as_str().unwrap();
+    fixture.store.0.lock().unwrap().extend(made("photos", uid));
+    assert_eq!(fixture.run(delete()).await.0.len(), 2);
+}
+
+#[test]
+fn only_what_nobody_may_need_is_an_orphan() {
+    let state = |change: &dyn Fn(&mut Asset)| {
+        let mut assets = made("photos", UID);
+        change(&mut assets[0]);
+        let found = assets.into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
+        sets(found).into_iter().next().unwrap().state(&RecordedAssets::default())
+    };
+    assert_eq!(state(&|_| {}), State::Orphan);
+    assert_eq!(state(&|asset| asset.retained = true), State::Retained);
+    assert_eq!(state(&|asset| asset.cluster = MarkedCluster::Unknown), State::NoCluster);
+    let other = MarkedCluster::Other("d".to_owned());
+    assert_eq!(state(&|asset| asset.cluster = other.clone()), State::OtherCluster("d".to_owned()));
+    for (namespace, uid) in [("", UID), ("shop", "ba-1"), ("shop", "")] {
+        let claim = ClaimName { namespace: namespace.into(), name: "photos".into(), uid: uid.into() };
+        let asset = Asset::new(AssetKind::Account, "a", claim, MarkedCluster::This);
+        assert_eq!(sets(vec![("fast".to_owned(), asset)])[0].state(&RecordedAssets::default()), State::Foreign);
+    }
+    let mut unreadable = RecordedAssets::default();
+    unreadable.unreadable.push("o".to_owned());
+    let found = made("photos", UID).into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
+    assert_eq!(sets(found)[0].state(&unreadable), State::Unreadable);
+}

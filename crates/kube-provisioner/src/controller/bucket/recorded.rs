@@ -1,0 +1,86 @@
+//! What the ObjectBuckets and claims of the cluster stand for, of whichever provisioner, for the command `orphans`.
+
+use std::collections::BTreeSet;
+
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::{Client, Resource};
+use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
+use provisioner_runtime::watch::FromJson as _;
+
+use super::facts::{BucketFacts, Recorded};
+use super::partial::{WatchedBucket, bucket_facts};
+use crate::bucket::{Account, Asset, AssetKind, ClaimName};
+
+/// All that is recorded.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedAssets {
+    /// Names of buckets.
+    buckets: BTreeSet<String>,
+    /// Names of users, and whatever else authors keep.
+    names: BTreeSet<String>,
+    /// The uids of claims that ObjectBuckets name.
+    uids: BTreeSet<String>,
+    /// How the accounts of claims begin whose uids their ObjectBuckets do not say.
+    prefixes: BTreeSet<String>,
+    /// The uids of the claims that are there.
+    claims: BTreeSet<String>,
+    /// ObjectBuckets that cannot be read: each may stand for anything.
+    pub(crate) unreadable: Vec<String>,
+}
+
+impl RecordedAssets {
+    /// Reads all of them.
+    pub(crate) async fn read(client: &Client) -> kube::Result<Self> {
+        let mut all = Self::default();
+        // An ObjectBucket is written while its claim is there, so in this order nothing is missed.
+        for claim in list::<ObjectBucketClaim>(client).await? {
+            all.claims.extend(claim.metadata.uid);
+        }
+        for object in list::<ObjectBucket>(client).await? {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let text = serde_json::to_string(&object).map_err(kube::Error::SerdeError)?;
+            match WatchedBucket::from_json(&text).ok().and_then(|watched| bucket_facts(&watched)) {
+                Some(bucket) => all.add(&bucket),
+                None => all.unreadable.push(name),
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, bucket: &BucketFacts) {
+        if bucket.unreadable.is_some() || matches!(bucket.record, Recorded::Unreadable(_)) {
+            self.unreadable.push(bucket.name.to_string());
+        }
+        let record = bucket.record();
+        self.buckets.extend(Some(bucket.endpoint.bucket.to_string()).filter(|name| !name.is_empty()));
+        self.names.extend(bucket.state.values().filter(|text| !text.is_empty()).cloned());
+        self.uids.extend(record.and_then(|record| record.made_for_uid.clone()));
+        let recorded = record.into_iter().flat_map(|record| [record.claim.clone(), record.owner.clone()]);
+        for ClaimName { namespace, name, uid } in recorded.chain([bucket.reference.clone()]).flatten() {
+            if uid.is_empty() {
+                self.prefixes.insert(format!("obc-{namespace}-{name}-"));
+            }
+            self.uids.extend(Some(uid).filter(|uid| !uid.is_empty()));
+        }
+    }
+
+    /// Whether an ObjectBucket stands for this asset.
+    pub(crate) fn names(&self, asset: &Asset) -> bool {
+        let Account { name, claim, .. } = &asset.owner;
+        self.uids.contains(&claim.uid)
+            || self.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
+            || asset.kind == AssetKind::Bucket && self.buckets.contains(&asset.name)
+            || [name, &asset.name].into_iter().any(|name| self.names.contains(name))
+    }
+
+    /// Whether the claim is there.
+    pub(crate) fn has_claim(&self, claim: &ClaimName) -> bool {
+        self.claims.contains(&claim.uid)
+    }
+}
+
+/// All objects of a kind, without reading their fields.
+async fn list<K: Resource<DynamicType = ()>>(client: &Client) -> kube::Result<Vec<DynamicObject>> {
+    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
+    Ok(objects.list(&ListParams::default()).await?.items)
+}

@@ -1,0 +1,35 @@
+//! What the gateway has for claims. A bucket belongs to the user of its claim, whose mark names the cluster.
+
+use std::error::Error;
+
+use kube_provisioner::bucket::{Asset, AssetKind, Assets, MarkedCluster};
+
+use crate::store::Store;
+use crate::users::claim_of;
+
+pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+    let mut assets = Assets::default();
+    for id in store.admin.users().await? {
+        let Some(claim) = claim_of(&id) else { continue };
+        let buckets = store.admin.buckets_of(&id).await?;
+        // After its buckets, since it has its keys before the first one.
+        let Some(user) = store.admin.user(&id).await? else { continue };
+        let mark = user.mark();
+        if let Some(lent) = mark.as_ref().and_then(|mark| mark.handed_over.as_ref()) {
+            let text = format!("the user {id} is left out: its bucket {} belongs to {}", lent.marker, lent.owner);
+            assets.unread.push(text);
+            continue;
+        }
+        let marked = MarkedCluster::of(mark.as_ref().map(|mark| mark.cluster.as_str()), cluster);
+        // The owner of a bucket that was to stay is one without keys.
+        let retained = !buckets.is_empty() && user.keys.is_empty();
+        let asset = |kind, name: String| {
+            let mut asset = Asset::new(kind, name, claim.clone(), marked.clone());
+            asset.retained = retained;
+            asset
+        };
+        assets.found.extend(buckets.into_iter().map(|name| asset(AssetKind::Bucket, name)));
+        assets.found.push(asset(AssetKind::Account, id));
+    }
+    Ok(assets)
+}

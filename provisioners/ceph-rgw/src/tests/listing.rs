@@ -1,0 +1,39 @@
+//! What the command `orphans` is told.
+
+use kube_provisioner::bucket::{AssetKind, BucketProvisioner, ListAssets, MarkedCluster};
+
+use super::Fixture;
+
+#[tokio::test]
+async fn buckets_and_users_are_listed_with_what_their_marks_say() {
+    let fixture = Fixture::new("list").await;
+    let listed = async |cluster: &str| {
+        let list = ListAssets::new(fixture.parameters(), fixture.secrets(), cluster);
+        let mut assets = fixture.rgw.list_assets(list).await.unwrap();
+        assets.found.retain(|asset| asset.owner.name.contains(&fixture.run));
+        assets
+    };
+    let request = fixture.request("a", &[]);
+    request.provision(&fixture.rgw).await.unwrap();
+    let (owner, s3) = fixture.stranger("owner").await;
+    let lent = fixture.request("lent", &[("bucketOwner", &owner)]);
+    lent.provision(&fixture.rgw).await.unwrap();
+    s3.create_bucket(&format!("{}-own", fixture.run), None).await.unwrap();
+
+    let cluster = request.cluster_id.clone();
+    let assets = listed(&cluster).await;
+    let found: Vec<_> = assets.found.iter().map(|asset| (asset.kind, asset.name.as_str(), asset.retained)).collect();
+    let user = request.account().name;
+    assert_eq!(found, [(AssetKind::Bucket, &*request.name, false), (AssetKind::Account, &*user, false)]);
+    assert!(assets.found.iter().all(|asset| asset.cluster == MarkedCluster::This && asset.owner.name == user));
+    assert!(assets.unread.iter().any(|text| text.contains(&lent.account().name)), "{:?}", assets.unread);
+    let elsewhere = listed("another-cluster").await.found;
+    assert!(elsewhere.iter().all(|asset| asset.cluster == MarkedCluster::Other(cluster.clone())), "{elsewhere:?}");
+
+    // Its class said that the bucket stays.
+    request.revoke(&fixture.rgw).await.unwrap();
+    let retained = listed(&cluster).await.found;
+    assert!(retained.len() == 2 && retained.iter().all(|asset| asset.retained), "{retained:?}");
+    fixture.admin().set_display_name(&user, &user).await.unwrap();
+    assert!(listed(&cluster).await.found.iter().all(|asset| asset.cluster == MarkedCluster::Unknown));
+}

@@ -14,10 +14,10 @@ async fn buckets_and_users_are_listed_with_what_their_marks_say() {
         assets
     };
     let request = fixture.request("a", &[]);
-    request.provision(&fixture.rgw).await.unwrap();
+    drop(request.provision(&fixture.rgw).await.unwrap());
     let (owner, s3) = fixture.stranger("owner").await;
     let lent = fixture.request("lent", &[("bucketOwner", &owner)]);
-    lent.provision(&fixture.rgw).await.unwrap();
+    drop(lent.provision(&fixture.rgw).await.unwrap());
     s3.create_bucket(&format!("{}-own", fixture.run), None).await.unwrap();
 
     let cluster = request.cluster_id.clone();
@@ -36,4 +36,21 @@ async fn buckets_and_users_are_listed_with_what_their_marks_say() {
     assert!(retained.len() == 2 && retained.iter().all(|asset| asset.retained), "{retained:?}");
     fixture.admin().set_display_name(&user, &user).await.unwrap();
     assert!(listed(&cluster).await.found.iter().all(|asset| asset.cluster == MarkedCluster::Unknown));
+}
+
+#[tokio::test]
+async fn what_is_listed_can_be_removed_without_its_record() {
+    let fixture = Fixture::new("orphan").await;
+    let request = fixture.request("a", &[]);
+    drop(request.provision(&fixture.rgw).await.unwrap());
+    let cluster = request.cluster_id.clone();
+    let list = ListAssets::new(fixture.parameters(), fixture.secrets(), cluster);
+    let assets = fixture.rgw.list_assets(list.clone()).await.unwrap().found;
+    let bucket = assets.into_iter().find(|asset| asset.name == request.name).unwrap();
+    // The claim is as its user's id says it: the division into namespace and name may be another one.
+    let mut orphan = request.clone();
+    orphan.claim = bucket.owner.claim;
+    orphan.delete(&fixture.rgw).await.unwrap();
+    let left = fixture.rgw.list_assets(list).await.unwrap().found;
+    assert!(left.iter().all(|asset| asset.owner.name != bucket.owner.name), "{left:?}");
 }

@@ -1,6 +1,6 @@
 //! Which users of the gateway are made for claims, and what each says of itself.
 
-use kube_provisioner::bucket::Account;
+use kube_provisioner::bucket::{Account, ClaimName};
 
 /// Whether a user was made for an account: by the account's own name, or one that an ObjectBucket records, by the names of all
 /// of Rook's generations: `obc-<namespace>-<name>`, with or without a uid behind it, and `ceph-user-` with eight letters and digits.
@@ -100,7 +100,6 @@ impl std::fmt::Display for Mark {
 #[cfg(test)]
 mod tests {
     use kube_provisioner::bucket;
-    use kube_provisioner::bucket::ClaimName;
 
     use super::*;
 

@@ -160,7 +160,7 @@ impl<'a> Picture<'a> {
         let store = self.world.store();
         let user = format!("obc-{NAMESPACE}-{name}-{origin}");
         let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();
-        // Once the ObjectBucket was lost, nobody knows of the keys before.
+        // Once the ObjectBucket was lost, nobody knows of the keys and the names before. What has such a name goes with the claim.
         let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys);
         let (Some(key), true) = (keys.first(), keys.len() <= 1 || forgotten) else {
             return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
@@ -175,7 +175,7 @@ impl<'a> Picture<'a> {
             let is_its =
                 |object: &Value| text(object, "/metadata/ownerReferences/0/uid") == text(claim, "/metadata/uid");
             let former = |(at, object): &(&String, &Value)| *at != wish.delivered(plural) && is_its(object);
-            if let Some((at, _)) = objects.iter().find(former) {
+            if let Some((at, _)) = objects.iter().find(former).filter(|_| !forgotten) {
                 return Err((Invariant::Gone, format!("{name} has {plural}/{at}, which it asks for no more")));
             }
         }

@@ -96,7 +96,7 @@ impl Bed {
             ["--other-access-parameters", "accessMode=read-only"],
         ];
         let options = Options::try_parse_from(["cosi-sanity"].into_iter().chain(arguments.concat()))?;
-        let report = cosi_sanity::run(&options, |line| println!("{line}"), std::future::pending()).await?;
+        let report = cosi_sanity::run(&options, drop, std::future::pending()).await?;
         ensure!(report.is_success(), "{report}");
         let skipped = report.checks.iter().filter(|ran| matches!(ran.outcome, Outcome::Skipped(_))).map(|ran| ran.name);
         let skipped: Vec<_> = skipped.collect();

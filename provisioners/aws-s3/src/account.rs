@@ -435,7 +435,8 @@ mod tests {
         ];
         for (at, one) in accounts.iter().enumerate() {
             let own = Account::of(one, "c", ("photos", true), &BTreeMap::new());
-            let user = Identity { tags: own.tags(), ..Identity::default() };
+            let mut user = Identity::default();
+            user.tags = own.tags();
             for (other_at, other) in accounts.iter().enumerate() {
                 let other = Account::of(other, "c", ("photos", true), &BTreeMap::new());
                 assert_eq!(other.owns(&user), at == other_at, "{at} {other_at}");

@@ -152,7 +152,7 @@ mod tests {
         let cosi = |uid: &str| ClaimName { namespace: String::new(), name: "photos".into(), uid: uid.into() };
         let claims = [cosi("b.photos"), cosi("a.photos"), claim("photos", "photos"), claim("photos", "u-1")];
         for (at, one) in claims.iter().enumerate() {
-            let bucket = json!({ "labels": labels(one, "c-1", &BTreeMap::new()) });
+            let bucket = json!({ "labels": labels(one, "c-1", BTreeMap::new()) });
             for (other_at, other) in claims.iter().enumerate() {
                 assert_eq!(owner(&bucket, other, "c-1") == Owner::Claim, at == other_at, "{one:?} {other:?}");
                 assert_eq!(describes(&description(one, "c-1"), other, "c-1"), at == other_at, "{one:?} {other:?}");

@@ -12,8 +12,13 @@ impl Model {
             return self.allowed("storage.buckets.list").unwrap_or_else(|| {
                 let prefix = asked.query.get("prefix").cloned().unwrap_or_default();
                 let mine = self.buckets.iter().filter(|(_, bucket)| bucket.project == project);
-                let items = mine.filter(|(name, _)| name.starts_with(&prefix)).map(|(name, _)| json!({ "name": name }));
-                ok(&json!({"kind": "storage#buckets", "items": items.take(1).collect::<Vec<_>>()}))
+                // A page has one bucket, so that there are several.
+                let after = asked.query.get("pageToken").cloned().unwrap_or_default();
+                let mut items = mine.filter(|(name, _)| name.starts_with(&prefix) && **name > after);
+                let first = items.next();
+                let token = first.filter(|_| items.next().is_some()).map(|(name, _)| name);
+                let item = first.map(|(name, bucket)| json!({"name": name, "labels": bucket.metadata["labels"]}));
+                ok(&json!({"kind": "storage#buckets", "items": item.into_iter().collect::<Vec<_>>(), "nextPageToken": token}))
             });
         }
         if let Some(reply) = self.allowed("storage.buckets.create") {
@@ -244,6 +249,7 @@ impl Model {
     pub(super) fn service_accounts(&mut self, asked: &Asked, project: &str, rest: &[&str]) -> Reply {
         let verb = match asked.method.as_str() {
             "POST" => "create",
+            "GET" if rest.is_empty() => "list",
             "GET" => "get",
             _ => "delete",
         };
@@ -251,6 +257,13 @@ impl Model {
         if self.denied.contains(&permission) {
             let message = format!("Permission '{permission}' denied on resource (or it may not exist).");
             return status(403, "PERMISSION_DENIED", &message);
+        }
+        if verb == "list" {
+            let account = |(email, account): (&String, &Account)| {
+                let Account { description, display_name, .. } = account;
+                json!({"email": email, "displayName": display_name, "description": description})
+            };
+            return ok(&json!({"accounts": self.accounts.iter().map(account).collect::<Vec<_>>()}));
         }
         let [email] = rest else {
             let body: Value = serde_json::from_slice(&asked.body).unwrap();

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::ClaimName;
+use kube_provisioner::bucket::{ClaimName, MarkedCluster};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 /// The label that names a bucket's owner.
 pub(crate) const CLAIM_UID: &str = "objectbucketclaim-uid";
+/// How the descriptions of service accounts begin that were made for claims.
+const DESCRIPTION: &str = "gcs-provisioner: ObjectBucketClaim ";
 /// The label that names the claim's cluster. Buckets from before have none.
 const CLUSTER: &str = "objectbucketclaim-cluster";
 
@@ -37,8 +39,26 @@ pub(crate) fn describes(description: &str, claim: &ClaimName, cluster: &str) -> 
     !claim.uid.is_empty() && (description == former || description == self::description(claim, cluster))
 }
 
+/// The uid of the claim, and the cluster if it is named, for which a service account with this description was made.
+pub(crate) fn described(description: &str) -> Option<(&str, Option<&str>)> {
+    let rest = description.strip_prefix(DESCRIPTION)?;
+    match rest.split_once(" of the cluster ") {
+        Some((uid, cluster)) => Some((uid, Some(cluster))),
+        None => Some((rest, None)),
+    }
+}
+
+/// For which claim a bucket was made, and in which cluster, by its labels. The names are as labels take them.
+pub(crate) fn labelled(bucket: &Value, cluster: &str) -> Option<(ClaimName, MarkedCluster)> {
+    let label = |key: &str| bucket["labels"][key].as_str();
+    let text = |key: &str| label(key).unwrap_or_default().to_owned();
+    let uid = label(CLAIM_UID)?.to_owned();
+    let claim = ClaimName { namespace: text("objectbucketclaim-namespace"), name: text("objectbucketclaim-name"), uid };
+    Some((claim, MarkedCluster::of(label(CLUSTER), &cluster_label(cluster))))
+}
+
 fn former_description(claim: &ClaimName) -> String {
-    format!("gcs-provisioner: ObjectBucketClaim {}", claim.uid)
+    format!("{DESCRIPTION}{}", claim.uid)
 }
 
 /// What is shown of it. At most 100 bytes, which are all ASCII.

@@ -140,6 +140,26 @@ impl Api {
         }
     }
 
+    /// The items of all pages of a list.
+    pub(crate) async fn list(
+        &self,
+        path: &str,
+        items: &str,
+        call: impl Fn(String) -> Call,
+    ) -> Result<Vec<Value>, Failure> {
+        let (mut all, mut page) = (Vec::new(), String::new());
+        loop {
+            let mut answer = self.ask(call(format!("{path}{page}"))).await?;
+            if let Value::Array(items) = answer[items].take() {
+                all.extend(items);
+            }
+            match answer["nextPageToken"].as_str().filter(|token| !token.is_empty()) {
+                Some(token) => page = format!("&pageToken={}", encoded(token)),
+                None => return Ok(all),
+            }
+        }
+    }
+
     /// The same, and `None` where the answer is 404.
     pub(crate) async fn find(&self, call: Call) -> Result<Option<Value>, Failure> {
         match self.ask(call).await {

@@ -1,15 +1,17 @@
 //! The provisioner.
 
 mod keys;
+mod listing;
 mod removing;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    self, Access, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, ClaimName, Credentials,
-    GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, ClaimName,
+    Credentials, GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::{Value, json};
@@ -144,12 +146,17 @@ impl BucketProvisioner for Gcs {
         Ok(())
     }
 
+    async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+        let store = self.asked(&list.parameters, &list.secrets, &BTreeMap::new()).await?;
+        listing::list(&store, &list.cluster_id).await
+    }
+
     async fn probe(&self) -> Result<(), StartError> {
         Ok(self.stores.probe().await?)
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets().optional_secret(ADMIN)
+        BucketCapabilities::default().rotation().multiple_buckets().assets().optional_secret(ADMIN)
     }
 }
 

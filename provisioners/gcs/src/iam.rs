@@ -48,6 +48,13 @@ impl Iam {
         self.api.find(Call::new(Method::GET, self.path(email), "iam.serviceAccounts.get", doing)).await
     }
 
+    /// All service accounts of the project.
+    pub(crate) async fn accounts(&self) -> Result<Vec<Value>, Failure> {
+        let path = format!("/v1/projects/{}/serviceAccounts?pageSize=100", encoded(&self.project));
+        let call = |path| Call::new(Method::GET, path, "iam.serviceAccounts.list", "list the service accounts");
+        self.api.list(&path, "accounts", call).await
+    }
+
     /// The claim's own service account, made if need be.
     pub(crate) async fn ensure(&self, id: &str, email: &str, whom: Whom<'_>) -> Result<Ensured, Failure> {
         let found = match self.account(email).await {

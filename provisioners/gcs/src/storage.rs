@@ -62,6 +62,14 @@ impl Storage {
         self.api.find(Call::new(Method::GET, path, "storage.buckets.get", doing)).await
     }
 
+    /// All buckets of the project, with their labels.
+    pub(crate) async fn buckets(&self) -> Result<Vec<Value>, Failure> {
+        let fields = encoded("items(name,labels),nextPageToken");
+        let path = format!("/storage/v1/b?project={}&maxResults=1000&fields={fields}", encoded(&self.project));
+        let call = |path| Call::new(Method::GET, path, "storage.buckets.list", "list the buckets");
+        self.api.list(&path, "items", call).await
+    }
+
     /// Makes a bucket. `false` where the name is taken.
     pub(crate) async fn create_bucket(&self, name: &str, body: Value) -> Result<bool, Failure> {
         let path = format!("/storage/v1/b?project={}&projection=noAcl", encoded(&self.project));

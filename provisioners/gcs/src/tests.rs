@@ -2,6 +2,7 @@
 
 mod http;
 mod keyless;
+mod listing;
 mod ownership;
 mod pod;
 mod settings;

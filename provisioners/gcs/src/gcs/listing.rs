@@ -1,0 +1,53 @@
+//! What a project has for claims. A bucket and its service account name the claim by its uid.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use kube_provisioner::bucket::{Account, Asset, AssetKind, Assets, ClaimName, MarkedCluster};
+
+use super::PROJECT;
+use crate::account::{account_id, described, email, label_value, labelled};
+use crate::store::Store;
+
+/// Buckets come first: a service account is made after its bucket, and goes after it.
+pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+    let (buckets, mut assets) = (store.storage.buckets().await?, Assets::default());
+    let of_project = BTreeMap::from([(PROJECT.to_owned(), store.storage.project.clone())]);
+    let mut claims = BTreeMap::new();
+    for account in store.iam.accounts().await? {
+        let text = |field: &str| account[field].as_str().unwrap_or_default();
+        let Some((uid, of_cluster)) = described(text("description")) else { continue };
+        let address = text("email");
+        let claim = text("displayName").split_once('/').map(|(namespace, name)| ClaimName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        });
+        // The display name may have been shortened, and others may write it. The address is made of the whole name.
+        let is_its =
+            |claim: &ClaimName| email(&account_id(&Account::of(claim.clone()).name), &store.iam.project) == address;
+        let Some(claim) = claim.filter(is_its) else {
+            assets
+                .unread
+                .push(format!("the service account {address} is left out: its display name is not its claim's"));
+            continue;
+        };
+        let mut asset = Asset::new(AssetKind::Account, address, claim.clone(), MarkedCluster::of(of_cluster, cluster));
+        asset.state.clone_from(&of_project);
+        assets.found.push(asset);
+        claims.insert(label_value(uid), claim);
+    }
+    for bucket in buckets {
+        let (Some(name), Some((labelled, cluster))) = (bucket["name"].as_str(), labelled(&bucket, cluster)) else {
+            continue;
+        };
+        let of_account = claims.get(&labelled.uid).cloned();
+        // The account goes with its claim, and a bucket that was to stay is left alone. So is one whose pods have no key.
+        let retained = of_account.is_none();
+        let mut asset = Asset::new(AssetKind::Bucket, name, of_account.unwrap_or(labelled), cluster);
+        asset.retained = retained;
+        asset.state.clone_from(&of_project);
+        assets.found.push(asset);
+    }
+    Ok(assets)
+}

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod keyless;
+mod orphans;
 mod settings;
 
 use std::collections::BTreeSet;

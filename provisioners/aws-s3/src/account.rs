@@ -24,8 +24,8 @@ const ROLE_ARN: &str = "RoleARN";
 /// Tags of users and buckets.
 pub(crate) const CLAIM_UID: &str = "kube-provisioner/claim-uid";
 const CLAIM: &str = "kube-provisioner/claim";
-/// Of users, for people: the bucket that the user is for.
-const BUCKET: &str = "kube-provisioner/bucket";
+/// Of users: the bucket that the user is for.
+pub(crate) const BUCKET: &str = "kube-provisioner/bucket";
 
 pub(crate) const PATH: &str = "/kube-provisioner/";
 /// IAM's limit for a user's name.
@@ -341,6 +341,15 @@ impl Account {
         let keys = store.iam.access_keys(&self.name).await;
         keys.map_err(Failure::of(format!("list the keys of {}", self.name), "iam:ListAccessKeys"))
     }
+}
+
+/// The claim that tags name, and the cluster.
+pub(crate) fn tagged(tags: &BTreeMap<String, String>, cluster_id: &str) -> Option<(ClaimName, api::MarkedCluster)> {
+    let uid = tags.get(CLAIM_UID).filter(|uid| !uid.is_empty())?.clone();
+    let (namespace, name) = tags.get(CLAIM).and_then(|claim| claim.split_once('/')).unwrap_or_default();
+    let claim = ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid };
+    let marked = tags.get(CLUSTER_ID).map(String::as_str);
+    Some((claim, api::MarkedCluster::of(marked, &tag_value(cluster_id))))
 }
 
 /// A cluster's id as a tag takes it: it may be any text, and tags may not.

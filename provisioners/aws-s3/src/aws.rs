@@ -1,14 +1,16 @@
 //! The provisioner.
 
 mod granting;
+mod listing;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self as api, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy, GrantOf,
-    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    self as api, Assets, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy,
+    GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
@@ -198,12 +200,16 @@ impl BucketProvisioner for Aws {
         Ok(())
     }
 
+    async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+        listing::list(&self.stores.of(&list.parameters, &list.secrets).await?, &list.cluster_id).await
+    }
+
     async fn probe(&self) -> Result<(), StartError> {
         Ok(self.stores.probe().await?)
     }
 
     fn capabilities() -> BucketCapabilities {
-        let capabilities = BucketCapabilities::default().rotation();
+        let capabilities = BucketCapabilities::default().rotation().assets();
         ADMIN.into_iter().fold(capabilities, BucketCapabilities::optional_secret)
     }
 }
@@ -293,10 +299,11 @@ impl Aws {
     }
 
     async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BadRecord> {
-        let bucket = known.bucket();
+        // The user of a bucket that is gone has none.
+        let bucket = known.buckets.first();
         self.recorded(Known {
             account: &known.account,
-            bucket: (&bucket.name, bucket.belongs_to(&known.account)),
+            bucket: bucket.map_or(("", false), |bucket| (&*bucket.name, bucket.belongs_to(&known.account))),
             parameters: &known.parameters,
             secrets: &known.secrets,
             state: &known.state,

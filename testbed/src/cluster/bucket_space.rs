@@ -80,6 +80,22 @@ impl BucketSpace {
         self.space.spawn(package, "env", command.chain(more.iter().copied()))
     }
 
+    /// Runs a command of a package's program to its end, with the provisioner's account. The answer is whether it succeeded, and what it
+    /// has printed.
+    pub async fn command(
+        &self,
+        package: &str,
+        variables: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> anyhow::Result<(bool, String)> {
+        let mut command = tokio::process::Command::new(provisioner_program(package)?);
+        command.args(arguments).args(["--provisioner-name", self.space.provisioner()]);
+        command.arg("--kubeconfig").arg(&self.access.kubeconfig).envs(variables.iter().copied());
+        let output = command.output().await?;
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ok((output.status.success(), text.concat()))
+    }
+
     /// Creates a class of the provisioner's; its name is the test's own.
     pub async fn class(&self, suffix: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
         let parameters: BTreeMap<&str, &str> = parameters.iter().copied().collect();

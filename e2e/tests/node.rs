@@ -84,7 +84,9 @@ async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
     let mut pod = plain(&space, "pod", "")?;
     pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "echo said; exec sleep 600"]);
     space.start_pod(&pod).await?;
-    assert_eq!(space.logs("pod").await?, "said\n");
+    // A container runs before it says anything.
+    let said = eventually(DEFAULT_LIMIT, async || Ok((space.logs("pod").await? == "said\n").then_some(())));
+    anyhow::ensure!(said.await?.is_some(), "the log is {:?}", space.logs("pod").await?);
     assert_eq!(space.exec("pod", "echo $((6 * 7)); hostname")?, "42\npod\n");
     assert!(space.exec("pod", "echo no >&2; exit 3").is_err_and(|error| error.to_string().contains("no")));
     let pods = space.api::<Pod>().get("pod").await?;

@@ -19,7 +19,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn aws_z20_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::Result<()> {
+async fn aws_z34_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-orphans").await?;
     let mut program = fixture.start().await?;
     for claim in ["photos", "videos"] {

@@ -108,9 +108,7 @@ impl BucketProvisioner for Aws {
             return refuse_grant(&store, &account, &request, text).await;
         }
         if let Some(key) = request.config.of_the_bucket().filter(|_| !is_own) {
-            let text = format!(
-                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
-            );
+            let text = api::BucketAccess::is_not_its_setting(key);
             return refuse_grant(&store, &account, &request, text).await;
         }
         let live = match bucket::find(&store, name).await? {

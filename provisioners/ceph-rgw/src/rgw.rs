@@ -253,9 +253,7 @@ impl Rgw {
             return Ok(Err(OWNERS_DO_EVERYTHING.to_owned()));
         }
         if let Some(key) = settings::of_the_bucket(config).filter(|_| !is_own) {
-            return Ok(Err(format!(
-                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
-            )));
+            return Ok(Err(BucketAccess::is_not_its_setting(key)));
         }
         let live = store.admin.bucket(name).await?;
         if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), store, &request.cluster_id).await? {

@@ -105,9 +105,7 @@ impl BucketProvisioner for Garage {
             if !bucket.belongs_to(&request.account)
                 && let Some(key) = request.config.of_the_bucket()
             {
-                let text = format!(
-                    "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
-                );
+                let text = BucketAccess::is_not_its_setting(key);
                 return refuse_grant(&store, &claim, &request, text).await;
             }
             let Some(live) = self.live(&store, bucket, (&request.account, &request.cluster_id)).await? else {

@@ -95,9 +95,7 @@ impl BucketProvisioner for Gcs {
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
             if let Some(key) = config.of_the_bucket().filter(|_| !bucket.belongs_to(&request.account)) {
-                let text = format!(
-                    "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
-                );
+                let text = BucketAccess::is_not_its_setting(key);
                 return account.refuse(&store, &request, text).await;
             }
             buckets.push((bucket, bucket.allowed(parameters.access_mode, config.access_mode)?));

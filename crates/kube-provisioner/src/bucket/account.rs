@@ -95,6 +95,12 @@ impl BucketAccess {
         self.owner.as_ref() == Some(account)
     }
 
+    /// The error of a grant whose claim has this key in `additionalConfig`, which is a setting of the bucket, for a bucket that was
+    /// not made for the claim.
+    pub fn is_not_its_setting(key: &str) -> String {
+        format!("{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig")
+    }
+
     /// The error of a grant for a bucket that was not made for its recorded owner, or was replaced since.
     pub fn is_not_its_owners(&self) -> String {
         let (bucket, claim) =

@@ -10,7 +10,6 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::Args;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -21,8 +20,9 @@ use super::BoxError;
 use crate::bucket::{Asset, BucketStart, ListAssets};
 use crate::controller::bucket::recorded::RecordedAssets;
 use crate::controller::bucket::{BucketBackend, read_texts};
-use crate::controller::shared::class_parameters::{BadParameters, Parsed};
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::shared::secret_names::TemplateNames;
+use crate::controller::shared::secret_reading::{Unread, read_secrets};
 use crate::secrets::Secrets;
 
 /// List buckets and users in the backends that no ObjectBucket stands for
@@ -50,6 +50,7 @@ pub struct Orphans {
 struct Place {
     class: String,
     texts: BTreeMap<String, String>,
+    parsed: Parsed,
     secrets: Secrets,
 }
 
@@ -155,15 +156,9 @@ impl Orphans {
     /// What the backends have. Classes may share one.
     async fn look(&self, scene: &Scene<'_>, places: &[Place], problems: &mut Vec<String>) -> Vec<Set> {
         let mut found: Vec<(String, Asset)> = Vec::new();
-        for Place { class, texts, secrets } in places {
-            let listed = match parsed(scene.backend, texts) {
-                Ok(parameters) => {
-                    let list = ListAssets::of(Arc::new(parameters), secrets.clone(), scene.cluster_id.clone());
-                    scene.backend.list_assets(list).await
-                }
-                Err(error) => Err(error),
-            };
-            match listed {
+        for Place { class, parsed, secrets, .. } in places {
+            let list = ListAssets::of(Arc::new(parsed.clone()), secrets.clone(), scene.cluster_id.clone());
+            match scene.backend.list_assets(list).await {
                 Ok(assets) => {
                     problems.extend(assets.unread);
                     for asset in assets.found {
@@ -182,31 +177,22 @@ impl Orphans {
 /// A place is unread as a whole, or it is read with the parameters that the class has now.
 async fn place(scene: &Scene<'_>, name: &str, class: &StorageClass) -> Result<Place, BoxError> {
     let texts = class.parameters.clone().unwrap_or_default();
-    let read = read_texts(&texts, &scene.backend.capabilities(), |texts| scene.backend.parse(texts));
-    let parameters = read.map_err(bad)?;
-    let mut secrets = Secrets::default();
-    for secret in &parameters.secrets {
-        if secret.is_template() {
-            return Err("its Secrets differ from claim to claim".into());
-        }
-        let (namespace, name) = secret.resolve(TemplateNames { claim: "", namespace: "", volume: "" })?;
-        let api: Api<Secret> = Api::namespaced(scene.client.clone(), &namespace);
-        let found = api.get_opt(&name).await?.ok_or_else(|| format!("the Secret {namespace}/{name} does not exist"))?;
-        let data = found.data.unwrap_or_default();
-        secrets.insert(secret.role.clone(), data.into_iter().map(|(key, value)| (key, value.0)).collect());
+    let ClassParameters { parsed, secrets: named } = read(scene.backend, &texts)?;
+    if named.iter().any(|secret| secret.template().is_some()) {
+        return Err("its Secrets differ from claim to claim".into());
     }
-    Ok(Place { class: name.to_owned(), texts, secrets })
+    let names = TemplateNames { claim: "", namespace: "", volume: "" };
+    let secrets = read_secrets(&scene.client, &named, names).await.map_err(|unread| match unread {
+        Unread::Unnamed(problem) => problem,
+        Unread::Missing { namespace, name } => format!("the Secret {namespace}/{name} does not exist"),
+        Unread::Failed(error) => error.to_string(),
+    })?;
+    Ok(Place { class: name.to_owned(), texts, parsed, secrets })
 }
 
-fn parsed(backend: &dyn BucketBackend, texts: &BTreeMap<String, String>) -> Result<Parsed, BoxError> {
+fn read(backend: &dyn BucketBackend, texts: &BTreeMap<String, String>) -> Result<ClassParameters, BoxError> {
     let read = read_texts(texts, &backend.capabilities(), |texts| backend.parse(texts));
-    Ok(read.map_err(bad)?.parsed)
-}
-
-fn bad(bad: BadParameters) -> String {
-    match bad {
-        BadParameters::Wrong(problem) | BadParameters::Crashed(problem) => problem,
-    }
+    read.map_err(|(BadParameters::Wrong(problem) | BadParameters::Crashed(problem))| problem.into())
 }
 
 /// An ObjectBucket that cannot be read may stand for anything.

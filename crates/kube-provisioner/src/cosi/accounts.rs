@@ -20,7 +20,6 @@ use sha2::{Digest, Sha256};
 
 use super::errors::{not_answered, precondition};
 use crate::bucket::{Access, Credentials};
-use crate::controller::shared::secret_reading::SecretReader;
 use crate::protocol::{CLUSTER_ID, COSI_ACCOUNT, COSI_DRIVER};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -195,13 +194,5 @@ impl Accounts {
     fn annotations(&self, account: &str) -> BTreeMap<String, String> {
         let all = [(COSI_DRIVER, self.driver.as_str()), (COSI_ACCOUNT, account), (CLUSTER_ID, &self.cluster_id)];
         all.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
-    }
-}
-
-/// For the Secrets that classes name.
-impl SecretReader for Accounts {
-    async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, CallError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        call(LIMIT, api.get(name)).await
     }
 }

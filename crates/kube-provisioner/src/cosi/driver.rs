@@ -289,7 +289,7 @@ impl Driver {
             )));
         }
         let names = TemplateNames { claim: "", namespace: "", volume: "" };
-        let secrets = read_secrets(&self.accounts, &named, names).await.map_err(|unread| match unread {
+        let secrets = read_secrets(&self.accounts.client, &named, names).await.map_err(|unread| match unread {
             Unread::Unnamed(problem) => invalid(problem),
             Unread::Missing { namespace, name } => {
                 precondition(format!("the Secret {namespace}/{name} that the class names does not exist: create it"))

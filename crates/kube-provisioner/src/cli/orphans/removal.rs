@@ -6,7 +6,7 @@ use std::sync::Arc;
 use provisioner_runtime::controller::FencingToken;
 
 use super::sets::Set;
-use super::{Place, Scene, parsed};
+use super::{Place, Scene, read};
 use crate::bucket::{Asset, AssetKind, BucketAccess, GrantedAccount, ProvisionedBucket};
 use crate::cli::BoxError;
 use crate::controller::shared::class_parameters::Parsed;
@@ -69,5 +69,5 @@ pub(super) async fn remove(
 fn parameters(scene: &Scene<'_>, place: &Place, policy: &str) -> Result<Arc<Parsed>, BoxError> {
     let mut texts = place.texts.clone();
     texts.insert(DELETION_POLICY.to_owned(), policy.to_owned());
-    Ok(Arc::new(parsed(scene.backend, &texts)?))
+    Ok(Arc::new(read(scene.backend, &texts)?.parsed))
 }

@@ -27,18 +27,12 @@ impl TemplateNames<'_> {
 }
 
 impl SecretName {
-    /// Whether each claim has another one.
-    pub(crate) fn is_template(&self) -> bool {
-        [&self.name, &self.namespace].iter().any(|text| text.contains('$'))
-    }
-
     /// Namespace and name of the Secret for one claim.
     pub(crate) fn resolve(&self, names: TemplateNames<'_>) -> Result<(String, String), String> {
         Ok((fill(&self.namespace, names)?, fill(&self.name, names)?))
     }
 
     /// The first template in them, where nothing is known of a claim.
-    #[cfg(feature = "cosi")]
     pub(crate) fn template(&self) -> Option<&str> {
         [&self.namespace, &self.name].into_iter().map(String::as_str).find(|text| text.contains('$'))
     }

@@ -1,13 +1,19 @@
 //! Reading the Secrets that classes name.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
 use kube::api::Api;
 use provisioner_runtime::Cache;
-use provisioner_runtime::call::CallError;
+use provisioner_runtime::call::{CallError, call};
 use provisioner_runtime::controller::Context;
 
 use super::secret_names::{SecretName, TemplateNames};
 use crate::secrets::Secrets;
+
+/// The timeout of a request that no controller limits.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a Secret could not be read.
 pub(crate) enum Unread {
@@ -20,7 +26,7 @@ pub(crate) enum Unread {
     Failed(CallError),
 }
 
-/// Whoever reads Secrets from the API server.
+/// Reads Secrets from the API server.
 pub(crate) trait SecretReader: Sync {
     fn secret(&self, namespace: &str, name: &str) -> impl Future<Output = Result<Secret, CallError>> + Send;
 }
@@ -29,6 +35,14 @@ impl<C: Cache> SecretReader for Context<C> {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, CallError> {
         let api: Api<Secret> = Api::namespaced(self.client().clone(), namespace);
         self.request(api.get(name)).await
+    }
+}
+
+/// For programs and commands without a controller.
+impl SecretReader for Client {
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, CallError> {
+        let api: Api<Secret> = Api::namespaced(self.clone(), namespace);
+        call(LIMIT, api.get(name)).await
     }
 }
 

@@ -108,7 +108,7 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
         bucket: ProvisionedBucket<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// The bucket of this name, whoever has made it; `None` where there is none. It is called for buckets that a cluster's
+    /// The bucket of this name, whether the provisioner or somebody else has made it; `None` where there is none. It is called for buckets that a cluster's
     /// administrator names by hand in the Container Object Storage Interface (COSI).
     ///
     /// # Errors

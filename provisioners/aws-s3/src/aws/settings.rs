@@ -16,8 +16,8 @@ const LIFECYCLE: &str = "lifecycle";
 
 type Tags = BTreeMap<String, String>;
 
-/// The tags that the bucket is to have: `ours`, and those of the claim. The claim that names tags has all others, or else they stay,
-/// whoever has set them.
+/// The tags that the bucket is to have: `ours`, and those of the claim. A claim with tags removes all others. Without
+/// tags of the claim, tags that somebody has set by hand stay.
 pub(super) fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     let asked = request.config.bucket_tags.as_ref();
     let owned = asked.is_some() || request.applied_config.contains_key(BUCKET_TAGS);

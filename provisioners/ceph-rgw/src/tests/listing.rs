@@ -1,4 +1,4 @@
-//! What the command `orphans` is told.
+//! What the provisioner lists for the command `orphans`.
 
 use kube_provisioner::bucket::{AssetKind, BucketProvisioner, ListAssets, MarkedCluster};
 

@@ -1,4 +1,4 @@
-//! What the command `orphans` is told, and what it removes with that.
+//! What the provisioner lists for the command `orphans`.
 
 use kube_provisioner::bucket::{AssetKind, BucketProvisioner, ListAssets, MarkedCluster};
 

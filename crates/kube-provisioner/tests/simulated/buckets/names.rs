@@ -127,7 +127,7 @@ async fn z33_other_names_move_the_same_key() {
     fixture.until("they have moved", || fixture.delivered() == [["keys"], ["store"]]).await;
 }
 
-/// Both objects exist for some time, and whoever continues knows of both.
+/// Both objects exist for some time, and the process that continues knows both.
 #[tokio::test(start_paused = true)]
 async fn z33_a_move_that_is_cut_short_comes_to_its_end() {
     let creations = |request: &Request| request.resource.plural == "secrets" && request.verb == Verb::Create;

@@ -30,7 +30,12 @@ impl Interceptor for Refusing {
         let is_write = matches!(request.verb, Verb::Create | Verb::Patch | Verb::Delete);
         let next = || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         let refused = is_write && (self.which)(request) && next().is_ok();
-        let answer = if refused { Before::Refuse(Status::internal("the disk is full")) } else { Before::Handle };
+        let status = || match request.verb {
+            // As when somebody changes the object at the same time.
+            Verb::Delete => Status::conflict(&request.resource, &request.name, "the object has been modified"),
+            _ => Status::internal("the disk is full"),
+        };
+        let answer = if refused { Before::Refuse(status()) } else { Before::Handle };
         Box::pin(async move { answer })
     }
 }

@@ -344,8 +344,9 @@ impl Actions {
         let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         match self.context.request(api.delete(name, &parameters)).await {
-            // With another uid it is another's.
-            Ok(_) | Err(CallError::NotFound | CallError::Conflict) => Ok(()),
+            Ok(_) | Err(CallError::NotFound) => Ok(()),
+            // Another object has this name by now, or this one changes. Only what is read says so.
+            Err(CallError::Conflict) => Err(Outcome::Changed),
             Err(error) => Err(failed(error)),
         }
     }

@@ -78,6 +78,8 @@ impl<P, C> BucketRequest<P, C> {
 pub struct GrantRequest<P, C> {
     /// Who is let in.
     pub account: Account,
+    /// The claim that asks. Several claims of a namespace may share an account.
+    pub claim: ClaimName,
     /// The buckets: one, unless the author [declares more](super::BucketCapabilities::multiple_buckets).
     pub buckets: Vec<BucketAccess>,
     /// The class's parameters, as they were when the attempt began.
@@ -111,6 +113,7 @@ impl<P, C> GrantRequest<P, C> {
         let account = test_account();
         Self {
             buckets: vec![BucketAccess::new(bucket, Some(account.clone()))],
+            claim: account.claim.clone(),
             account,
             parameters: Arc::new(parameters),
             config: Arc::new(config),
@@ -130,6 +133,11 @@ impl<P, C> GrantRequest<P, C> {
     /// Where a test has made a request for none.
     pub fn bucket(&self) -> &BucketAccess {
         &self.buckets[0]
+    }
+
+    /// Whether a bucket was made for the claim that asks: only then its `additionalConfig` has settings of the bucket.
+    pub fn is_made_for_claim(&self, bucket: &BucketAccess) -> bool {
+        bucket.owner.as_ref().is_some_and(|owner| owner.claim == self.claim)
     }
 }
 
@@ -207,7 +215,7 @@ impl<P> BucketLookup<P> {
 pub struct GrantedAccount<P> {
     /// The account. Its claim may be gone, as [`ProvisionedBucket::owner`].
     pub account: Account,
-    /// All buckets that it was let into. They may be gone.
+    /// The buckets that it was let into: for `revoke` and `rotate` all, for `withdraw` those that it loses. They may be gone.
     pub buckets: Vec<BucketAccess>,
     /// The class's parameters, as [`ProvisionedBucket::parameters`].
     pub parameters: Option<Arc<P>>,

@@ -208,6 +208,7 @@ impl Driver {
     fn grant_request(&self, account: &str, record: &Record, class: &Class) -> Result<UntypedGrant, Status> {
         Ok(UntypedGrant {
             account: names::accessor(account),
+            claim: names::accessor(account).claim,
             buckets: accesses(&record.buckets, class.existing),
             parameters: class.parsed.clone(),
             config: self.no_config()?,

@@ -132,6 +132,7 @@ impl Actions {
             .filter(|credentials| access_key_id.as_ref().is_none_or(|known| *known == credentials.access_key_id));
         GrantRequest {
             account,
+            claim: bucket.made_for(inputs.claim.name()),
             buckets: vec![access],
             parameters: Arc::new(inputs.class.parsed.clone()),
             config: Arc::new(inputs.config.clone()),

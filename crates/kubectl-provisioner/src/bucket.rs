@@ -122,7 +122,7 @@ impl Case {
         if let Some(provisioner) = &self.provisioner
             && !matches!(decision, Decision::NoAction(NoAction::Bound))
         {
-            add_turn(answer, provisioner, &self.fleets, &self.key());
+            add_turn(answer, provisioner, &self.fleets, shard_part(&self.key()));
         }
     }
 
@@ -223,7 +223,7 @@ async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
             answer.fact("Provisioner", maker.unwrap_or("not named"));
             if let Some(provisioner) = provisioner {
                 let key = format!("{}/{claim}/{}", asked.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
-                add_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, &key);
+                add_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, shard_part(&key));
             }
             add_finalizers(&mut answer, &bucket, asked.environment.now());
             let recorded = events(asked, "ObjectBucket", &bucket).await;

@@ -103,6 +103,8 @@ pub struct LoopOptions {
     pub http_endpoint: Option<SocketAddr>,
     /// The clock and chance.
     pub environment: Environment,
+    /// The part of a key that chooses its shard: keys with the same part are in one shard.
+    pub shard_by: fn(&str) -> &str,
     /// The safeguards; tests of a simulation leave one out.
     pub safeguards: Safeguards,
 }
@@ -175,6 +177,7 @@ impl<R: Reconciler> ControlLoop<R> {
             grace,
             environment,
             sets_restored_apart,
+            shard_by: options.shard_by,
         };
         let attempts = attempts(calls);
         let queue = Queue::new(QueueOptions { backoff: options.backoff, environment, limits: attempts });

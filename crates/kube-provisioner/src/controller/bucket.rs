@@ -3,6 +3,8 @@
 //! The steps of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report` and `messages`. The
 //! loop around it is [`provisioner_runtime::controller`]. The ObjectBucket is the record of what was begun.
 
+#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
+pub(crate) mod accounts;
 mod act;
 mod backend;
 mod cache;
@@ -22,7 +24,8 @@ mod events;
 pub(crate) mod explain;
 mod facts;
 mod gone;
-mod key;
+#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
+pub(crate) mod key;
 mod messages;
 mod metrics;
 mod outcome;
@@ -49,7 +52,7 @@ use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope, WatchHealth};
 
-use self::act::{Actions, Step};
+use self::act::{Actions, BusyAccounts, Step};
 use self::cache::BucketCache;
 use self::class::read_class;
 pub(crate) use self::class::read_texts;
@@ -99,7 +102,7 @@ pub(crate) fn control_loop(
     let rules = Arc::new(rules);
     let fencing = rules.safeguards.include(BucketSafeguard::Fencing);
     let safeguards = LoopSafeguards { fencing, ..LoopSafeguards::default() };
-    let (client, loop_options) = process.into_loop(options, "buckets", safeguards);
+    let (client, loop_options) = process.into_loop(options, ("buckets", key::shard_part), safeguards);
     let cache = BucketCache::new(rules.clone());
     let reconciler = |context: Context<BucketCache>| BucketReconciler {
         actions: Arc::new(Actions {
@@ -108,6 +111,7 @@ pub(crate) fn control_loop(
             rules,
             limits: CallLimits::of(options),
             thresholds: Thresholds::of(options),
+            accounts: BusyAccounts::default(),
             claims: WatchHealth::new(),
             buckets: WatchHealth::new(),
         }),

@@ -85,7 +85,8 @@ fn bucket_refusals() -> Vec<bucket::Refusal> {
         R::BadObjectName { .. } => R::BadObjectName { kind: "Secret", name: text() },
         R::NotOwned { .. } => R::NotOwned { kind: "Secret" },
         R::BucketClaim { .. } => R::BucketClaim { claim: text(), problem: bucket::BucketClaimProblem::Missing },
-        R::BucketClaimChanged => R::BucketClaimChanged, R::InUse { .. } => R::InUse { by: vec![] })
+        R::BucketClaimChanged => R::BucketClaimChanged, R::InUse { .. } => R::InUse { by: vec![] },
+        R::Account { .. } => R::Account { account: text(), problem: bucket::AccountProblem::Unsupported })
 }
 
 fn bucket_actions() -> Vec<bucket::Decision> {

@@ -49,6 +49,7 @@ pub(super) struct Plan {
     pub(super) sets_restored_apart: bool,
     pub(super) instance: String,
     pub(super) sharing: Sharing,
+    pub(super) shard_by: fn(&str) -> &str,
     pub(super) grace: Duration,
     pub(super) environment: Environment,
 }
@@ -93,7 +94,7 @@ impl Plan {
     }
 
     fn shard_of(&self, key: &str) -> u32 {
-        shard_of(key, self.shards())
+        shard_of((self.shard_by)(key), self.shards())
     }
 
     /// Whether an entry that nobody finishes any more is this shard's.
@@ -237,6 +238,7 @@ mod tests {
             sets_restored_apart: true,
             instance: "host_1".to_owned(),
             sharing,
+            shard_by: |key| key,
             grace: Duration::ZERO,
             environment: Environment::default(),
         }
@@ -244,6 +246,16 @@ mod tests {
 
     fn sharded(shards: u32) -> Plan {
         plan(Sharing::Leases(LeaseOptions { shards, ..LeaseOptions::new("disks", "example.com-disks", "host_1") }))
+    }
+
+    #[test]
+    fn keys_with_one_part_are_in_one_shard() {
+        let by_namespace =
+            Plan { shard_by: |key| key.split_once('/').map_or(key, |(namespace, _)| namespace), ..sharded(4) };
+        let shards = |plan: &Plan| -> std::collections::BTreeSet<u32> {
+            (0..50).map(|number| plan.shard_of(&format!("shop/claim-{number}"))).collect()
+        };
+        assert_eq!((shards(&by_namespace).len(), shards(&sharded(4)).len()), (1, 4));
     }
 
     #[test]

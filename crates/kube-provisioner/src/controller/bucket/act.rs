@@ -1,5 +1,6 @@
 //! How: carries out one decision. The only place that calls the author's code or writes to the API server.
 
+mod account;
 mod attempt;
 mod calls;
 mod deliver;
@@ -15,6 +16,7 @@ use std::sync::{Arc, MutexGuard};
 use provisioner_runtime::controller::Context;
 use provisioner_runtime::watch::WatchHealth;
 
+pub(crate) use self::account::BusyAccounts;
 use super::backend::BucketBackend;
 use super::cache::BucketCache;
 use super::decide::{Decision, Rules};
@@ -33,6 +35,7 @@ pub(crate) struct Actions {
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
     pub(crate) thresholds: Thresholds,
+    pub(crate) accounts: BusyAccounts,
     /// The watches of the claims and of the ObjectBuckets.
     pub(crate) claims: WatchHealth,
     pub(crate) buckets: WatchHealth,

@@ -10,6 +10,7 @@ use provisioner_runtime::controller::{Cache, StaleReads};
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 
+use super::accounts::AccountIndex;
 use super::class::ReadClass;
 use super::decide::{Decision, Rules, decide};
 use super::delivered::{DeliveredFacts, Seen};
@@ -45,6 +46,7 @@ pub(crate) struct BucketCache {
     asking: HashMap<Box<str>, BTreeSet<Key>>,
     /// ObjectBuckets of claims that use the bucket of another one, by the uid of the claim that it was made for.
     using: HashMap<Box<str>, BTreeSet<Arc<str>>>,
+    by_account: AccountIndex,
     gone: Gone,
 }
 
@@ -73,6 +75,7 @@ impl BucketCache {
             by_delivered: DeliveredIndex::default(),
             asking: HashMap::new(),
             using: HashMap::new(),
+            by_account: AccountIndex::default(),
             gone: Gone::default(),
         }
     }
@@ -279,6 +282,7 @@ impl BucketCache {
             self.asking.entry(owner).or_default().insert(key.clone());
         }
         self.by_delivered.put_claim(&key, &claim);
+        self.by_account.put_claim(&key, &claim);
         self.claims.insert(key.clone(), Arc::new(claim));
         Some(key)
     }
@@ -299,6 +303,7 @@ impl BucketCache {
             take(&mut self.asking, &owner, key);
         }
         self.by_delivered.claim_gone(key, known);
+        self.by_account.claim_gone(key, known);
     }
 
     fn put_bucket(&mut self, bucket: BucketFacts) -> Vec<Key> {
@@ -321,6 +326,7 @@ impl BucketCache {
             self.using.entry(owner.uid.as_str().into()).or_default().insert(bucket.name.clone());
         }
         self.by_delivered.put_bucket(&bucket);
+        self.by_account.put_bucket(&bucket);
         keys.extend(self.concerned(&bucket));
         self.buckets.insert(bucket.name.clone(), Arc::new(bucket));
         keys.sort_unstable();
@@ -341,6 +347,7 @@ impl BucketCache {
             take(&mut self.using, owner.uid.as_str(), &bucket.name);
         }
         self.by_delivered.bucket_gone(bucket);
+        self.by_account.bucket_gone(bucket);
         self.concerned(bucket)
     }
 
@@ -357,7 +364,8 @@ impl BucketCache {
     fn concerned(&self, bucket: &BucketFacts) -> Vec<Key> {
         let asking = paths(bucket).filter_map(|path| self.asking.get(&path)).flatten().cloned();
         let owner = owner_of(bucket).and_then(|owner| self.by_path.get(&*owner.to_string()).cloned());
-        self.keys_of(bucket).into_iter().chain(asking).chain(owner).collect()
+        let fellows = self.by_account.asking(bucket).cloned();
+        self.keys_of(bucket).into_iter().chain(asking).chain(owner).chain(fellows).collect()
     }
 
     /// Its claim's key, those of the claims of the same name now, and that of the claim that points at it. An ObjectBucket
@@ -515,12 +523,16 @@ impl Cache for BucketCache {
         };
         let owner = claim.as_ref().map(|claim| self.owner(claim, bucket.as_deref())).unwrap_or_default();
         let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
+        let fellows = self.by_account.buckets(claim.as_deref(), bucket.as_deref());
+        let fellows = fellows.filter_map(|name| self.buckets.get(name));
+        let fellows = fellows.filter(|fellow| self.rules.is_of_this_installation(fellow)).cloned().collect();
         let mut facts = Facts {
             claim,
             bucket: bucket.map_or(BucketState::Absent, BucketState::Known),
             obstacle,
             owner,
             users,
+            fellows,
             class,
             names: DeliveredNames::of(key.name()),
             secret: Delivered::Absent,

@@ -2,6 +2,7 @@
 
 use provisioner_runtime::stable_hash;
 
+use super::accounts::{self, AccountProblem};
 use super::delivered_names::{BadName, DeliveredNames};
 use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
@@ -78,7 +79,7 @@ pub enum Reason {
     New,
     /// The claim's `additionalConfig` has changed.
     Config,
-    /// The Secret is gone or was changed.
+    /// The Secret is gone, was changed, or has an older key than others with the same account.
     Secret,
 }
 
@@ -171,6 +172,13 @@ pub enum Refusal {
     },
     /// The claim asks for the bucket of another claim, or for one of its own, and has a bucket.
     BucketClaimChanged,
+    /// The claim names an account for several claims, and cannot have it now.
+    Account {
+        /// The account.
+        account: String,
+        /// Why.
+        problem: AccountProblem,
+    },
     /// Other claims use the bucket that is to be removed.
     InUse {
         /// Their names, or those of their ObjectBuckets.
@@ -303,7 +311,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     }
     // Bucket and user may be gone since the backup that the Secret comes from.
     if facts.secret == Delivered::Unowned {
-        return Decision::Attempt(Reason::Secret);
+        return attempt_beside(record, facts, Decision::Attempt(Reason::Secret));
     }
     if facts.config_map == Delivered::Unowned {
         return Decision::Restore;
@@ -315,25 +323,40 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     if record.config != claim.config && share::asks_for_another(record, claim) {
         return Decision::Refuse(Refusal::BucketClaimChanged);
     }
+    if record.config != claim.config && share::has_another_account(record, claim) {
+        let account = claim.account().unwrap_or_default().to_owned();
+        return Decision::Refuse(Refusal::Account { account, problem: AccountProblem::Changed });
+    }
+    let has_older_key = facts.has_older_key(record);
     let is_renamed = wanted.as_ref() != Some(&facts.names);
     if record.config != claim.config || !record.attempted.is_empty() || is_renamed {
         return attempt(claim, facts, rules, Reason::Config);
     }
-    if facts.secret != Delivered::Intact {
-        return Decision::Attempt(Reason::Secret);
+    if facts.secret != Delivered::Intact || has_older_key {
+        return attempt_beside(record, facts, Decision::Attempt(Reason::Secret));
     }
     if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
         return match rules.capabilities.rotation && !record.keyless {
-            true => Decision::Rotate,
+            true => {
+                let waits = facts.older_key_elsewhere(record);
+                waits.map_or_else(|| attempt_beside(record, facts, Decision::Rotate), Decision::Refuse)
+            }
             false if claim.is_ready() == Some(true) => Decision::Refuse(Refusal::NoRotation),
             false => settled(claim, bucket, facts),
         };
     }
     match settled(claim, bucket, facts) {
-        Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() => Decision::Retire,
+        Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() => {
+            facts.older_key_elsewhere(record).map_or(Decision::Retire, |_| Decision::NoAction(NoAction::Bound))
+        }
         Decision::NoAction(NoAction::Bound) if bucket.deleting => Decision::Refuse(Refusal::ObjectDeleted),
         decision => decision,
     }
+}
+
+/// What is done about an account, unless another claim is about to give it another key.
+fn attempt_beside(record: &Record, facts: &Facts, decision: Decision) -> Decision {
+    facts.rotation_elsewhere(Some(record)).map_or(decision, Decision::Refuse)
 }
 
 /// A bucket that needs no call of the author's code.
@@ -382,6 +405,9 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             Err(BadParameters::Crashed(panic)) => return Decision::Refuse(Refusal::ParametersCrash(panic.clone())),
             Ok(_) => {}
         }
+        if let Some(refusal) = accounts::refusal(claim, class, facts, rules) {
+            return Decision::Refuse(refusal);
+        }
         match share::shared_bucket(claim, class, facts, rules) {
             Err(refusal) => return Decision::Refuse(refusal),
             Ok(Some(_)) => {}
@@ -418,7 +444,8 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
     if let Some(kind) = foreign(facts, Some(&wanted)) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
-    Decision::Attempt(reason)
+    let elsewhere = facts.rotation_elsewhere(begun.map(|record| &**record));
+    elsewhere.map_or(Decision::Attempt(reason), Decision::Refuse)
 }
 
 /// Which of the claim's names another object has, if the claim does not ask for another name by now.
@@ -509,6 +536,11 @@ impl Rules {
     pub(crate) fn other_cluster<'a>(&self, bucket: &'a BucketFacts) -> Option<&'a str> {
         let other = bucket.cluster_id.as_deref().filter(|id| **id != *self.cluster_id);
         other.filter(|_| self.safeguards.include(BucketSafeguard::Cluster))
+    }
+
+    /// Whether an ObjectBucket is neither another cluster's nor another installation's.
+    pub(crate) fn is_of_this_installation(&self, bucket: &BucketFacts) -> bool {
+        self.other_cluster(bucket).is_none() && bucket.identity.as_deref().is_none_or(|id| *id == *self.identity)
     }
 
     fn has_label(&self, label: Option<&str>) -> bool {

@@ -12,7 +12,7 @@ use super::delivered_names::{BadName, DeliveredNames};
 use super::record::{Record, Source};
 use crate::bucket::{Account, BucketAccess, ClaimName};
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
-use crate::protocol::BUCKET_CLAIM_NAME;
+use crate::protocol::{ACCOUNT, BUCKET_CLAIM_NAME};
 
 /// Everything that a decision about one key needs.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) owner: OwnerFacts,
     /// The other claims that use the claim's bucket.
     pub(crate) users: Vec<ClaimName>,
+    /// The ObjectBuckets of the other claims with the claim's account.
+    pub(crate) fellows: Vec<Arc<BucketFacts>>,
     pub(crate) class: ClassState,
     /// The names of the claim's Secret and ConfigMap: those that are recorded, or those of a new claim.
     pub(crate) names: DeliveredNames,
@@ -289,7 +291,8 @@ impl Facts {
             ClassState::Unmanaged => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
-        let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users);
+        let fellows: Vec<_> = self.fellows.iter().map(|fellow| fellow.as_fellow()).collect();
+        let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users, fellows);
         stable_hash(&format!("{:?}", (claim, made, by_hand, class, others)))
     }
 }
@@ -326,6 +329,11 @@ impl ClaimFacts {
     /// The claim of its namespace whose bucket it asks for.
     pub(crate) fn bucket_claim(&self) -> Option<&str> {
         self.config.get(BUCKET_CLAIM_NAME).map(String::as_str)
+    }
+
+    /// The account that it shares with other claims of its namespace.
+    pub(crate) fn account(&self) -> Option<&str> {
+        self.config.get(ACCOUNT).map(String::as_str)
     }
 
     /// `namespace/name`.
@@ -387,9 +395,18 @@ impl BucketFacts {
         ClaimName { uid: made_for.unwrap_or(claim.uid), ..claim }
     }
 
-    /// The account of its claim.
-    pub(crate) fn account(&self, claim: ClaimName) -> Account {
+    /// The account for which its bucket was made: the claim's own, even where the claim's key is that of a shared one.
+    pub(crate) fn owner(&self, claim: ClaimName) -> Account {
         Account::of(self.made_for(claim))
+    }
+
+    /// What the other claims with its account have to know.
+    fn as_fellow(&self) -> impl std::fmt::Debug {
+        let of_record = self.record().map(|record| {
+            let account = record.account.as_ref().map(|account| (account.uid.clone(), account.generation));
+            (account, record.made, record.new_key.is_some(), record.parameters.clone())
+        });
+        (self.uid.clone(), self.class.clone(), of_record)
     }
 
     /// Whether a person gives it to this claim.

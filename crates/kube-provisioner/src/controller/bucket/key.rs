@@ -32,6 +32,14 @@ impl Key {
     }
 }
 
+/// What chooses the shard of a key: claims that share a bucket or an account are worked on by one process.
+pub fn shard_part(key: &str) -> &str {
+    match key.split_once('/') {
+        Some((namespace, _)) if !namespace.is_empty() => namespace,
+        _ => key,
+    }
+}
+
 impl From<&str> for Key {
     fn from(text: &str) -> Self {
         Self(text.into())

@@ -87,6 +87,8 @@ pub(crate) enum Outcome {
     ClassGone,
     /// As many attempts as allowed are under way for this namespace, in this class or altogether.
     AwaitsPermit(Flow),
+    /// The work on another claim of the same account is under way.
+    AccountBusy,
     /// The facts were out of date. The cache has the current ones.
     Changed,
     /// The bucket is there, and all that its user needs.

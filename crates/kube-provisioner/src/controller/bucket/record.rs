@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::accounts::SharedAccount;
 use super::delivered_names::DeliveredNames;
 use super::facts::EndpointFacts;
 use crate::bucket::ClaimName;
@@ -36,6 +37,9 @@ pub(crate) struct Record {
     /// The claim that the bucket was made for, where the claim uses the bucket of another one.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "claim")]
     pub(crate) owner: Option<ClaimName>,
+    /// The account that the claim shares with others of its namespace; `None` where it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<SharedAccount>,
     /// The class's parameters. `None` if nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parameters: Option<BTreeMap<String, String>>,
@@ -94,6 +98,7 @@ impl Record {
             claim: None,
             made_for_uid: None,
             owner: None,
+            account: None,
             parameters: None,
             config: BTreeMap::new(),
             attempted: BTreeMap::new(),

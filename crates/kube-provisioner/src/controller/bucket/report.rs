@@ -1,5 +1,7 @@
 //! The table from an outcome to its name in metrics and logs, and when the key runs again.
 
+use std::time::Duration;
+
 use provisioner_runtime::queue::Next;
 
 use super::decide::Refusal;
@@ -8,12 +10,16 @@ use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
+/// The pause while another claim of the same account is worked on.
+const ACCOUNT_BUSY: Duration = Duration::from_secs(1);
+
 /// When the key runs again.
 pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
     let next = match outcome {
         Outcome::NoAction => Next::Done,
         Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
         Outcome::Changed => Next::Again,
+        Outcome::AccountBusy => Next::Wait(Some(ACCOUNT_BUSY)),
         // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
         Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
@@ -68,9 +74,11 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
 /// The outcome's name in metrics and logs; `None` where nothing was done.
 pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
-        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::RetiresLater { .. } => {
-            return None;
-        }
+        Outcome::NoAction
+        | Outcome::AwaitsPermit(_)
+        | Outcome::AccountBusy
+        | Outcome::Changed
+        | Outcome::RetiresLater { .. } => return None,
         Outcome::Refused(_)
         | Outcome::BadConfig(_)
         | Outcome::BadRecord(_)

@@ -11,10 +11,10 @@ use super::decide::{Refusal, Rules};
 use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
 use super::record::{Record, Source};
 use crate::bucket::ClaimName;
-use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
+use crate::protocol::{ACCOUNT, BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
 /// The keys of `additionalConfig` that no author gets.
-const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
+const OF_CONTROLLER: [&str; 4] = [ACCOUNT, BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
 
 /// A bucket of another claim that a new claim gets.
 pub(crate) struct SharedBucket {
@@ -79,8 +79,7 @@ fn usable(claim: &ClaimFacts, bucket: &Arc<BucketFacts>, rules: &Rules) -> Resul
         return Err(BucketClaimProblem::Deleting);
     }
     // Another cluster's, or another installation's, is not ours to give.
-    let is_ours =
-        rules.other_cluster(bucket).is_none() && bucket.identity.as_deref().is_none_or(|id| *id == *rules.identity);
+    let is_ours = rules.is_of_this_installation(bucket);
     let record = bucket.record().filter(|record| record.made && is_ours && bucket.unreadable.is_none());
     let (Some(record), Some(owner)) = (record, bucket.claim()) else { return Err(BucketClaimProblem::NotBound) };
     if record.source != Some(Source::Provisioned) {
@@ -105,10 +104,15 @@ pub(crate) fn of_author(config: &BTreeMap<String, String>) -> BTreeMap<String, S
 /// Whether an unfinished attempt cannot come to its end: the bucket is going, or the claim does not ask for it any more.
 pub(crate) fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
     let is_going = || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting);
-    asks_for_another(record, claim) || record.owner.is_some() && is_going()
+    asks_for_another(record, claim) || has_another_account(record, claim) || record.owner.is_some() && is_going()
 }
 
 /// Whether the claim names another claim than when its bucket was made.
 pub(crate) fn asks_for_another(record: &Record, claim: &ClaimFacts) -> bool {
     claim.bucket_claim() != record.owner.as_ref().map(|owner| owner.name.as_str())
+}
+
+/// Whether the claim names another account than when its bucket was made.
+pub(crate) fn has_another_account(record: &Record, claim: &ClaimFacts) -> bool {
+    claim.account() != record.account.as_ref().map(|account| account.name.as_str())
 }

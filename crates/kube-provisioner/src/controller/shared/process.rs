@@ -51,11 +51,11 @@ impl Process {
         Ok(Some(Self { client, namespace, cluster_id, journal, instance, sharing, environment }))
     }
 
-    /// The client, and the options of a loop whose metrics name its queue so.
+    /// The client, and the options of a loop whose metrics name its queue so, and in which this part of a key chooses the shard.
     pub(crate) fn into_loop(
         self,
         options: &Options,
-        queue: &'static str,
+        (queue, shard_by): (&'static str, fn(&str) -> &str),
         safeguards: Safeguards,
     ) -> (Client, LoopOptions) {
         let Self { client, namespace, cluster_id, journal, instance, sharing, environment } = self;
@@ -82,6 +82,7 @@ impl Process {
             grace: options.shutdown_timeout,
             http_endpoint: options.http_endpoint,
             environment,
+            shard_by,
             safeguards,
         };
         (client, options)

@@ -13,7 +13,7 @@ use provisioner_runtime::limiter::Purpose;
 use super::calls::Calls;
 use super::make::NotMade;
 use super::{Actions, Step};
-use crate::bucket::Credentials;
+use crate::bucket::{ClaimName, Credentials};
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{Reason, bucket_name, object_name};
 use crate::controller::bucket::delivered_names::{DeliveredNames, without_names};
@@ -41,12 +41,16 @@ pub(super) type Texts = std::collections::BTreeMap<String, String>;
 
 impl Actions {
     pub(super) async fn attempt(&self, reason: Reason, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let inputs = match self.inputs(facts) {
+        let mut inputs = match self.inputs(facts) {
             Ok(inputs) => inputs,
             Err(outcome) => return outcome,
         };
         let flow = facts.flow(Purpose::Create);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let _account = match self.enter_account(facts) {
+            Ok(work) => work,
+            Err(outcome) => return outcome,
+        };
         let (token, _guard) = step.token();
         let made = async {
             if reason == Reason::Secret {
@@ -56,16 +60,20 @@ impl Actions {
             self.confirm_free(&inputs, facts).await?;
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
-            let credentials = self.credentials(facts).await?;
+            if facts.bucket().is_none_or(|bucket| bucket.record().is_none()) {
+                inputs.record.account = self.account_of(&inputs.claim).await?;
+            }
+            let key = self.account_key(facts, &inputs.record).await?;
             let bucket = self.recorded(&inputs, facts).await?;
             self.join(&inputs.record, facts).await?;
             let calls = Calls::begin(step, &token, &flow).await;
-            let made = self.make(&inputs, (&bucket, facts), (secrets, credentials), calls).await?;
-            Ok((bucket, made))
+            let made = self.make(&inputs, (&bucket, facts), (secrets, &key), calls).await?;
+            Ok((bucket, key, made))
         };
         match made.await {
-            Ok((bucket, Ok(made))) => {
+            Ok((bucket, key, Ok(made))) => {
                 let record = Record { config: inputs.claim.config.clone(), ..inputs.record };
+                let record = self.with_account_of(record, &key, &made);
                 match self.deliver(&inputs.claim, &bucket, record, made).await {
                     Ok(()) => match reason {
                         Reason::New => Outcome::Provisioned { bucket: inputs.name },
@@ -75,7 +83,7 @@ impl Actions {
                     Err(outcome) => outcome,
                 }
             }
-            Ok((bucket, Err(not_made))) => self.not_provisioned(not_made, &bucket, &inputs.record).await,
+            Ok((bucket, _, Err(not_made))) => self.not_provisioned(not_made, &bucket, &inputs.record).await,
             Err(outcome) => outcome,
         }
     }
@@ -202,14 +210,24 @@ impl Actions {
     /// The key in the claim's Secret, for backends that show a key only once.
     pub(super) async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Outcome> {
         let Some((claim, name)) = facts.claim.as_ref().zip(self.intact_secret(facts)) else { return Ok(None) };
-        let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
-        let secret = match self.context.request(api.get(&name)).await {
+        self.key_in(&claim.namespace, &name, &claim.uid).await
+    }
+
+    /// The key in the Secret of a claim.
+    pub(super) async fn key_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        claim_uid: &str,
+    ) -> Result<Option<Credentials>, Outcome> {
+        let api: Api<Secret> = Api::namespaced(self.context.client().clone(), namespace);
+        let secret = match self.context.request(api.get(name)).await {
             Ok(secret) => secret,
             Err(CallError::NotFound) => return Ok(None),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim's Secret", error }),
         };
         let owners = secret.metadata.owner_references.iter().flatten();
-        if !owners.map(|owner| &*owner.uid).any(|uid| uid == &*claim.uid) {
+        if !owners.map(|owner| &*owner.uid).any(|uid| uid == claim_uid) {
             return Ok(None);
         }
         let data = secret.data.unwrap_or_default();
@@ -223,13 +241,18 @@ impl Actions {
         if matches!(facts.secret, Delivered::Intact | Delivered::Unowned) {
             return Some(facts.names.secret.clone());
         }
-        let (claim, record) = (facts.claim.as_ref()?, facts.bucket()?.record()?);
-        let cache = self.cache();
+        self.intact_secret_of(&facts.claim.as_ref()?.name(), facts.bucket()?.record()?)
+    }
+
+    /// As [`intact_secret`](Self::intact_secret), of any claim.
+    pub(super) fn intact_secret_of(&self, claim: &ClaimName, record: &Record) -> Option<String> {
+        let (cache, names) = (self.cache(), record.delivered_names(&claim.name));
         let is_intact = |names: &&DeliveredNames| {
             let [secret, _] = cache.delivered(&claim.namespace, names);
             secret.is_some_and(|secret| secret.as_secret(&claim.uid, Some(record)) == Delivered::Intact)
         };
-        record.formerly_delivered.iter().rev().find(is_intact).map(|names| names.secret.clone())
+        let found = [&names].into_iter().chain(record.formerly_delivered.iter().rev()).find(is_intact);
+        found.map(|names| names.secret.clone())
     }
 
     /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.

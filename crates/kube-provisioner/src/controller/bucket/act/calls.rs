@@ -106,10 +106,12 @@ impl Actions {
         };
         let config = record.map(|record| record.config.clone());
         let config = config.or_else(|| Some(facts.claim.as_ref()?.config.clone()));
-        let account = bucket.account(claim);
+        let shared = record.and_then(|record| record.account.as_ref());
+        let account = shared.map(|shared| shared.account(&claim.namespace));
+        let owner = bucket.owner(claim);
         let of_bucket = ProvisionedBucket {
             name: bucket.endpoint.bucket.to_string(),
-            owner: account.clone(),
+            owner: owner.clone(),
             parameters: parameters.map(|parameters| Arc::new(parameters.parsed)),
             state: bucket.kept_state(),
             config_texts: of_author(&config.unwrap_or_default()),
@@ -118,10 +120,10 @@ impl Actions {
             fencing_token: token.clone(),
         };
         let of_account = GrantedAccount {
-            buckets: vec![facts.access(bucket, (record.map(|record| &**record), source), &account)],
-            account,
+            buckets: vec![facts.access(bucket, (record.map(|record| &**record), source), &owner)],
+            account: account.unwrap_or(owner),
             parameters: of_bucket.parameters.clone(),
-            state: of_bucket.state.clone(),
+            state: shared.map_or_else(|| of_bucket.state.clone(), |shared| shared.state.clone()),
             config_texts: of_bucket.config_texts.clone(),
             access_key_id: record.and_then(|record| record.access_key_id.clone()),
             secrets: of_bucket.secrets.clone(),

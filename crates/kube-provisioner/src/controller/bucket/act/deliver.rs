@@ -45,7 +45,7 @@ impl Actions {
             Some(new) => self.end_rotation(record, new),
             None => record,
         };
-        let Made { endpoint, credentials, state, config_data, secret_data, warnings } = made;
+        let Made { endpoint, credentials, state, config_data, secret_data, warnings, account_state: _ } = made;
         let record = Record {
             made: true,
             tls: endpoint.tls,

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use provisioner_runtime::controller::FencingToken;
 
 use super::Actions;
+use super::account::AccountKey;
 use super::attempt::{Inputs, Texts, attempted};
 use super::calls::Calls;
 use crate::bucket::{Account, Bucket, BucketAccess, BucketRequest, Credentials, Endpoint, GrantRequest, Granted};
@@ -26,6 +27,8 @@ pub(super) struct Made {
     pub(super) endpoint: Endpoint,
     pub(super) credentials: Option<Credentials>,
     pub(super) state: Texts,
+    /// What is kept of an account that several claims share.
+    pub(super) account_state: Texts,
     pub(super) config_data: Texts,
     pub(super) secret_data: Texts,
     pub(super) warnings: Vec<String>,
@@ -44,14 +47,16 @@ impl Actions {
         &self,
         inputs: &Inputs,
         (bucket, facts): (&BucketFacts, &Facts),
-        (secrets, credentials): (Secrets, Option<Credentials>),
+        (secrets, key): (Secrets, &AccountKey),
         mut calls: Calls<'_>,
     ) -> Result<Result<Made, NotMade>, Outcome> {
-        let account = bucket.account(inputs.claim.name());
-        let mut access = facts.access(bucket, (Some(&inputs.record), inputs.source), &account);
+        let owner = bucket.owner(inputs.claim.name());
+        let shared = inputs.record.account.as_ref();
+        let account = shared.map_or_else(|| owner.clone(), |shared| shared.account(&inputs.claim.namespace));
+        let mut access = facts.access(bucket, (Some(&inputs.record), inputs.source), &owner);
         let mut made = None;
         if inputs.source == Source::Provisioned {
-            let request = self.bucket_request(inputs, bucket, &account, &secrets, calls.token);
+            let request = self.bucket_request(inputs, bucket, &owner, &secrets, calls.token);
             let answer =
                 self.provision(&mut calls, inputs, "create_bucket", || self.backend.create_bucket(request)).await?;
             match answer {
@@ -69,16 +74,16 @@ impl Actions {
             }
         }
         let others_left = made.is_some();
-        let request = self.grant_request(inputs, bucket, (account, access), (secrets, credentials), calls.token);
+        let request = self.grant_request(inputs, bucket, (account, access), (secrets, key), calls.token);
         let answer = self.provision(&mut calls, inputs, "grant", || self.backend.grant(request)).await?;
-        Ok(answer.map(|granted| Made::of(made, granted)).map_err(|error| NotMade { error, others_left }))
+        let is_shared = shared.is_some();
+        Ok(answer.map(|granted| Made::of(made, granted, is_shared)).map_err(|error| NotMade { error, others_left }))
     }
 
     /// Removes the account that an attempt may have made whose bucket is refused by now. Whether it is gone.
     async fn clean_up(&self, bucket: &BucketFacts, facts: &Facts, calls: &mut Calls<'_>) -> Result<bool, Outcome> {
         let (_, account) = self.known(bucket, facts, Source::Provisioned, calls.token).await?;
-        let answer = calls.call(self.limits.delete, || self.backend.revoke(account)).await?;
-        Ok(matches!(answer, Ok(Ok(()))))
+        Ok(matches!(self.end_account(bucket, account, calls).await?, Ok(Ok(()))))
     }
 
     async fn provision<'a, T: Send + 'a>(
@@ -124,12 +129,9 @@ impl Actions {
         inputs: &Inputs,
         bucket: &BucketFacts,
         (account, access): (Account, BucketAccess),
-        (secrets, credentials): (Secrets, Option<Credentials>),
+        (secrets, key): (Secrets, &AccountKey),
         token: &FencingToken,
     ) -> UntypedGrant {
-        let access_key_id = inputs.record.newest_key().map(str::to_owned);
-        let credentials = credentials
-            .filter(|credentials| access_key_id.as_ref().is_none_or(|known| *known == credentials.access_key_id));
         GrantRequest {
             account,
             claim: bucket.made_for(inputs.claim.name()),
@@ -137,9 +139,9 @@ impl Actions {
             parameters: Arc::new(inputs.class.parsed.clone()),
             config: Arc::new(inputs.config.clone()),
             config_texts: of_author(&inputs.claim.config),
-            state: bucket.kept_state(),
-            access_key_id,
-            credentials,
+            state: key.state.clone(),
+            access_key_id: key.access_key_id.clone(),
+            credentials: key.credentials.clone(),
             secrets,
             cluster_id: self.rules.cluster_id.to_string(),
             fencing_token: token.clone(),
@@ -148,14 +150,18 @@ impl Actions {
 }
 
 impl Made {
-    fn of(bucket: Option<Bucket>, granted: Granted) -> Self {
+    fn of(bucket: Option<Bucket>, granted: Granted, is_shared: bool) -> Self {
         let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
         let (of_bucket, warning_of_bucket, endpoint) = match bucket {
             Some(bucket) => (bucket.state, bucket.warning, bucket.endpoint),
             None => (BTreeMap::new(), None, endpoint),
         };
-        let state = of_bucket.into_iter().chain(state).collect();
+        // What is kept of an account that others have, too, is nothing of this bucket.
+        let (state, account_state) = match is_shared {
+            true => (of_bucket, state),
+            false => (of_bucket.into_iter().chain(state).collect(), BTreeMap::new()),
+        };
         let warnings = warning_of_bucket.into_iter().chain(warning).collect();
-        Self { endpoint, credentials, state, config_data, secret_data, warnings }
+        Self { endpoint, credentials, state, account_state, config_data, secret_data, warnings }
     }
 }

@@ -10,6 +10,7 @@ use provisioner_runtime::limiter::{Flow, Purpose};
 use super::calls::Calls;
 use super::{Actions, Step};
 use crate::bucket::ClaimName;
+use crate::controller::bucket::backend::UntypedAccount;
 use crate::controller::bucket::decide::Ending;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
@@ -22,6 +23,10 @@ impl Actions {
         let Some(bucket) = facts.bucket().cloned() else { return Outcome::Changed };
         let flow = facts.flow(Purpose::Remove);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let _account = match self.enter_account(facts) {
+            Ok(work) => work,
+            Err(outcome) => return outcome,
+        };
         let (token, _guard) = step.token();
         let ended = match facts.claim_name() {
             Some(claim) => self.end(ending, &bucket, (facts, &claim), (step, &token, &flow)).await,
@@ -85,8 +90,28 @@ impl Actions {
             let answer = calls.call(limit, || self.backend.delete_bucket(of_bucket)).await?;
             self.removed("delete_bucket", answer)?;
         }
-        let answer = calls.call(limit, || self.backend.revoke(of_account)).await?;
+        let answer = self.end_account(bucket, of_account, &mut calls).await?;
         self.removed("revoke", answer)
+    }
+
+    /// Removes the claim's account. One that other claims have stays, and loses its rights in the bucket, unless one of them has that, too.
+    pub(super) async fn end_account(
+        &self,
+        bucket: &BucketFacts,
+        account: UntypedAccount,
+        calls: &mut Calls<'_>,
+    ) -> Result<Result<Result<(), DeleteError>, CallAborted>, Outcome> {
+        let limit = self.limits.delete;
+        let fellows = match bucket.record().and_then(|record| record.account.as_ref()) {
+            Some(shared) => self.fellows(bucket, shared).await?,
+            None => Vec::new(),
+        };
+        let has_bucket = |fellow: &BucketFacts| !fellow.deleting && fellow.endpoint.bucket == bucket.endpoint.bucket;
+        match fellows.is_empty() {
+            true => calls.call(limit, || self.backend.revoke(account)).await,
+            false if fellows.iter().any(has_bucket) => Ok(Ok(Ok(()))),
+            false => calls.call(limit, || self.backend.withdraw(account)).await,
+        }
     }
 
     fn removed(

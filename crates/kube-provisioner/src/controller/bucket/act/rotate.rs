@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Actions, Step};
+use crate::controller::bucket::accounts::SharedAccount;
 use crate::controller::bucket::class::{granted_bucket, overlap};
 use crate::controller::bucket::delivered_names::without_names;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
@@ -19,6 +20,10 @@ impl Actions {
     pub(super) async fn rotate(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
+        let _account = match self.enter_account(facts) {
+            Ok(work) => work,
+            Err(outcome) => return outcome,
+        };
         if let Some(new) = &record.new_key {
             // The answer to the Secret's write may have been lost, and another rotation would remove the key that it has.
             match self.credentials(facts).await {
@@ -35,7 +40,12 @@ impl Actions {
         let (token, _guard) = step.token();
         let rotated = async {
             let source = record.source.unwrap_or(Source::Granted);
-            let (_, account) = self.known(bucket, facts, source, &token).await?;
+            let (_, mut account) = self.known(bucket, facts, source, &token).await?;
+            if let Some(shared) = &record.account {
+                let fellows = self.fellows(bucket, shared).await?;
+                confirm_newest(shared, &fellows)?;
+                account.buckets = Self::with_those_of(account.buckets, &fellows);
+            }
             let limit = self.limits.provision;
             let credentials = match self.call(step, (&token, &flow), limit, || self.backend.rotate(account)).await? {
                 Ok(Ok(credentials)) => credentials,
@@ -70,29 +80,48 @@ impl Actions {
     }
 
     pub(super) fn end_rotation(&self, record: Record, new: NewKey) -> Record {
-        let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
-        let retire_at = self.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
+        let retire_at = self.retire_at(&record);
+        let account = record.account.map(|shared| SharedAccount { generation: shared.generation + 1, ..shared });
         Record {
             access_key_id: Some(new.access_key_id),
             rotation: new.rotation,
             new_key: None,
-            retire_at: retire_at.ok().map(|time| time.to_string()),
+            retire_at,
+            account,
             ..record
         }
+    }
+
+    /// When a key goes in whose place there is another one from now on.
+    pub(super) fn retire_at(&self, record: &Record) -> Option<String> {
+        let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
+        let retire_at = self.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
+        retire_at.ok().map(|time| time.to_string())
     }
 
     pub(super) async fn retire(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Some(bucket) = facts.bucket() else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
-        if let Some(after) = self.until(record.retire_at.as_deref()) {
+        let of_fellow = |fellow: &Arc<BucketFacts>| self.until(fellow.record()?.retire_at.as_deref());
+        let last = self.until(record.retire_at.as_deref()).max(facts.fellows.iter().filter_map(of_fellow).max());
+        if let Some(after) = last {
             return Outcome::RetiresLater { after };
         }
+        let _account = match self.enter_account(facts) {
+            Ok(work) => work,
+            Err(outcome) => return outcome,
+        };
         let flow = facts.flow(Purpose::Remove);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let (token, _guard) = step.token();
         let retired = async {
             let source = record.source.unwrap_or(Source::Granted);
-            let (_, account) = self.known(bucket, facts, source, &token).await?;
+            let (_, mut account) = self.known(bucket, facts, source, &token).await?;
+            if let Some(shared) = &record.account {
+                let fellows = self.fellows(bucket, shared).await?;
+                confirm_newest(shared, &fellows)?;
+                account.buckets = Self::with_those_of(account.buckets, &fellows);
+            }
             let limit = self.limits.delete;
             match self.call(step, (&token, &flow), limit, || self.backend.retire(account)).await? {
                 Ok(Ok(())) => {}
@@ -173,4 +202,14 @@ impl Actions {
         let time: Timestamp = time?.parse().ok()?;
         Duration::try_from(time.duration_since(self.now())).ok().filter(|left| !left.is_zero())
     }
+}
+
+/// All claims with the account have the newest key, and none is about to get another one. The cache may be behind.
+fn confirm_newest(account: &SharedAccount, fellows: &[BucketFacts]) -> Result<(), Outcome> {
+    let records = fellows.iter().filter_map(|fellow| fellow.record()).filter(|record| record.made);
+    let is_settled = |record: &Arc<Record>| {
+        let generation = record.account.as_ref().map(|of| of.generation);
+        record.new_key.is_none() && generation == Some(account.generation)
+    };
+    if records.into_iter().all(is_settled) { Ok(()) } else { Err(Outcome::Changed) }
 }

@@ -1,0 +1,187 @@
+//! Work on an account that several claims share: one claim at a time, and by what the API server shows of the others now.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::api::{Api, ListParams};
+
+use super::Actions;
+use super::attempt::Texts;
+use super::make::Made;
+use crate::bucket::{Account, BucketAccess, Credentials};
+use crate::controller::bucket::accounts::{SharedAccount, account_label};
+use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Facts};
+use crate::controller::bucket::outcome::Outcome;
+use crate::controller::bucket::partial::{WatchedBucket, bucket_facts};
+use crate::controller::bucket::record::{Record, Source};
+use crate::protocol::ACCOUNT_LABEL;
+
+/// The accounts that are worked on, by `namespace/name`.
+#[derive(Clone, Default)]
+pub(crate) struct BusyAccounts(Arc<Mutex<HashSet<String>>>);
+
+/// The work on an account. Dropping it ends the work.
+pub(super) struct AccountWork {
+    accounts: BusyAccounts,
+    path: String,
+}
+
+/// The key of an account, as far as its claims know it.
+#[derive(Default)]
+pub(super) struct AccountKey {
+    generation: u64,
+    pub(super) access_key_id: Option<String>,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) state: Texts,
+}
+
+fn lock(accounts: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
+    accounts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for AccountWork {
+    fn drop(&mut self) {
+        lock(&self.accounts.0).remove(&self.path);
+    }
+}
+
+impl AccountKey {
+    /// Without a key that is not the recorded one.
+    fn checked(mut self) -> Self {
+        let id = self.access_key_id.as_ref();
+        self.credentials = self.credentials.filter(|found| id.is_none_or(|known| *known == found.access_key_id));
+        self
+    }
+}
+
+impl Actions {
+    /// The right to work on the claim's account. A claim with an account of its own needs none.
+    pub(super) fn enter_account(&self, facts: &Facts) -> Result<Option<AccountWork>, Outcome> {
+        let record = facts.bucket().and_then(|bucket| bucket.record());
+        let name = match record {
+            Some(record) => record.account.as_ref().map(|account| account.name.as_str()),
+            None => facts.claim.as_ref().and_then(|claim| claim.account()),
+        };
+        let Some((name, claim)) = name.zip(facts.claim_name()) else { return Ok(None) };
+        let path = format!("{}/{name}", claim.namespace);
+        match lock(&self.accounts.0).insert(path.clone()) {
+            true => Ok(Some(AccountWork { accounts: self.accounts.clone(), path })),
+            false => Err(Outcome::AccountBusy),
+        }
+    }
+
+    /// The account that a new claim asks for: that of other claims, or one that it founds.
+    pub(super) async fn account_of(&self, claim: &ClaimFacts) -> Result<Option<SharedAccount>, Outcome> {
+        let Some(name) = claim.account() else { return Ok(None) };
+        let fellows = self.with_account(&claim.namespace, name).await?;
+        let known = fellows.iter().filter_map(|fellow| fellow.record()?.account.as_ref());
+        let newest = known.filter(|account| account.name == name).max_by_key(|account| account.generation);
+        Ok(Some(newest.cloned().unwrap_or_else(|| SharedAccount::founded(name, claim))))
+    }
+
+    /// The ObjectBuckets of the other claims with the same account. One that cannot be read is among them.
+    pub(super) async fn fellows(
+        &self,
+        bucket: &BucketFacts,
+        account: &SharedAccount,
+    ) -> Result<Vec<BucketFacts>, Outcome> {
+        let namespace = bucket.claim().map(|claim| claim.namespace).unwrap_or_default();
+        let mut found = self.with_account(&namespace, &account.name).await?;
+        found.retain(|other| {
+            let has_another = |record: &Arc<Record>| record.account.as_ref().is_none_or(|of| of.uid != account.uid);
+            other.uid != bucket.uid && !other.record().is_some_and(has_another)
+        });
+        Ok(found)
+    }
+
+    async fn with_account(&self, namespace: &str, account: &str) -> Result<Vec<BucketFacts>, Outcome> {
+        let selector = format!("{ACCOUNT_LABEL}={}", account_label(namespace, account));
+        let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
+        let found = self.context.request(api.list(&ListParams::default().labels(&selector))).await;
+        let found =
+            found.map_err(|error| Outcome::CallFailed { doing: "listing the claims with the account", error })?;
+        let mut found: Vec<BucketFacts> = found.iter().filter_map(bucket_facts).collect();
+        found.retain(|bucket| self.rules.is_of_this_installation(bucket));
+        let mut cache = self.cache();
+        found.iter().for_each(|bucket| cache.observe_bucket(bucket.clone()));
+        Ok(found)
+    }
+
+    /// The key that the claim's account has. Where other claims share it, any that has the newest key will do: the Secret of another one
+    /// may be gone.
+    pub(super) async fn account_key(&self, facts: &Facts, record: &Record) -> Result<AccountKey, Outcome> {
+        let (bucket, credentials) = (facts.bucket(), self.credentials(facts).await?);
+        let own = AccountKey {
+            generation: 0,
+            access_key_id: record.newest_key().map(str::to_owned),
+            credentials,
+            state: bucket.map(|bucket| bucket.kept_state()).unwrap_or_default(),
+        };
+        let Some(account) = &record.account else { return Ok(own.checked()) };
+        let claim = facts.claim_name().ok_or(Outcome::Changed)?;
+        let fellows = self.with_account(&claim.namespace, &account.name).await?;
+        let of_fellow = |fellow: &BucketFacts| {
+            let record = fellow.record().filter(|record| record.made)?.clone();
+            let of = record.account.clone().filter(|of| of.uid == account.uid)?;
+            let is_other = bucket.is_none_or(|own| own.uid != fellow.uid);
+            is_other.then_some((of, record, fellow.claim()?))
+        };
+        let fellows: Vec<_> = fellows.iter().filter_map(of_fellow).collect();
+        let own_generation = record.made.then_some(account.generation);
+        let newest = fellows.iter().max_by_key(|(of, ..)| of.generation);
+        let mut key = match newest {
+            Some((of, record, _)) if own_generation.is_none_or(|own| own < of.generation) => AccountKey {
+                generation: of.generation,
+                access_key_id: record.access_key_id.clone(),
+                credentials: None,
+                state: of.state.clone(),
+            },
+            _ => AccountKey { generation: account.generation, state: account.state.clone(), ..own }.checked(),
+        };
+        let generation = key.generation;
+        for (_, record, claim) in fellows.iter().filter(|(of, ..)| of.generation == generation) {
+            if key.credentials.is_none()
+                && let Some(secret) = self.intact_secret_of(claim, record)
+            {
+                key.credentials = self.key_in(&claim.namespace, &secret, &claim.uid).await?;
+                key = key.checked();
+            }
+        }
+        Ok(key)
+    }
+
+    /// The record of a claim whose grant has succeeded.
+    pub(super) fn with_account_of(&self, record: Record, key: &AccountKey, made: &Made) -> Record {
+        let Some(account) = record.account.clone() else { return record };
+        let id = made.credentials.as_ref().map(|credentials| credentials.access_key_id.clone());
+        let generation = key.generation + u64::from(id != key.access_key_id);
+        // Its pods may still have the former one.
+        let is_other = record.made && record.new_key.is_none() && record.access_key_id != id;
+        let retire_at = if is_other { self.retire_at(&record) } else { record.retire_at.clone() };
+        let account = SharedAccount { generation, state: made.account_state.clone(), ..account };
+        Record { account: Some(account), retire_at, ..record }
+    }
+
+    /// All buckets of an account, that of this claim first.
+    pub(super) fn with_those_of(own: Vec<BucketAccess>, fellows: &[BucketFacts]) -> Vec<BucketAccess> {
+        let mut buckets = own;
+        for fellow in fellows.iter().filter(|fellow| !fellow.deleting) {
+            let access = access_of(fellow);
+            if let Some(access) = access.filter(|access| buckets.iter().all(|known| known.name != access.name)) {
+                buckets.push(access);
+            }
+        }
+        buckets
+    }
+}
+
+/// The bucket of another claim with the account, once the account may have been let into it.
+fn access_of(fellow: &BucketFacts) -> Option<BucketAccess> {
+    let record = fellow.record().filter(|record| record.made)?;
+    let (owner, state) = match (&record.owner, record.source?) {
+        (Some(owner), _) => (Some(Account::of(owner.clone())), BTreeMap::new()),
+        (None, Source::Provisioned) => (Some(fellow.owner(fellow.claim()?)), fellow.kept_state()),
+        (None, Source::Granted) => (None, BTreeMap::new()),
+    };
+    Some(BucketAccess { state, ..BucketAccess::new(&*fellow.endpoint.bucket, owner) })
+}

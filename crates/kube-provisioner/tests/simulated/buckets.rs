@@ -1,6 +1,7 @@
 //! The controller of buckets on a simulated API server, with a store in memory. Test names begin with the rows of
 //! `docs/book/pages/how/buckets.md` that they prove.
 
+mod accounts;
 mod conformance;
 mod cosi;
 mod deletion;

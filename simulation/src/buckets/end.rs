@@ -158,7 +158,11 @@ impl<'a> Picture<'a> {
     fn check_bound(&self, wish: &Wish, claim: &Value, origin: &str) -> Result<(), Unmet> {
         let Wish { name, kind, limit, .. } = wish;
         let store = self.world.store();
-        let user = format!("obc-{NAMESPACE}-{name}-{origin}");
+        let owner = format!("obc-{NAMESPACE}-{name}-{origin}");
+        let user = match wish.account {
+            Some(account) => self.account_of(origin, account),
+            None => owner.clone(),
+        };
         let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();
         // Once the ObjectBucket was lost, nobody knows of the keys and the names before. What has such a name goes with the claim.
         let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys);
@@ -202,9 +206,36 @@ impl<'a> Picture<'a> {
         let has = match kind {
             Kind::Granted => store.grants.contains(&(SHARED.to_owned(), user.clone())),
             Kind::Sharing => store.grants.contains(&(bucket.to_owned(), user.clone())),
-            _ => self.owns(store.buckets.get(bucket), &user),
+            _ => self.owns(store.buckets.get(bucket), &owner),
         };
+        let is_let_in = wish.account.is_none() || store.grants.contains(&(bucket.to_owned(), user.clone()));
+        if !is_let_in {
+            return Err((Invariant::Bound, format!("{name} has the key of {user}, which may not use its bucket")));
+        }
         if has { Ok(()) } else { Err((Invariant::Bound, format!("{name} has no bucket"))) }
+    }
+
+    /// The user of the account that the claim's ObjectBucket records.
+    fn account_of(&self, claim: &str, account: &str) -> String {
+        let record = self.objects.iter().find(|object| claimed_uid(object) == claim).map(record_of).unwrap_or_default();
+        format!("obc-{NAMESPACE}-{account}-{}", text(&record, "/account/uid"))
+    }
+
+    /// Whether an account is that of a claim that is there.
+    fn has_account(&self, user: &str, wanted: &BTreeSet<String>) -> bool {
+        let has = |object: &Value| {
+            text(&record_of(object), "/account/uid") == uid_of(user) && wanted.contains(&claimed_uid(object))
+        };
+        self.objects.iter().any(has)
+    }
+
+    /// Whether a claim that is there has this bucket by this account.
+    fn has_grant(&self, bucket: &str, user: &str) -> bool {
+        let has = |object: &Value| {
+            let of = (text(object, "/spec/endpoint/bucketName"), text(&record_of(object), "/account/uid").to_owned());
+            of == (bucket, uid_of(user).to_owned())
+        };
+        self.objects.iter().any(has)
     }
 
     /// Whether something beyond the controller keeps the claim from having all that it asks for.
@@ -340,7 +371,9 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     // A user ends with the uid of its claim.
     let may_stay = |user: &str| {
         let uid = uid_of(user);
-        let Some(entry) = world.ledger().entry(uid) else { return false };
+        let Some(entry) = world.ledger().entry(uid) else {
+            return pictures.iter().any(|picture| picture.has_account(user, wanted));
+        };
         let recorded = pictures[entry.cluster].stands_for(user, uid);
         wanted.contains(uid) || entry.forgotten || recorded && (entry.lost || world.plays.restore)
     };
@@ -349,6 +382,12 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     }
     if let Some((_, user)) = store.grants.iter().find(|(_, user)| !may_stay(user)) {
         return Err((Invariant::Gone, format!("the grant of {user} is left")));
+    }
+    let is_claims = |user: &str| world.ledger().entry(uid_of(user)).is_some();
+    let is_known = |bucket: &str, user: &str| pictures.iter().any(|picture| picture.has_grant(bucket, user));
+    if let Some((bucket, user)) = store.grants.iter().find(|(bucket, user)| !is_claims(user) && !is_known(bucket, user))
+    {
+        return Err((Invariant::Gone, format!("the account {user} may still use {bucket}")));
     }
     let kept = |user: &str| {
         let wishes = || users.iter().flat_map(|users| &users.wishes);

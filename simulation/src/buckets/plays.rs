@@ -19,6 +19,8 @@ pub(crate) struct Plays {
     pub(crate) unreadable: bool,
     /// Claims use the buckets of other claims.
     pub(crate) shares: bool,
+    /// Claims share an account, where nobody does by hand what nobody expects.
+    pub(crate) accounts: bool,
     /// Claims name their Secrets and ConfigMaps.
     pub(crate) names: bool,
     /// Claims point at ObjectBuckets of others, some of which another provisioner has left.
@@ -46,7 +48,8 @@ impl Plays {
         let names = fastrand::Rng::with_seed(seed.rotate_left(41) ^ 0x6e61_6d65).u8(0..3) == 0;
         let mut plays = Self { shares, names, ..Self::default() };
         if random.bool() {
-            return plays;
+            let accounts = fastrand::Rng::with_seed(seed.rotate_left(53) ^ 0x0acc_0047).u8(0..3) == 0;
+            return Self { accounts, ..plays };
         }
         for _ in 0..random.u8(1..4) {
             match random.u8(0..7) {

@@ -208,6 +208,34 @@ impl Author {
         }
     }
 
+    /// The claims that share an account, by the uid of the account, each with its bucket.
+    fn members(&self, account: &str) -> Vec<(String, String)> {
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return Vec::new() };
+        let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        let of_account = objects.iter().filter(|object| text(&record_of(object), "/account/uid") == account);
+        let member = |object: &Value| {
+            let text = |pointer: &str| text(object, pointer).to_owned();
+            (text("/spec/claimRef/uid"), text("/spec/endpoint/bucketName"))
+        };
+        of_account.map(member).collect()
+    }
+
+    /// What an account has must not be removed while a claim lives that has it with this bucket, or with any.
+    fn check_account(&self, call: &Call, bucket: Option<&str>, what: &str) {
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
+        let claims = cluster.list("objectbucket.io", "objectbucketclaims", None).unwrap_or_default();
+        let lives = |uid: &str| {
+            let is_it = |claim: &&Value| text(claim, "/metadata/uid") == uid;
+            claims.iter().find(is_it).is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null())
+        };
+        let has = |(uid, of): &&(String, String)| bucket.is_none_or(|bucket| bucket == of) && lives(uid);
+        if let Some((uid, _)) = self.members(&call.claim.uid).iter().find(has) {
+            let seen =
+                format!("{} removes {what} of the account {}, which the claim {uid} has", self.process.name, call.user);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+    }
+
     /// What a claim has must not be removed while the claim lives, nor before somebody has asked for it.
     fn check_removal(&self, call: &Call, what: &str) {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
@@ -241,7 +269,11 @@ impl Author {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
         let secrets = cluster.list("", "secrets", None).unwrap_or_default();
         let ledger = self.world.ledger();
-        let is_ours = |secret: &Value| ledger.origin(text(secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;
+        let members = self.members(&call.claim.uid);
+        let is_ours = |secret: &Value| {
+            let owner = text(secret, "/metadata/ownerReferences/0/uid");
+            ledger.origin(owner) == call.claim.uid || members.iter().any(|(uid, _)| uid == owner)
+        };
         let ids: Vec<String> = secrets
             .iter()
             .filter(|secret| is_ours(secret))
@@ -304,9 +336,32 @@ impl Author {
         Ok(())
     }
 
+    /// Whether the account is no claim's own.
+    fn is_shared(&self, call: &Call) -> bool {
+        self.world.ledger().entry(&call.claim.uid).is_none()
+    }
+
+    async fn remove_grant(&self, call: &mut Call, bucket: &str) -> Result<(), &'static str> {
+        let grant = (bucket.to_owned(), call.user.clone());
+        if self.world.store().grants.contains(&grant) {
+            match self.is_shared(call) {
+                true => self.check_account(call, Some(bucket), "the grant"),
+                false => self.check_removal(call, "the grant"),
+            }
+            self.change(call, false, |store| {
+                let _ = store.grants.remove(&grant);
+            });
+            self.between(call).await?;
+        }
+        Ok(())
+    }
+
     async fn remove_user(&self, call: &mut Call) -> Result<(), &'static str> {
         if self.world.store().users.contains_key(&call.user) {
-            self.check_removal(call, "the user");
+            match self.is_shared(call) {
+                true => self.check_account(call, None, "the user"),
+                false => self.check_removal(call, "the user"),
+            }
             let user = call.user.clone();
             self.change(call, false, |store| {
                 let _ = store.users.remove(&user);
@@ -327,9 +382,11 @@ pub(crate) fn uid_of(user: &str) -> &str {
 }
 
 /// All uids by which an ObjectBucket names its claim.
-fn claims_of(object: &Value) -> [String; 3] {
+fn claims_of(object: &Value) -> [String; 4] {
     let record = record_of(object);
-    [text(object, "/spec/claimRef/uid"), text(&record, "/claim/uid"), text(&record, "/madeForUid")].map(str::to_owned)
+    let of_record = ["/claim/uid", "/madeForUid", "/account/uid"].map(|pointer| text(&record, pointer));
+    let [claim, made_for, account] = of_record;
+    [text(object, "/spec/claimRef/uid"), claim, made_for, account].map(str::to_owned)
 }
 
 fn endpoint() -> Endpoint {
@@ -415,15 +472,14 @@ impl BucketProvisioner for Author {
     async fn revoke(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
         let mut call = self.begin("revoke", &account.account, &account.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
-        let grant = (account.bucket().name.clone(), call.user.clone());
-        if self.world.store().grants.contains(&grant) {
-            self.check_removal(&call, "the grant");
-            self.change(&call, false, |store| {
-                let _ = store.grants.remove(&grant);
-            });
-            self.between(&mut call).await.map_err(DeleteError::retry)?;
-        }
+        self.remove_grant(&mut call, &account.bucket().name).await.map_err(DeleteError::retry)?;
         self.remove_user(&mut call).await.map_err(DeleteError::retry)
+    }
+
+    async fn withdraw(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
+        let mut call = self.begin("withdraw", &account.account, &account.cluster_id);
+        self.between(&mut call).await.map_err(DeleteError::retry)?;
+        self.remove_grant(&mut call, &account.bucket().name).await.map_err(DeleteError::retry)
     }
 
     async fn rotate(&self, account: GrantedAccount<()>) -> Result<Credentials, ProvisionError> {
@@ -457,6 +513,6 @@ impl BucketProvisioner for Author {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation()
+        BucketCapabilities::default().rotation().multiple_buckets()
     }
 }

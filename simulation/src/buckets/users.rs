@@ -44,6 +44,8 @@ pub(crate) struct Wish {
     pub(crate) kind: Kind,
     /// The claim whose bucket it uses, and its kind.
     pub(crate) of: Option<(String, Kind)>,
+    /// The account that it shares.
+    pub(crate) account: Option<&'static str>,
     /// The uid of the claim that there is.
     pub(crate) uid: Option<String>,
     /// The names of its Secret and its ConfigMap, where it asks for some.
@@ -66,6 +68,9 @@ impl Wish {
         let mut config = json!({});
         if let Some((other, _)) = &self.of {
             config["bucketClaimName"] = other.as_str().into();
+        }
+        if let Some(account) = self.account {
+            config["account"] = account.into();
         }
         if let Some([secret, config_map]) = &self.names {
             config["secretName"] = secret.as_str().into();
@@ -166,7 +171,7 @@ impl Users {
             _ => "made",
         };
         let mut spec = json!({"storageClassName": class, "generateBucketName": "b"});
-        if wish.of.is_some() || wish.names.is_some() {
+        if wish.config() != json!({}) {
             spec["additionalConfig"] = wish.config();
         }
         match wish.kind {
@@ -311,8 +316,17 @@ impl Users {
 pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
     let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
     let count = random.usize(2..7);
-    let wish =
-        |name, kind| Wish { name, kind, of: None, uid: None, names: None, limit: 0, rotations: 0, disturbed: false };
+    let wish = |name, kind| Wish {
+        name,
+        kind,
+        of: None,
+        account: None,
+        uid: None,
+        names: None,
+        limit: 0,
+        rotations: 0,
+        disturbed: false,
+    };
     let mut wishes: Vec<Wish> =
         (0..count).map(|number| wish(format!("claim-{number}"), random.choice(kinds).unwrap_or(Kind::Made))).collect();
     if plays.rivals {
@@ -328,6 +342,10 @@ pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
             let name = format!("sharing-{number}");
             wishes.push(Wish { of: Some((other, kind)), ..wish(name, Kind::Sharing) });
         }
+    }
+    if plays.accounts {
+        let member = |number| Wish { account: Some("team"), ..wish(format!("member-{number}"), Kind::Made) };
+        wishes.extend((0..3).map(member));
     }
     wishes
 }

@@ -35,6 +35,11 @@ impl Tempo {
         self.choose(Duration::from_secs(2400), Duration::from_secs(60))
     }
 
+    /// The limit for a backend to show what was done: longer than the longest pause between two attempts.
+    pub(super) fn appearance(self) -> Duration {
+        self.choose(Duration::from_secs(300), Duration::from_secs(60))
+    }
+
     /// The pause between two looks.
     pub(super) fn step(self) -> Duration {
         self.choose(Duration::from_millis(500), Duration::from_millis(20))

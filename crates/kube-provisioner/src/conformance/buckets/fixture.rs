@@ -153,7 +153,7 @@ impl<'a> Fixture<'a> {
 
     /// Waits until the backend has this and no more.
     pub(super) async fn assets(&self, what: &str, wanted: &[String]) -> Result<(), Broken> {
-        let (start, limit) = (Instant::now(), self.subject.tempo.limit());
+        let (start, limit) = (Instant::now(), self.subject.tempo.appearance());
         loop {
             let found = (self.subject.assets)().await;
             if found == wanted {

@@ -103,8 +103,10 @@ impl Actions {
     ) -> Result<Result<Result<(), DeleteError>, CallAborted>, Outcome> {
         let limit = self.limits.delete;
         let fellows = match bucket.record().and_then(|record| record.account.as_ref()) {
-            Some(shared) => self.fellows(bucket, shared).await?,
-            None => Vec::new(),
+            Some(shared) if self.rules.safeguards.include(BucketSafeguard::Account) => {
+                self.fellows(bucket, shared).await?
+            }
+            _ => Vec::new(),
         };
         let has_bucket = |fellow: &BucketFacts| !fellow.deleting && fellow.endpoint.bucket == bucket.endpoint.bucket;
         match fellows.is_empty() {

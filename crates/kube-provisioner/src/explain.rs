@@ -23,7 +23,7 @@ pub mod volume {
 
 /// Decisions about claims of buckets and their ObjectBuckets.
 pub mod bucket {
-    pub use crate::controller::bucket::accounts::AccountProblem;
+    pub use crate::controller::bucket::accounts::{AccountProblem, account_label};
     pub use crate::controller::bucket::decide::{Decision, Ending, NoAction, Reason, Refusal};
     pub use crate::controller::bucket::explain::{Delivery, Judgement, Objects, about_claim, delivered_names};
     pub use crate::controller::bucket::key::shard_part;

@@ -74,7 +74,7 @@ impl SharedAccount {
 }
 
 /// The label of the ObjectBuckets whose claims have this account.
-pub(crate) fn account_label(namespace: &str, account: &str) -> String {
+pub fn account_label(namespace: &str, account: &str) -> String {
     let hash = Sha256::digest(format!("{namespace}/{account}"));
     hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

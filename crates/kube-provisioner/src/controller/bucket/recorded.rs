@@ -18,7 +18,7 @@ pub(crate) struct RecordedAssets {
     buckets: BTreeSet<String>,
     /// Names of users, and whatever else authors keep.
     names: BTreeSet<String>,
-    /// The uids of claims that ObjectBuckets name.
+    /// The uids of claims and of shared accounts that ObjectBuckets name.
     uids: BTreeSet<String>,
     /// How the accounts of claims begin whose uids their ObjectBuckets do not say.
     prefixes: BTreeSet<String>,
@@ -55,6 +55,10 @@ impl RecordedAssets {
         self.buckets.extend(Some(bucket.endpoint.bucket.to_string()).filter(|name| !name.is_empty()));
         self.names.extend(bucket.state.values().filter(|text| !text.is_empty()).cloned());
         self.uids.extend(record.and_then(|record| record.made_for_uid.clone()));
+        if let Some(account) = record.and_then(|record| record.account.as_ref()) {
+            self.uids.insert(account.uid.clone());
+            self.names.extend(account.state.values().filter(|text| !text.is_empty()).cloned());
+        }
         let recorded = record.into_iter().flat_map(|record| [record.claim.clone(), record.owner.clone()]);
         for ClaimName { namespace, name, uid } in recorded.chain([bucket.reference.clone()]).flatten() {
             if uid.is_empty() {

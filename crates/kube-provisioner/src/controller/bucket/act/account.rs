@@ -64,10 +64,16 @@ impl Actions {
         };
         let Some((name, claim)) = name.zip(facts.claim_name()) else { return Ok(None) };
         let path = format!("{}/{name}", claim.namespace);
-        match lock(&self.accounts.0).insert(path.clone()) {
-            true => Ok(Some(AccountWork { accounts: self.accounts.clone(), path })),
-            false => Err(Outcome::AccountBusy),
+        if !lock(&self.accounts.0).insert(path.clone()) {
+            return Err(Outcome::AccountBusy);
         }
+        let work = AccountWork { accounts: self.accounts.clone(), path };
+        // The work on another claim may have changed what this one records.
+        let is_known = |bucket: &Arc<BucketFacts>| {
+            let live = self.cache().bucket(&bucket.name);
+            live.is_some_and(|live| live.resource_version == bucket.resource_version)
+        };
+        if facts.bucket().is_none_or(is_known) { Ok(Some(work)) } else { Err(Outcome::Changed) }
     }
 
     /// The account that a new claim asks for: that of other claims, or one that it founds.
@@ -160,6 +166,46 @@ impl Actions {
         let retire_at = if is_other { self.retire_at(&record) } else { record.retire_at.clone() };
         let account = SharedAccount { generation, state: made.account_state.clone(), ..account };
         Record { account: Some(account), retire_at, ..record }
+    }
+
+    /// When this succeeds, all claims with the account have its newest key, and none is about to get another one.
+    pub(super) fn confirm_newest(
+        &self,
+        account: &SharedAccount,
+        record: &Record,
+        fellows: &[BucketFacts],
+    ) -> Result<(), Outcome> {
+        let cache = self.cache();
+        let has_newest = |fellow: &BucketFacts| {
+            let Some((of, claim)) = fellow.record().zip(fellow.claim()) else { return false };
+            let is_older = of.account.as_ref().is_none_or(|of| of.generation != account.generation);
+            let names = of.formerly_delivered.iter().cloned().chain([of.delivered_names(&claim.name)]);
+            // A claim's Secret is written after its record.
+            let mut keys = names.filter_map(|names| {
+                let secret = cache.delivered(&claim.namespace, &names)[0]?;
+                secret.access_key_id.clone().filter(|_| secret.owner.as_deref() == Some(&claim.uid))
+            });
+            !(of.made && !fellow.deleting && is_older)
+                && of.new_key.is_none()
+                && keys.all(|key| record.access_key_id.as_deref() == Some(&key))
+        };
+        if fellows.iter().all(has_newest) { Ok(()) } else { Err(Outcome::AccountBusy) }
+    }
+
+    /// The claim ends, and another one removes the keys that it has made or replaced.
+    pub(super) async fn hand_keys_over(&self, record: &Record, fellows: &[BucketFacts]) -> Result<(), Outcome> {
+        if record.new_key.is_none() && record.retire_at.is_none() {
+            return Ok(());
+        }
+        let generation =
+            |record: &Arc<Record>| (record.made, record.account.as_ref().map(|account| account.generation));
+        let lives = fellows.iter().filter(|fellow| !fellow.deleting);
+        let heir =
+            lives.filter_map(|fellow| Some((fellow, fellow.record()?))).max_by_key(|(_, record)| generation(record));
+        let Some((fellow, of_fellow)) = heir.filter(|(_, record)| record.retire_at.is_none()) else { return Ok(()) };
+        let retire_at = record.retire_at.clone().unwrap_or_else(|| self.now().to_string());
+        let of_fellow = Record { retire_at: Some(retire_at), ..(**of_fellow).clone() };
+        self.write_bucket(fellow, &of_fellow, None).await.map(drop)
     }
 
     /// All buckets of an account, that of this claim first.

@@ -108,6 +108,9 @@ impl Actions {
             }
             _ => Vec::new(),
         };
+        if let Some(record) = bucket.record() {
+            self.hand_keys_over(record, &fellows).await?;
+        }
         let has_bucket = |fellow: &BucketFacts| !fellow.deleting && fellow.endpoint.bucket == bucket.endpoint.bucket;
         match fellows.is_empty() {
             true => calls.call(limit, || self.backend.revoke(account)).await,

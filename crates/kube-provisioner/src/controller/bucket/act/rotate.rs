@@ -43,7 +43,7 @@ impl Actions {
             let (_, mut account) = self.known(bucket, facts, source, &token).await?;
             if let Some(shared) = &record.account {
                 let fellows = self.fellows(bucket, shared).await?;
-                confirm_newest(shared, &fellows)?;
+                self.confirm_newest(shared, record, &fellows)?;
                 account.buckets = Self::with_those_of(account.buckets, &fellows);
             }
             let limit = self.limits.provision;
@@ -119,7 +119,7 @@ impl Actions {
             let (_, mut account) = self.known(bucket, facts, source, &token).await?;
             if let Some(shared) = &record.account {
                 let fellows = self.fellows(bucket, shared).await?;
-                confirm_newest(shared, &fellows)?;
+                self.confirm_newest(shared, record, &fellows)?;
                 account.buckets = Self::with_those_of(account.buckets, &fellows);
             }
             let limit = self.limits.delete;
@@ -202,14 +202,4 @@ impl Actions {
         let time: Timestamp = time?.parse().ok()?;
         Duration::try_from(time.duration_since(self.now())).ok().filter(|left| !left.is_zero())
     }
-}
-
-/// All claims with the account have the newest key, and none is about to get another one. The cache may be behind.
-fn confirm_newest(account: &SharedAccount, fellows: &[BucketFacts]) -> Result<(), Outcome> {
-    let records = fellows.iter().filter_map(|fellow| fellow.record()).filter(|record| record.made);
-    let is_settled = |record: &Arc<Record>| {
-        let generation = record.account.as_ref().map(|of| of.generation);
-        record.new_key.is_none() && generation == Some(account.generation)
-    };
-    if records.into_iter().all(is_settled) { Ok(()) } else { Err(Outcome::Changed) }
 }

@@ -6,6 +6,7 @@ use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket
 use super::account::{Account, AccountError};
 use super::ownership::Whose;
 use super::{Known, Rgw, Users, has_no_key};
+use crate::admin::Key;
 use crate::grants::{change_policy, revoked};
 use crate::parameters::Parameters;
 use crate::store::Store;
@@ -96,7 +97,8 @@ impl Rgw {
         Ok(())
     }
 
-    /// Takes the user out of the bucket's policy, unless its owner has no key to do it with.
+    /// Takes the user out of the bucket's policy, unless its owner has no key to do it with. An owner whose claim is gone, and whose
+    /// bucket was kept, has one only as long as this takes.
     async fn remove_statement(
         &self,
         store: &Store,
@@ -104,10 +106,22 @@ impl Rgw {
         bucket: &str,
         owner: &str,
     ) -> Result<bool, DeleteError> {
-        let Some(key) = store.admin.user(owner).await?.and_then(|owner| owner.key(None)) else { return Ok(false) };
+        let Some(user) = store.admin.user(owner).await? else { return Ok(false) };
         let lock = self.stores.lock(store.place(bucket));
         let _locked = lock.lock().await;
-        change_policy(store, key, bucket, |policy| revoked(policy, &account.id)).await?;
+        let remove = async |key| change_policy(store, key, bucket, |policy| revoked(policy, &account.id)).await;
+        if let Some(key) = user.key(None) {
+            remove(key).await?;
+            return Ok(true);
+        }
+        if user.mark().is_none_or(|mark| mark.cluster != account.cluster) {
+            return Ok(false);
+        }
+        let Some(key) = store.admin.create_key(owner).await?.first().map(Key::credentials) else { return Ok(false) };
+        let id = key.access_key_id.clone();
+        let removed = remove(key).await;
+        store.admin.delete_key(owner, &id).await?;
+        removed?;
         Ok(true)
     }
 }

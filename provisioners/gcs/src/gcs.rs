@@ -344,7 +344,7 @@ impl Account {
     }
 }
 
-/// Why a claim cannot share the account with others: an account has either keys or none.
+/// Why a claim cannot share the account with others: it has either keys or none, and no rights by itself.
 fn differs(request: &GrantOf<Gcs>, without_key: bool) -> Option<String> {
     if !request.is_account_shared() {
         return None;
@@ -355,6 +355,11 @@ fn differs(request: &GrantOf<Gcs>, without_key: bool) -> Option<String> {
         _ if request.parameters.service_account.is_some() => Some(
             "the StorageClass names a service account of Google, so the key of each claim is for all buckets of the class: \
              leave account out of additionalConfig"
+                .to_owned(),
+        ),
+        _ if !request.parameters.uniform_bucket_level_access => Some(
+            "an account of several claims needs uniformBucketLevelAccess, or it would keep the objects that it has written: set it to \
+             true in the StorageClass, or leave account out of additionalConfig"
                 .to_owned(),
         ),
         true if has_key => Some(

@@ -2,12 +2,13 @@
 
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
+use s3_client::policy::Policy;
 
 use super::account::{Account, AccountError};
 use super::ownership::Whose;
 use super::{Known, Rgw, Users, has_no_key};
 use crate::admin::Key;
-use crate::grants::{change_policy, revoked};
+use crate::grants::{change_policy, revoked, withdrawn};
 use crate::parameters::Parameters;
 use crate::store::Store;
 
@@ -59,7 +60,8 @@ impl Rgw {
                 owns_one |= *owner == account.id;
                 if *owner != account.id && users.owner.generated {
                     // No user ever gets this name again, so what stays in a policy is of no use.
-                    self.remove_statement(&store, account, name, owner).await?;
+                    let change = |policy: &_| revoked(policy, &account.id);
+                    self.mend_policy(&store, account, (name, owner), change).await?;
                 }
             }
             match owns_one {
@@ -83,7 +85,8 @@ impl Rgw {
         for bucket in &known.buckets {
             let name = &bucket.name;
             let Some(live) = store.admin.bucket(name).await?.filter(|live| live.owner != account.id) else { continue };
-            if !self.remove_statement(&store, account, name, &live.owner).await? {
+            let change = |policy: &_| withdrawn(policy, &account.id, name);
+            if !self.mend_policy(&store, account, (name, &live.owner), change).await? {
                 return Err(DeleteError::retry(has_no_key(name, &live.owner)));
             }
         }
@@ -97,21 +100,21 @@ impl Rgw {
         Ok(())
     }
 
-    /// Takes the user out of the bucket's policy, unless its owner has no key to do it with. An owner whose claim is gone, and whose
-    /// bucket was kept, has one only as long as this takes.
-    async fn remove_statement(
+    /// Changes the bucket's policy, unless its owner has no key to do it with. An owner whose claim is gone, and whose bucket was
+    /// kept, has one only as long as this takes.
+    async fn mend_policy(
         &self,
         store: &Store,
         account: &Account,
-        bucket: &str,
-        owner: &str,
+        (bucket, owner): (&str, &str),
+        change: impl Fn(&Policy) -> Policy,
     ) -> Result<bool, DeleteError> {
         let Some(user) = store.admin.user(owner).await? else { return Ok(false) };
         let lock = self.stores.lock(store.place(bucket));
         let _locked = lock.lock().await;
-        let remove = async |key| change_policy(store, key, bucket, |policy| revoked(policy, &account.id)).await;
+        let mend = async |key| change_policy(store, key, bucket, &change).await;
         if let Some(key) = user.key(None) {
-            remove(key).await?;
+            mend(key).await?;
             return Ok(true);
         }
         if user.mark().is_none_or(|mark| mark.cluster != account.cluster) {
@@ -119,9 +122,9 @@ impl Rgw {
         }
         let Some(key) = store.admin.create_key(owner).await?.first().map(Key::credentials) else { return Ok(false) };
         let id = key.access_key_id.clone();
-        let removed = remove(key).await;
+        let mended = mend(key).await;
         store.admin.delete_key(owner, &id).await?;
-        removed?;
+        mended?;
         Ok(true)
     }
 }

@@ -88,4 +88,7 @@ async fn claims_of_one_account_have_all_a_key_or_none() {
     assert!(refused.contains("the other claims of this account have no key"), "{refused}");
     let refused = fixture.gcs.grant(to_team(&of_class)).await.unwrap_err().to_string();
     assert!(refused.contains("leave account out of additionalConfig"), "{refused}");
+    let with_acls = fixture.request("photos", &[("uniformBucketLevelAccess", "false")]);
+    let refused = fixture.gcs.grant(to_team(&with_acls)).await.unwrap_err().to_string();
+    assert!(refused.contains("needs uniformBucketLevelAccess"), "{refused}");
 }

@@ -77,7 +77,8 @@ fn resources(bucket: &str) -> [String; 2] {
     [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")]
 }
 
-/// The policy that keeps a user out who stays, and was let in: without it the objects would be open to the one who has written them.
+/// The policy that denies everything to this user, if it has a statement of the user's. The user stays, and owns the objects that it
+/// has written.
 pub(crate) fn withdrawn(policy: &Policy, user: &str, bucket: &str) -> Policy {
     let mut policy = policy.clone();
     if policy.statement(user).is_some() {

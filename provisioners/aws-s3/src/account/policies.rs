@@ -20,7 +20,7 @@ impl Account {
         })
     }
 
-    /// Takes the policy away that the user of a bucket of others had before there was one for each bucket.
+    /// Removes the policy that a user had before there was one for each bucket.
     pub(crate) async fn remove_former_policy(&self, store: &Store) -> Result<(), Failure> {
         match self.policies(store).await?.iter().any(|name| name == policy::NAME) {
             true => self.remove_policy(store, policy::NAME).await,

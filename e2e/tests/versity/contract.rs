@@ -84,12 +84,13 @@ fn by_hand(kit: BucketConformance, server: &Server) -> BucketConformance {
     kit.by_hand(make, remove)
 }
 
-/// Buckets, users and their keys.
+/// Buckets, users, and their keys and policies.
 async fn assets(server: &Server) -> anyhow::Result<Vec<String>> {
     let iam = server.iam()?;
     let mut all: Vec<String> = server.admin()?.list_buckets().await?.into_iter().collect();
     for user in iam.users("/kube-provisioner/").await? {
         all.extend(iam.access_keys(&user).await?.into_iter().map(|key| format!("key {}", key.id)));
+        all.extend(iam.user_policies(&user).await?.into_iter().map(|policy| format!("policy {policy} of {user}")));
         all.push(user);
     }
     Ok(all)

@@ -1,5 +1,7 @@
 //! The IAM user of a claim, and its keys. AWS shows a key's secret once, when it creates the key.
 
+mod policies;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,7 +13,6 @@ use sha2::{Digest as _, Sha256};
 use crate::failure::Failure;
 use crate::ownership::{Owner, owner};
 use crate::parameters::{Parameters, StoreKind};
-use crate::policy;
 use crate::seaweedfs;
 use crate::store::Store;
 
@@ -177,15 +178,6 @@ impl Account {
         Ok(user.permissions_boundary.as_deref() == Some(boundary))
     }
 
-    /// Lets the user in. Written in any case: it is as quick as looking.
-    pub(crate) async fn grant_access(&self, store: &Store, document: &str) -> Result<(), Failure> {
-        if self.policy_of_2019.is_some() {
-            return Ok(());
-        }
-        let put = store.iam.put_user_policy(&self.name, policy::NAME, document).await;
-        put.map_err(Failure::of(format!("set the policy of the IAM user {}", self.name), "iam:PutUserPolicy"))
-    }
-
     /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that the
     /// ObjectBucket names. Others are of attempts whose answers were lost, and nobody knows their secrets.
     pub(crate) async fn key(
@@ -208,13 +200,6 @@ impl Account {
             self.remove_keys_but(store, Some(&made.access_key_id)).await?;
         }
         Ok(made)
-    }
-
-    /// Takes the user's keys and its own policy away: the claim has a role.
-    pub(crate) async fn remove_access(&self, store: &Store) -> Result<(), Failure> {
-        self.remove_keys_but(store, None).await?;
-        let removed = store.iam.delete_user_policy(&self.name, policy::NAME).await;
-        removed.map_err(Failure::of(format!("delete the policy of {}", self.name), "iam:DeleteUserPolicy"))
     }
 
     pub(crate) async fn new_key(&self, store: &Store) -> Result<Credentials, Failure> {
@@ -256,12 +241,7 @@ impl Account {
             Sight::Own => {}
         }
         let name = &self.name;
-        self.remove_keys_but(store, None).await?;
-        let own = store.iam.user_policies(name).await;
-        for policy in own.map_err(Failure::of(format!("list the policies of {name}"), "iam:ListUserPolicies"))? {
-            let removed = store.iam.delete_user_policy(name, &policy).await;
-            removed.map_err(Failure::of(format!("delete the policy of {name}"), "iam:DeleteUserPolicy"))?;
-        }
+        self.remove_access(store).await?;
         let attached = match store.iam.attached_policies(name).await {
             // Where IAM has no policies to attach, none is attached.
             Err(error) if !store.is_aws() && error.code() == "InvalidAction" => Ok(Vec::new()),

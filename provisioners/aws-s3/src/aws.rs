@@ -15,13 +15,12 @@ use kube_provisioner::bucket::{
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
 
-use self::granting::{give_access, is_its_owners, refuse_grant, service_account};
+use self::granting::service_account;
 use crate::account::{Account, CLAIM_UID, Sight};
 use crate::bucket::{self, Live};
 use crate::failure::Failure;
 use crate::ownership::{Maker, Owner, maker};
 use crate::parameters::{Config, Parameters, StoreKind};
-use crate::policy;
 use crate::seaweedfs;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
@@ -97,45 +96,7 @@ impl BucketProvisioner for Aws {
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
-        let bucket = request.bucket();
-        let (name, is_own) = (&bucket.name, bucket.belongs_to(&request.account));
-        let store = self.store(&request.parameters, &request.secrets, name).await?;
-        let account = Account::of(&request.account, &request.cluster_id, (name, is_own), &request.state);
-        let account = account.on(store.kind(), &request.cluster_id);
-        let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
-        let service_account = service_account(&request.parameters, &request.config, &request.account.claim)?;
-        if let Some(text) = seaweedfs::lacks(&store, None, service_account.is_some()) {
-            return refuse_grant(&store, &account, &request, text).await;
-        }
-        if let Some(key) = request.config.of_the_bucket().filter(|_| !is_own) {
-            let text = api::BucketAccess::is_not_its_setting(key);
-            return refuse_grant(&store, &account, &request, text).await;
-        }
-        let live = match bucket::find(&store, name).await? {
-            Live::Tagged(tags) => Some(tags),
-            Live::Absent => None,
-            Live::Forbidden(failure) => return Err(failure.into()),
-        };
-        if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), &store, &request.cluster_id).await? {
-            return refuse_grant(&store, &account, &request, bucket.is_not_its_owners()).await;
-        }
-        if live.is_none() {
-            return Err(ProvisionError::retry(format!(
-                "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
-            )));
-        }
-        // IAM may not show yet what `create_bucket` has made a moment ago.
-        let user = match is_own && store.recent.has(&account.name) {
-            true => Sight::Own,
-            false => account.look(&store).await?,
-        };
-        let taken = |user: &str| match is_own {
-            true => reserved(user, name),
-            false => format!("the IAM user {user} exists and was not made for this claim: delete it"),
-        };
-        own_user(&account, &store, &request.parameters, user, is_own, taken).await?;
-        let document = policy::document(&store.region, name, access, request.parameters.kms_key());
-        give_access(&store, &account, &request, service_account, &document).await
+        self.let_in(request).await
     }
 
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
@@ -184,6 +145,11 @@ impl BucketProvisioner for Aws {
         Ok(account.remove(&store).await?)
     }
 
+    async fn withdraw(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, account) = self.of_account(&known).await?;
+        Ok(account.remove_rights(&store, &known.buckets).await?)
+    }
+
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let (store, account) = self.of_account(&known).await?;
         account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
@@ -207,7 +173,7 @@ impl BucketProvisioner for Aws {
     }
 
     fn capabilities() -> BucketCapabilities {
-        let capabilities = BucketCapabilities::default().rotation().assets();
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
         ADMIN.into_iter().fold(capabilities, BucketCapabilities::optional_secret)
     }
 }
@@ -298,7 +264,8 @@ impl Aws {
 
     async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BadRecord> {
         // The user of a bucket that is gone has none.
-        let bucket = known.buckets.first();
+        let own = known.buckets.iter().find(|bucket| bucket.belongs_to(&known.account));
+        let bucket = own.or(known.buckets.first());
         self.recorded(Known {
             account: &known.account,
             bucket: bucket.map_or(("", false), |bucket| (&*bucket.name, bucket.belongs_to(&known.account))),

@@ -20,6 +20,11 @@ pub(crate) enum Failure {
          say store: seaweedfs in the StorageClass; otherwise use another store"
     )]
     LeavesTagsOut,
+    #[error(
+        "the IAM user {user} has no room for another bucket: its policies have {room} characters at most, enough for {most} buckets \
+         with a name as long as this one; name another account in additionalConfig"
+    )]
+    NoRoom { user: String, room: usize, most: usize },
 }
 
 impl Failure {
@@ -27,7 +32,7 @@ impl Failure {
     pub(crate) fn code(&self) -> &str {
         match self {
             Self::Call { cause, .. } => cause.code(),
-            Self::NotShownYet(_) | Self::LeavesTagsOut => "",
+            Self::NotShownYet(_) | Self::LeavesTagsOut | Self::NoRoom { .. } => "",
         }
     }
 

@@ -3,18 +3,25 @@
 use kube_provisioner::bucket::Access;
 use serde_json::{Value, json};
 
+use crate::account::sha256_hex;
 use crate::region::Region;
 
-/// The name of the one policy that a user has.
+/// The name of the one policy of a user that is for one bucket.
 pub(crate) const NAME: &str = "bucket";
+/// All policies of one user together have at most so many characters, without blanks.
+/// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html>
+pub(crate) const ROOM: usize = 2048;
+/// IAM's limit for a policy's name.
+const LONGEST: usize = 128;
 
 const SEES: [&str; 3] = ["s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketVersions"];
 const READS: [&str; 4] = ["s3:GetObject", "s3:GetObjectAttributes", "s3:GetObjectTagging", "s3:GetObjectVersion"];
-const WRITES: [&str; 7] = [
+const WRITES: [&str; 8] = [
     "s3:AbortMultipartUpload",
     "s3:DeleteObject",
     "s3:DeleteObjectTagging",
     "s3:DeleteObjectVersion",
+    "s3:ListBucketMultipartUploads",
     "s3:ListMultipartUploadParts",
     "s3:PutObject",
     "s3:PutObjectTagging",
@@ -22,31 +29,39 @@ const WRITES: [&str; 7] = [
 const KMS_READS: &str = "kms:Decrypt";
 const KMS_WRITES: &str = "kms:GenerateDataKey";
 
+/// The name of the policy for this bucket, of a user that may have others.
+pub(crate) fn name(bucket: &str) -> String {
+    let name = format!("{NAME}.{bucket}");
+    // Buckets of before 2018 may have such names.
+    match name.len() <= LONGEST {
+        true => name,
+        false => format!("{NAME}.{}", sha256_hex(bucket.as_bytes())),
+    }
+}
+
 /// The policy as JSON. It has no rights on policies, ACLs or settings of the bucket.
 pub(crate) fn document(region: &Region, bucket: &str, access: Access, kms_key: Option<&str>) -> String {
     let arn = region.bucket_arn(bucket);
-    let mut of_bucket = vec!["s3:GetBucketLocation"];
-    let mut of_objects = Vec::new();
+    let mut actions = vec!["s3:GetBucketLocation"];
     let mut of_key = Vec::new();
     if access.reads() {
-        of_bucket = SEES.to_vec();
-        of_objects.extend(READS);
+        actions = [&SEES[..], &READS].concat();
         of_key.push(KMS_READS);
     }
     if access.writes() {
-        of_bucket.push("s3:ListBucketMultipartUploads");
-        of_objects.extend(WRITES);
+        actions.extend(WRITES);
         // The parts of an upload are read to be put together.
         of_key.extend(if access.reads() { vec![KMS_WRITES] } else { vec![KMS_READS, KMS_WRITES] });
     }
-    let mut statements = vec![allow("Bucket", &of_bucket, &arn), allow("Objects", &of_objects, &format!("{arn}/*"))];
+    // Each action is for buckets or for objects.
+    let mut statements = vec![allow(&actions, json!([arn, format!("{arn}/*")]))];
     // Only its ARN names a key in a policy.
-    statements.extend(kms_key.filter(|key| key.starts_with("arn:")).map(|key| allow("Key", &of_key, key)));
+    statements.extend(kms_key.filter(|key| key.starts_with("arn:")).map(|key| allow(&of_key, json!(key))));
     json!({"Version": "2012-10-17", "Statement": statements}).to_string()
 }
 
-fn allow(sid: &str, actions: &[&str], resource: &str) -> Value {
-    json!({"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource})
+fn allow(actions: &[&str], resource: Value) -> Value {
+    json!({"Effect": "Allow", "Action": actions, "Resource": resource})
 }
 
 #[cfg(test)]
@@ -67,9 +82,23 @@ mod tests {
             assert!(!lacks.iter().any(|right| policy.contains(right)), "{policy}");
             assert!(!["Policy\"", "Acl", "\"*\"", "s3:*"].iter().any(|right| policy.contains(right)), "{policy}");
             assert!(policy.contains("arn:aws:s3:::photos/*"));
-            // AWS counts no blanks.
-            assert!(policy.len() < 2048, "{}", policy.len());
         }
+    }
+
+    #[test]
+    fn a_user_has_room_for_three_buckets() {
+        let region = Region::new("eu-central-1").unwrap();
+        let room = |bucket: &str, key| ROOM / document(&region, bucket, Access::ReadWrite, key).len();
+        let key = "arn:aws:kms:eu-central-1:123456789012:key/00000000-0000-4000-8000-000000000001";
+        assert_eq!([room("photos", None), room("photos", Some(key))], [4, 3]);
+        assert_eq!([room(&"b".repeat(63), None), room(&"b".repeat(63), Some(key))], [3, 2]);
+    }
+
+    #[test]
+    fn names_of_policies_are_short_enough_and_of_one_bucket() {
+        let names = ["photos", "photos.v2", &"b".repeat(255), &format!("{}c", "b".repeat(254))].map(name);
+        assert!(names.iter().all(|name| name.len() <= LONGEST && name != NAME), "{names:?}");
+        assert_eq!(std::collections::BTreeSet::from(names).len(), 4);
     }
 
     #[test]

@@ -65,11 +65,27 @@ pub(crate) fn with_owner(policy: &Policy, owner: &str, bucket: &str) -> Policy {
 }
 
 fn with_statement(policy: &Policy, (sid, user): (&str, &str), bucket: &str, access: Access) -> Policy {
-    let resources = [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")];
+    let resources = resources(bucket);
     let actions: Vec<String> = actions(access).map(|action| format!("s3:{action}")).collect();
     let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
     let mut policy = policy.clone();
     policy.upsert(allow(sid, &arn(user), &actions, &resources.each_ref().map(String::as_str)));
+    policy
+}
+
+fn resources(bucket: &str) -> [String; 2] {
+    [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")]
+}
+
+/// The policy that denies everything to this user, if it has a statement of the user's. The user stays, and owns the objects that it
+/// has written.
+pub(crate) fn withdrawn(policy: &Policy, user: &str, bucket: &str) -> Policy {
+    let mut policy = policy.clone();
+    if policy.statement(user).is_some() {
+        let mut statement = allow(user, &arn(user), &["s3:*"], &resources(bucket).each_ref().map(String::as_str));
+        statement["Effect"] = "Deny".into();
+        policy.upsert(statement);
+    }
     policy
 }
 
@@ -164,5 +180,9 @@ mod tests {
         live.upsert(theirs);
         assert!(with_grants_of(&Policy::default(), &live).same_as(&granted));
         assert_eq!(revoked(&granted, "obc-a-b-c").statements().count(), 1);
+        let closed = withdrawn(&granted, "obc-a-b-c", "photos");
+        assert_eq!(closed.statement("obc-a-b-c").unwrap()["Effect"], "Deny");
+        assert!(with_grants_of(&Policy::default(), &closed).same_as(&closed));
+        assert!(withdrawn(&granted, "obc-a-b-d", "photos").same_as(&granted));
     }
 }

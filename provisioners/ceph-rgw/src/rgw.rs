@@ -113,7 +113,8 @@ impl BucketProvisioner for Rgw {
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
-        let bucket_owner = request.config.bucket_owner.as_deref();
+        // Whom a shared account's claim names owns its bucket, and the account is let into that.
+        let bucket_owner = request.config.bucket_owner.as_deref().filter(|_| !request.is_account_shared());
         let users = Users::of(&request.account, &request.state, bucket_owner, &request.cluster_id)?;
         let mut statements = Vec::new();
         for bucket in &request.buckets {
@@ -140,7 +141,8 @@ impl BucketProvisioner for Rgw {
         }
         let answer = answer(&store, &request.parameters, account, &key);
         let is_limited = request.config.max_objects.or(request.config.max_size).is_some();
-        Ok(match is_limited && owns_none {
+        let has_bucket = request.buckets.iter().any(|bucket| request.is_made_for_claim(bucket));
+        Ok(match is_limited && !has_bucket {
             true => {
                 answer.warning("maxObjects and maxSize have no effect on a bucket that was not made for this claim")
             }
@@ -150,6 +152,10 @@ impl BucketProvisioner for Rgw {
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         self.remove_user(account).await
+    }
+
+    async fn withdraw(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        self.remove_rights(account).await
     }
 
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
@@ -252,8 +258,11 @@ impl Rgw {
         if is_own && access != Access::ReadWrite {
             return Ok(Err(OWNERS_DO_EVERYTHING.to_owned()));
         }
-        if let Some(key) = settings::of_the_bucket(config).filter(|_| !is_own) {
-            return Ok(Err(BucketAccess::is_not_its_setting(key)));
+        if !request.is_made_for_claim(bucket) {
+            let owner = config.bucket_owner.as_ref().filter(|_| request.is_account_shared()).map(|_| BUCKET_OWNER);
+            if let Some(key) = owner.or(settings::of_the_bucket(config)) {
+                return Ok(Err(BucketAccess::is_not_its_setting(key)));
+            }
         }
         let live = store.admin.bucket(name).await?;
         if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), store, &request.cluster_id).await? {
@@ -270,15 +279,7 @@ impl Rgw {
         }
         let owner = store.admin.user(&info.owner).await?;
         let Some(owner_key) = owner.as_ref().and_then(|owner| owner.key(None)) else {
-            tracing::warn!(
-                bucket = name,
-                owner = info.owner,
-                "the owner of a bucket that a claim is let into has no key"
-            );
-            return Err(ProvisionError::retry(format!(
-                "the owner of the bucket {name} has no key to change the bucket's policy with: an administrator makes one by \
-                 radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
-            )));
+            return Err(ProvisionError::retry(has_no_key(name, &info.owner)));
         };
         if !account.generated {
             return Ok(Err(format!("the bucket {name} does not belong to the bucketOwner {}", account.id)));
@@ -335,6 +336,15 @@ impl Users {
         let mark = own_user.as_ref().and_then(User::mark);
         Ok(Evidence { owner, own: own.as_ref(), mark: mark.as_ref(), state }.whose(live))
     }
+}
+
+/// Why nobody's rights in a bucket change. The text does not name the bucket's owner, who is none of the tenant's business.
+fn has_no_key(bucket: &str, owner: &str) -> String {
+    tracing::warn!(bucket, owner, "the owner of a bucket that claims are let into has no key");
+    format!(
+        "the owner of the bucket {bucket} has no key to change the bucket's policy with: an administrator makes one by \
+         radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
+    )
 }
 
 /// Whether a bucket is still the one that was made for its owner.

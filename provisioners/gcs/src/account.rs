@@ -13,9 +13,18 @@ const DESCRIPTION: &str = "gcs-provisioner: ObjectBucketClaim ";
 /// The label that names the claim's cluster. Buckets from before have none.
 const CLUSTER: &str = "objectbucketclaim-cluster";
 
+/// How the ids of service accounts begin.
+const PREFIX: &str = "obc-";
+
 /// The id of the service account for an account of this name: always the same, of 30 characters, which is what Google allows.
 pub(crate) fn account_id(name: &str) -> String {
-    format!("obc-{}", hex(name, 26))
+    format!("{PREFIX}{}", hex(name, 26))
+}
+
+/// Whether a service account with this address has an id as those have which are made for claims.
+pub(crate) fn is_of_a_claim(email: &str) -> bool {
+    let id = email.split_once('@').and_then(|(id, _)| id.strip_prefix(PREFIX));
+    id.is_some_and(|id| id.len() == 26 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// The address of a project's service account.

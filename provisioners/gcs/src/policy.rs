@@ -3,6 +3,9 @@
 use kube_provisioner::bucket::Access;
 use serde_json::{Value, json};
 
+use crate::account::is_of_a_claim;
+use crate::principal::is_title;
+
 /// The roles that give this access. Those with `legacyBucketReader` let S3 clients ask for the bucket itself.
 pub(crate) fn roles(access: Access) -> &'static [&'static str] {
     match access {
@@ -65,6 +68,16 @@ pub(crate) fn shut(policy: &Value, title: &str) -> Value {
     policy
 }
 
+/// The policy without anybody who was let in for a claim, and without this service account.
+pub(crate) fn closed(policy: &Value, email: &str) -> Value {
+    let mut policy = without(&revoked(policy, email), |binding, found| {
+        !is_conditional(binding) && found.strip_prefix("serviceAccount:").is_some_and(is_of_a_claim)
+    });
+    let is_titled = |binding: &Value| binding["condition"]["title"].as_str().is_some_and(is_title);
+    bindings_of(&mut policy).retain(|binding| !is_titled(binding));
+    policy
+}
+
 /// The policy without the service account, whoever let it in.
 pub(crate) fn revoked(policy: &Value, email: &str) -> Value {
     let member = member(email);
@@ -108,6 +121,7 @@ fn is_conditional(binding: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::{account_id, email};
 
     const A: &str = "obc-a@p.iam.gserviceaccount.com";
     const B: &str = "obc-b@p.iam.gserviceaccount.com";
@@ -158,6 +172,16 @@ mod tests {
         let both = admitted(&one, "objectbucketclaim-v", web, Access::WriteOnly);
         assert_eq!(shut(&both, "objectbucketclaim-v"), one);
         assert_eq!(shut(&one, title), theirs());
+    }
+
+    #[test]
+    fn nobodys_rights_stay_in_a_bucket_that_is_emptied() {
+        let [own, shared] = ["own", "shared"].map(|name| email(&account_id(name), "p"));
+        let one = admitted(&theirs(), "objectbucketclaim-u", ("photos", "principal://web"), Access::ReadOnly);
+        let one = granted(&one, &own, Access::ReadWrite);
+        let one = granted(&granted(&one, &shared, Access::ReadWrite), A, Access::ReadOnly);
+        assert_eq!(closed(&one, A), theirs());
+        assert_eq!(closed(&theirs(), A), theirs());
     }
 
     #[test]

@@ -78,9 +78,16 @@ pub(crate) fn principal(
     Ok(Some(pool.principal(&account)))
 }
 
+const TITLE: &str = "objectbucketclaim-";
+
 /// What marks the claim's bindings in a policy. Nobody else's have this title.
 pub(crate) fn title(claim: &ClaimName) -> String {
-    format!("objectbucketclaim-{}", claim.uid)
+    format!("{TITLE}{}", claim.uid)
+}
+
+/// Whether the binding of this title is a claim's.
+pub(crate) fn is_title(text: &str) -> bool {
+    text.starts_with(TITLE)
 }
 
 #[cfg(test)]

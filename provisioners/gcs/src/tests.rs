@@ -6,7 +6,9 @@ mod listing;
 mod ownership;
 mod pod;
 mod settings;
+mod shared;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -135,6 +135,11 @@ impl<P, C> GrantRequest<P, C> {
         &self.buckets[0]
     }
 
+    /// Whether the claim shares the account with others, and has none of its own.
+    pub fn is_account_shared(&self) -> bool {
+        self.account.claim != self.claim
+    }
+
     /// Whether a bucket was made for the claim that asks: only then its `additionalConfig` has settings of the bucket.
     pub fn is_made_for_claim(&self, bucket: &BucketAccess) -> bool {
         bucket.owner.as_ref().is_some_and(|owner| owner.claim == self.claim)

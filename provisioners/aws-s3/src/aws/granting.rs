@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::{Authentication, BucketAccess, ClaimName, GrantOf, Granted, ServiceAccount};
 
-use super::{Aws, is_removed};
+use super::{Aws, is_removed, own_user, reserved};
 use crate::account::{Account, Sight};
+use crate::bucket::{self, Live};
 use crate::failure::Failure;
 use crate::ownership::Owner;
 use crate::parameters::{Config, Parameters};
+use crate::policy;
 use crate::role::TOKEN_FILE;
+use crate::seaweedfs;
 use crate::store::Store;
 
 /// How the claim's pods identify themselves, if they have no key.
@@ -24,17 +27,93 @@ pub(super) fn service_account(
     Authentication::service_account(class, asked, claim)
 }
 
+impl Aws {
+    pub(super) async fn let_in(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        let own = request.buckets.iter().find(|bucket| bucket.belongs_to(&request.account));
+        let (name, is_own) = (&own.unwrap_or(request.bucket()).name, own.is_some());
+        let store = self.store(&request.parameters, &request.secrets, name).await?;
+        let account = Account::of(&request.account, &request.cluster_id, (name, is_own), &request.state);
+        let account = account.on(store.kind(), &request.cluster_id);
+        let service_account = service_account(&request.parameters, &request.config, &request.account.claim)?;
+        if let Some(text) = seaweedfs::lacks(&store, None, service_account.is_some()) {
+            return refuse_grant(&store, &account, &request, text).await;
+        }
+        if service_account.is_some() && request.is_account_shared() {
+            let text = "a role is for the pods of one claim: leave account or authentication out of additionalConfig";
+            return refuse_grant(&store, &account, &request, text.to_owned()).await;
+        }
+        let mut policies = Vec::new();
+        for bucket in &request.buckets {
+            match policy_for(&store, &request, bucket).await? {
+                Ok(policy) => policies.push(policy),
+                Err(text) => return refuse_grant(&store, &account, &request, text).await,
+            }
+        }
+        // IAM may not show yet what `create_bucket` has made a moment ago.
+        let user = match is_own && store.recent.has(&account.name) {
+            true => Sight::Own,
+            false => account.look(&store).await?,
+        };
+        let taken = |user: &str| match is_own {
+            true => reserved(user, name),
+            false => format!("the IAM user {user} exists and was not made for this claim: delete it"),
+        };
+        own_user(&account, &store, &request.parameters, user, is_own, taken).await?;
+        give_access(&store, &account, &request, service_account, &policies).await
+    }
+}
+
+/// A policy that lets the account into one bucket.
+struct Policy {
+    name: String,
+    document: String,
+}
+
+/// What lets the account into a bucket. The inner error says why it is not let in.
+async fn policy_for(
+    store: &Store,
+    request: &GrantOf<Aws>,
+    bucket: &BucketAccess,
+) -> Result<Result<Policy, String>, ProvisionError> {
+    let (name, parameters) = (&bucket.name, &request.parameters);
+    let access = bucket.allowed(parameters.access_mode, request.config.access_mode)?;
+    if let Some(key) = request.config.of_the_bucket().filter(|_| !request.is_made_for_claim(bucket)) {
+        return Ok(Err(BucketAccess::is_not_its_setting(key)));
+    }
+    let live = match bucket::find(store, name).await? {
+        Live::Tagged(tags) => Some(tags),
+        Live::Absent => None,
+        Live::Forbidden(failure) => return Err(failure.into()),
+    };
+    if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), store, &request.cluster_id).await? {
+        return Ok(Err(bucket.is_not_its_owners()));
+    }
+    if live.is_none() {
+        return Err(ProvisionError::retry(format!(
+            "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
+        )));
+    }
+    let document = policy::document(&store.region, name, access, parameters.kms_key());
+    let name = if bucket.belongs_to(&request.account) { policy::NAME.to_owned() } else { policy::name(name) };
+    Ok(Ok(Policy { name, document }))
+}
+
 /// Lets the claim's user in with a key, or its service account by a role.
-pub(super) async fn give_access(
+async fn give_access(
     store: &Store,
     account: &Account,
     request: &GrantOf<Aws>,
     service_account: Option<ServiceAccount>,
-    document: &str,
+    policies: &[Policy],
 ) -> Result<Granted, ProvisionError> {
     let (granted, role) = match &service_account {
         None => {
-            account.grant_access(store, document).await?;
+            for Policy { name, document } in policies {
+                account.grant_access(store, name, document).await?;
+            }
+            if policies.iter().all(|policy| policy.name != policy::NAME) {
+                account.remove_former_policy(store).await?;
+            }
             let key = account.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
             if account.has_role {
                 account.remove_role(store).await?;
@@ -42,6 +121,8 @@ pub(super) async fn give_access(
             (Granted::new(store.endpoint.clone(), key), None)
         }
         Some(service_account) => {
+            // Nobody without a key has several buckets.
+            let document = policies.first().map(|policy| policy.document.as_str()).unwrap_or_default();
             let role = account.set_role(store, &request.parameters, service_account, document).await?;
             account.remove_access(store).await?;
             let granted = Granted::without_key(store.endpoint.clone());
@@ -53,7 +134,7 @@ pub(super) async fn give_access(
 }
 
 /// Whether a bucket with these tags is still the one that was made for its owner.
-pub(super) async fn is_its_owners(
+async fn is_its_owners(
     bucket: &BucketAccess,
     tags: Option<&BTreeMap<String, String>>,
     store: &Store,
@@ -69,14 +150,15 @@ pub(super) async fn is_its_owners(
 }
 
 /// As [`refuse`](super::refuse). The user of the claim's own bucket goes with that.
-pub(super) async fn refuse_grant(
+async fn refuse_grant(
     store: &Store,
     account: &Account,
     request: &GrantOf<Aws>,
     text: String,
 ) -> Result<Granted, ProvisionError> {
-    let is_own = request.bucket().belongs_to(&request.account);
-    match request.state.is_empty() && !is_own && is_removed(store, account).await? {
+    let is_own = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
+    let is_known = is_own || !request.state.is_empty() || request.access_key_id.is_some();
+    match !is_known && is_removed(store, account).await? {
         true => Err(ProvisionError::invalid(text)),
         false => Err(ProvisionError::retry(text)),
     }

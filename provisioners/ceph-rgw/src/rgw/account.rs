@@ -18,7 +18,7 @@ pub(super) struct Account {
     /// Whether it is made for the claim. Others are never changed and never deleted.
     pub(super) generated: bool,
     /// The cluster in which this provisioner runs.
-    cluster: String,
+    pub(super) cluster: String,
 }
 
 /// Why a user is not dealt with.

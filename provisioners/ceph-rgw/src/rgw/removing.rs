@@ -2,11 +2,13 @@
 
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
+use s3_client::policy::Policy;
 
 use super::account::{Account, AccountError};
 use super::ownership::Whose;
-use super::{Known, Rgw, Users};
-use crate::grants::{change_policy, revoked};
+use super::{Known, Rgw, Users, has_no_key};
+use crate::admin::Key;
+use crate::grants::{change_policy, revoked, withdrawn};
 use crate::parameters::Parameters;
 use crate::store::Store;
 
@@ -50,14 +52,16 @@ impl Rgw {
             live.extend(store.admin.bucket(&bucket.name).await?.map(|live| (&bucket.name, live.owner)));
         }
         for account in users.generated() {
-            if !is_ours(&store, account).await? {
+            if see(&store, account).await? != Sight::Ours {
                 continue;
             }
             let mut owns_one = false;
             for (name, owner) in &live {
                 owns_one |= *owner == account.id;
                 if *owner != account.id && users.owner.generated {
-                    self.remove_statement(&store, account, name, owner).await?;
+                    // No user ever gets this name again, so what stays in a policy is of no use.
+                    let change = |policy: &_| revoked(policy, &account.id);
+                    self.mend_policy(&store, account, (name, owner), change).await?;
                 }
             }
             match owns_one {
@@ -70,6 +74,25 @@ impl Rgw {
         Ok(())
     }
 
+    /// Takes the user's rights in the buckets away. Those of an owner stay.
+    pub(super) async fn remove_rights(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, users) = self.of_account(&known)?;
+        let account = &users.owner;
+        // One that is gone may be made again, with the same name.
+        if !account.generated || see(&store, account).await? == Sight::Others {
+            return Ok(());
+        }
+        for bucket in &known.buckets {
+            let name = &bucket.name;
+            let Some(live) = store.admin.bucket(name).await?.filter(|live| live.owner != account.id) else { continue };
+            let change = |policy: &_| withdrawn(policy, &account.id, name);
+            if !self.mend_policy(&store, account, (name, &live.owner), change).await? {
+                return Err(DeleteError::retry(has_no_key(name, &live.owner)));
+            }
+        }
+        Ok(())
+    }
+
     async fn remove_all_keys(&self, store: &Store, account: &Account) -> Result<(), DeleteError> {
         for key in store.admin.user(&account.id).await?.into_iter().flat_map(|user| user.keys) {
             store.admin.delete_key(&account.id, &key.access_key).await?;
@@ -77,19 +100,32 @@ impl Rgw {
         Ok(())
     }
 
-    async fn remove_statement(
+    /// Changes the bucket's policy, unless its owner has no key to do it with. An owner whose claim is gone, and whose bucket was
+    /// kept, has one only as long as this takes.
+    async fn mend_policy(
         &self,
         store: &Store,
         account: &Account,
-        bucket: &str,
-        owner: &str,
-    ) -> Result<(), DeleteError> {
-        // An owner without keys cannot change the policy. No user ever gets this name again, so what stays is of no use.
-        let Some(key) = store.admin.user(owner).await?.and_then(|owner| owner.key(None)) else { return Ok(()) };
+        (bucket, owner): (&str, &str),
+        change: impl Fn(&Policy) -> Policy,
+    ) -> Result<bool, DeleteError> {
+        let Some(user) = store.admin.user(owner).await? else { return Ok(false) };
         let lock = self.stores.lock(store.place(bucket));
         let _locked = lock.lock().await;
-        change_policy(store, key, bucket, |policy| revoked(policy, &account.id)).await?;
-        Ok(())
+        let mend = async |key| change_policy(store, key, bucket, &change).await;
+        if let Some(key) = user.key(None) {
+            mend(key).await?;
+            return Ok(true);
+        }
+        if user.mark().is_none_or(|mark| mark.cluster != account.cluster) {
+            return Ok(false);
+        }
+        let Some(key) = store.admin.create_key(owner).await?.first().map(Key::credentials) else { return Ok(false) };
+        let id = key.access_key_id.clone();
+        let mended = mend(key).await;
+        store.admin.delete_key(owner, &id).await?;
+        mended?;
+        Ok(true)
     }
 }
 
@@ -117,19 +153,28 @@ async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<
 }
 
 async fn delete_user(store: &Store, account: &Account) -> Result<(), DeleteError> {
-    if is_ours(store, account).await? {
+    if see(store, account).await? == Sight::Ours {
         store.admin.delete_user(&account.id).await?;
     }
     Ok(())
 }
 
-/// Whether the user is there, and not another cluster's.
-async fn is_ours(store: &Store, account: &Account) -> Result<bool, DeleteError> {
+/// What there is under a user's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    Ours,
+    Absent,
+    /// Another cluster's.
+    Others,
+}
+
+async fn see(store: &Store, account: &Account) -> Result<Sight, DeleteError> {
     match account.user(store).await {
-        Ok(user) => Ok(user.is_some()),
+        Ok(Some(_)) => Ok(Sight::Ours),
+        Ok(None) => Ok(Sight::Absent),
         Err(error @ AccountError::OfAnotherCluster(_)) => {
             tracing::warn!(user = account.id, "left a user: {error}");
-            Ok(false)
+            Ok(Sight::Others)
         }
         Err(AccountError::Failed(failure)) => Err(failure.into()),
     }

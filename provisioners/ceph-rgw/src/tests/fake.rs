@@ -68,12 +68,12 @@ impl Fake {
         Self { endpoint, model }
     }
 
-    /// What it holds, by name.
+    /// What it holds, by name. Statements that keep users out give nobody anything.
     pub(super) fn assets(&self) -> Vec<String> {
         let model = self.model.lock().unwrap();
         let buckets = model.buckets.iter().map(|(name, bucket)| {
-            let policy = bucket.settings.get("policy").map(|policy| String::from_utf8_lossy(policy).into_owned());
-            format!("bucket {name} of {}, policy {policy:?}", bucket.owner)
+            let allowed: Vec<_> = bucket.statements().into_iter().filter(|each| each["Effect"] == "Allow").collect();
+            format!("bucket {name} of {}, policy {allowed:?}", bucket.owner)
         });
         let users = model
             .users
@@ -326,12 +326,16 @@ impl Model {
 }
 
 impl Bucket {
+    /// Those of its policy.
+    fn statements(&self) -> Vec<Value> {
+        let policy = self.settings.get("policy").and_then(|text| serde_json::from_slice::<Value>(text).ok());
+        policy.and_then(|policy| policy["Statement"].as_array().cloned()).unwrap_or_default()
+    }
+
     /// Whether the policy allows this user to read or write objects.
     fn lets_in(&self, user: &str, method: &Method) -> bool {
         let action = if method == Method::PUT { "s3:PutObject" } else { "s3:GetObject" };
-        let policy = self.settings.get("policy").and_then(|text| serde_json::from_slice::<Value>(text).ok());
-        let statements = policy.and_then(|policy| policy["Statement"].as_array().cloned()).unwrap_or_default();
-        statements.iter().any(|statement| {
+        self.statements().iter().any(|statement| {
             let actions: BTreeSet<&str> =
                 statement["Action"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             statement["Principal"]["AWS"][0] == format!("arn:aws:iam:::user/{user}") && actions.contains(action)

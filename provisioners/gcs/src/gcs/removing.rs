@@ -11,7 +11,7 @@ use crate::account::{CLAIM_UID, Owner, owner};
 use crate::api::Failure;
 use crate::iam::Known;
 use crate::parameters::Parameters;
-use crate::policy::{revoked, shut};
+use crate::policy::{closed, revoked, shut};
 use crate::principal::title;
 use crate::storage::Found;
 use crate::store::Store;
@@ -32,11 +32,9 @@ impl Gcs {
                 if only_empty && !store.storage.is_empty(name).await? {
                     return Err(DeletionPolicy::not_empty(name));
                 }
-                // Whoever still writes would write forever.
+                // Whoever still writes would write forever: the claim's own account, or one that it shares with others.
                 let account = Account::of(&store, &bucket.owner, &bucket.cluster_id, (&bucket.state, &parameters));
-                let title = title(&account.claim);
-                let closed = |policy: &_| revoked(&shut(policy, &title), &account.email);
-                store.storage.change_policy(name, closed).await?;
+                store.storage.change_policy(name, |policy| closed(policy, &account.email)).await?;
                 if !only_empty {
                     empty(&store, name).await?;
                 } else if !store.storage.delete_bucket(name).await? {
@@ -60,32 +58,43 @@ impl Gcs {
     pub(super) async fn remove_account(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
         account.close(&store, known.access_key_id.as_deref()).await?;
+        account.remove_rights(&store, &known).await?;
+        Ok(account.remove(&store).await?)
+    }
+
+    /// Takes the rights away, and leaves the buckets and the keys.
+    pub(super) async fn remove_rights(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+        let (store, account) = self.of_account(&known).await?;
+        Ok(account.remove_rights(&store, &known).await?)
+    }
+}
+
+impl Account {
+    async fn remove_rights(&self, store: &Store, known: &GrantedAccount<Parameters>) -> Result<(), Failure> {
         // The rights of somebody else's account of this name are not ours to take.
-        let theirs = account.generated && account.known(&store).await? == Known::Foreign;
-        let title = title(&account.claim);
+        let theirs = self.generated && self.known(store).await? == Known::Foreign;
+        let title = title(&self.claim);
         for bucket in &known.buckets {
             let ours = match bucket.belongs_to(&known.account) {
                 // What an account that was not made for the claim may do there was not our doing.
-                false => account.generated,
+                false => self.generated,
                 true => {
                     let live = store.storage.find_bucket(&bucket.name).await?;
-                    let is_others = |live| owner(live, &account.claim, &known.cluster_id) == Owner::Other;
+                    let is_others = |live| owner(live, &self.claim, &known.cluster_id) == Owner::Other;
                     matches!(&live, Found::Bucket(live) if !is_others(live))
                 }
             };
             if ours {
                 let changed = store.storage.change_policy(&bucket.name, |policy| {
                     let policy = shut(policy, &title);
-                    if theirs { policy } else { revoked(&policy, &account.email) }
+                    if theirs { policy } else { revoked(&policy, &self.email) }
                 });
                 changed.await?;
             }
         }
-        Ok(account.remove(&store).await?)
+        Ok(())
     }
-}
 
-impl Account {
     /// Removes the claim's keys.
     async fn close(&self, store: &Store, recorded: Option<&str>) -> Result<(), Failure> {
         if !self.generated {

@@ -86,12 +86,29 @@ impl Actions {
         };
         let (of_bucket, of_account) = self.known(bucket, facts, source, token).await?;
         let (mut calls, limit) = (Calls::begin(step, token, flow).await, self.limits.delete);
+        let of_bucket_owner = of_bucket.owner.clone();
         if with_bucket {
             let answer = calls.call(limit, || self.backend.delete_bucket(of_bucket)).await?;
             self.removed("delete_bucket", answer)?;
         }
+        let owner = of_account.buckets.clone();
+        let own = (of_account.account != of_bucket_owner).then(|| UntypedAccount {
+            account: of_bucket_owner,
+            buckets: owner,
+            state: bucket.kept_state(),
+            access_key_id: None,
+            ..of_account.clone()
+        });
         let answer = self.end_account(bucket, of_account, &mut calls).await?;
-        self.removed("revoke", answer)
+        self.removed("revoke", answer)?;
+        // The bucket stays, and the claim's own account, which has it, is closed.
+        match own.filter(|_| source == Source::Provisioned && !with_bucket) {
+            Some(own) => {
+                let answer = calls.call(limit, || self.backend.revoke(own)).await?;
+                self.removed("revoke", answer)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Removes the claim's account. One that other claims have stays, and loses its rights in the bucket, unless one of them has that, too.

@@ -3,6 +3,7 @@
 
 mod conformance;
 mod cosi;
+mod cosi_controller;
 mod deletion;
 mod delivery;
 mod fairness;

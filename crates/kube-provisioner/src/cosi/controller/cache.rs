@@ -8,7 +8,7 @@ use provisioner_runtime::controller::Cache;
 use provisioner_runtime::{Change, Table, stable_hash};
 
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide};
-use super::objects::{AccessFacts, BucketFacts, Seen};
+use super::objects::{AccessContent, AccessFacts, BucketFacts, Seen};
 use super::secrets::{SecretFacts, SecretState};
 
 /// A Bucket by its name, or a BucketAccess by namespace and name. Its text is the object's path.
@@ -139,7 +139,7 @@ impl Cache for CosiCache {
         }
     }
 
-    /// Without what a failure writes into the status: it must not end its own back-off.
+    /// Without what a failed attempt writes: it must not end its own back-off.
     fn inputs(&self, key: &Key) -> u64 {
         let text = match self.facts(key) {
             Facts::Bucket(BucketView { bucket, .. }) => {
@@ -148,7 +148,9 @@ impl Cache for CosiCache {
             }
             Facts::Access(AccessView { access, buckets, secrets }) => {
                 let AccessFacts { object, cleanup_finished, overridden, content } = &*access;
+                let content = content.clone().map(|content| AccessContent { account: None, ..content });
                 let buckets: Vec<_> = buckets.iter().map(BucketState::inputs).collect();
+                let secrets: Vec<_> = secrets.iter().map(|state| *state == SecretState::Intact).collect();
                 format!("{:?}", (object.inputs(), cleanup_finished, overridden, content, buckets, secrets))
             }
             Facts::None => String::new(),

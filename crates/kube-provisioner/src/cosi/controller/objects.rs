@@ -357,9 +357,9 @@ impl Object {
         self.ready == Some(true)
     }
 
-    /// All but the version, and the error in the status.
-    pub(super) fn inputs(&self) -> (&str, bool, bool, bool) {
-        (&self.uid, self.deleting, self.is_protected(), self.is_ready())
+    /// What an attempt does not change by itself.
+    pub(super) fn inputs(&self) -> (&str, bool, bool) {
+        (&self.uid, self.deleting, self.is_ready())
     }
 }
 

@@ -10,7 +10,8 @@ use futures::future::BoxFuture;
 use kube_provisioner::rbac::{Account, cosi_controller_rules, manifests};
 use kube_provisioner::{BucketOptions, CancellationToken, CosiController, Environment, RunError};
 use kube_sim::{
-    After, Before, Cluster, DeleteOptions, Interceptor, PatchKind, Request, SimClock, Subresource, Target, Verb,
+    After, Before, Builder, Cluster, DeleteOptions, Faults, Interceptor, PatchKind, Request, SimClock, Subresource,
+    Target, Verb,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -86,7 +87,11 @@ impl Bed {
     /// At the write of this number.
     fn crashing(at: u64, after: bool) -> Self {
         let crash = Arc::new(Crash { left: AtomicU64::new(at), after });
-        let cluster = Cluster::builder().rbac().hide_managed_fields().interceptor(crash.clone()).build();
+        Self::on(Cluster::builder().interceptor(crash.clone()), crash)
+    }
+
+    fn on(builder: Builder, crash: Arc<Crash>) -> Self {
+        let cluster = builder.rbac().hide_managed_fields().build();
         let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/cosi/v1alpha2");
         for definition in std::fs::read_dir(definitions).unwrap() {
             cluster.create_yaml(&std::fs::read_to_string(definition.unwrap().path()).unwrap()).unwrap();
@@ -535,6 +540,44 @@ async fn j18_an_access_that_is_deleted_after_a_crash_in_its_grant_leaves_nothing
     }
 }
 
+/// Two replicas, of which one is killed and started again.
+#[tokio::test(start_paused = true)]
+async fn j18_a_storm_of_faults_leaves_nothing() {
+    for seed in 0..8 {
+        let user = format!("system:serviceaccount:{NAMESPACE}:driver");
+        let faults = Faults::storm(seed).only(&user).until(Duration::from_secs(200));
+        let crash = Arc::new(Crash { left: AtomicU64::new(u64::MAX / 2), after: false });
+        let bed = Bed::on(Cluster::builder().seed(seed).faults(&faults), crash);
+        let (_one, two) = (bed.start(), bed.start());
+        let buckets = ["bc-1", "bc-2", "bc-3"];
+        for method in ["create_bucket", "grant", "delete_bucket"] {
+            bed.store.fail(method, Failure::Late);
+        }
+        buckets.iter().for_each(|name| bed.bucket(name, json!({})));
+        bed.granted("web", &["bc-1", "bc-2"]);
+        bed.granted("app", &["bc-1"]);
+        sleep(Duration::from_secs(30 + seed)).await;
+        drop(two);
+        let _three = bed.start();
+        bed.access_ready("web").await;
+        bed.access_ready("app").await;
+        bed.until("the Secrets are written", || {
+            ["web-bc-1", "web-bc-2", "app-bc-1"].iter().all(|name| bed.secret(name).len() == 13)
+        })
+        .await;
+        let keys = bed.store.state().users.values().flatten().count();
+        assert_eq!(keys, 2, "seed {seed}: {:?}", bed.store.assets());
+        for access in ["web", "app"] {
+            bed.delete("bucketaccesses", access);
+            bed.until("the access is handed back", || bed.is_finished(access)).await;
+            bed.finish_access(access);
+        }
+        buckets.iter().for_each(|name| bed.end_bucket(name));
+        bed.until("the Buckets are gone", || bed.cluster.list(GROUP, "buckets", None).unwrap().is_empty()).await;
+        bed.assert_empty();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn j19_while_a_sidecar_holds_its_lease_nothing_is_done() {
     let bed = Bed::new();
@@ -602,7 +645,7 @@ async fn j20_a_failing_store_is_asked_again_less_and_less() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn j9_j10_j12_an_access_waits_for_what_it_needs() {
+async fn j10_j12_an_access_waits_for_what_it_needs() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.access("web", &["bc-1"]);

@@ -6,3 +6,5 @@ mod ceph;
 mod fixture;
 mod gcs;
 mod native;
+mod native_aws;
+mod native_gcs;

@@ -102,6 +102,7 @@ fn metrics() -> anyhow::Result<BTreeMap<String, &'static str>> {
         ("crates/kube-provisioner/src/controller/volume/metrics.rs", "gauge", "provisioner_"),
         ("crates/kube-provisioner/src/controller/shared/metrics.rs", "ours", "bucket_provisioner_"),
         ("crates/kube-provisioner/src/controller/bucket/metrics.rs", "gauge", "bucket_provisioner_"),
+        ("crates/kube-provisioner/src/controller/shared/metrics.rs", "ours", "cosi_controller_"),
         ("provisioners/hostpath/src/metrics.rs", "gauge", "provisioner_"),
     ];
     let mut found = BTreeMap::new();

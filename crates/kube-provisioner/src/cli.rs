@@ -133,7 +133,9 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
         .arg(preset)
         .subcommands([
             CheckClass::augment_args(check),
-            Rbac::augment_args(rbac).mut_arg("cosi", |arg| arg.hide(!S::HAS_COSI)),
+            Rbac::COSI
+                .into_iter()
+                .fold(Rbac::augment_args(rbac), |rbac, name| rbac.mut_arg(name, |arg| arg.hide(!S::HAS_COSI))),
         ])
         .subcommands(S::HAS_JOURNAL.then_some(journal))
         .subcommands(S::lists_assets().then_some(orphans))

@@ -1,10 +1,11 @@
 //! Buckets for the Container Object Storage Interface (COSI): the author's bucket provisioner as a driver on a socket, below
-//! upstream's sidecar, in the versions `v1alpha1` and `v1alpha2`.
+//! upstream's sidecar, in the versions `v1alpha1` and `v1alpha2`. In the place of the sidecar there is [`controller`].
 //!
-//! The sidecar elects a leader and repeats failed calls, so this has neither Leases nor a queue. What COSI does not keep is in a
-//! Secret for each account, see [`accounts`].
+//! The sidecar elects a leader and repeats failed calls, so the driver has neither Leases nor a queue. What COSI does not keep is
+//! in a Secret for each account, see [`accounts`].
 
 mod accounts;
+pub(crate) mod controller;
 mod driver;
 mod errors;
 mod locks;
@@ -25,8 +26,9 @@ use provisioner_runtime::admin::{AdminServer, Checks};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+pub use self::controller::CosiController;
 use self::driver::{Driver, Setup};
-pub(crate) use self::names::driver_name;
+pub(crate) use self::names::{driver_name, of_options as driver_of_options};
 use crate::bucket::{BucketProvisioner, BucketStart};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
@@ -38,6 +40,8 @@ use crate::rbac;
 
 /// The pause between attempts to start the author's code.
 const START_PAUSE: Duration = Duration::from_secs(1);
+/// The bound of concurrent calls of the author's code where none is given.
+const CALLS: usize = 100;
 
 /// Runs a [`BucketProvisioner`] as a driver of the Container Object Storage Interface (COSI), in the place of a
 /// [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it where
@@ -73,7 +77,9 @@ impl CosiDriver {
         let options = &self.options.options;
         let mut rules = rbac::cosi_rules(options, &capabilities);
         rules.extend(own);
-        let started = Program::start(options, &rules).await.map_err(|error| advised(error, options));
+        let started = Program::start(options, &rules).await;
+        let started =
+            started.map_err(|error| advised(error, options, |namespace| rbac::cosi_advice(options, namespace)));
         let Some(Program { client, namespace, shutdown }) = started? else { return Ok(()) };
         let options = Options { namespace: Some(namespace), ..self.options.options };
         let options = BucketOptions { options, ..self.options };
@@ -102,8 +108,9 @@ impl CosiDriver {
                 &readiness,
             )
             .await;
-            let driver =
-                Arc::new(Driver::new(Setup { options: &options, backend, capabilities, name, cluster_id, client }));
+            let calls = if options.max_concurrent_calls == 0 { CALLS } else { options.max_concurrent_calls };
+            let setup = Setup { options: &options, backend, capabilities, name, cluster_id, client, calls };
+            let driver = Arc::new(Driver::new(setup));
             let server = bind(&address)?;
             tracing::info!(driver = driver.name(), "serves COSI on {address}");
             readiness.set(Ok(()));
@@ -123,11 +130,11 @@ impl fmt::Debug for CosiDriver {
 }
 
 /// The command that grants missing rights, for this mode.
-fn advised(error: RunError, options: &Options) -> RunError {
+fn advised(error: RunError, options: &Options, advice: impl FnOnce(&str) -> String) -> RunError {
     match error {
-        RunError::Access { error, advice } if advice.contains(" rbac ") => {
+        RunError::Access { error, advice: usual } if usual.contains(" rbac ") => {
             let namespace = options.namespace.as_deref().unwrap_or("NAMESPACE");
-            RunError::Access { error, advice: rbac::cosi_advice(options, namespace) }
+            RunError::Access { error, advice: advice(namespace) }
         }
         error => error,
     }

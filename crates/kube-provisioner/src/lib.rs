@@ -129,7 +129,7 @@ pub use self::cli::{NodeJournals, Program, client, recorded_volumes};
 pub use self::controller::volume::Safeguard;
 pub use self::controller::{BucketController, Controller, RunError, cluster_id};
 #[cfg(feature = "cosi")]
-pub use self::cosi::CosiDriver;
+pub use self::cosi::{CosiController, CosiDriver};
 pub use self::duration::parse_duration;
 pub use self::error::{
     DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,

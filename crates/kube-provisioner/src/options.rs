@@ -250,6 +250,11 @@ pub struct BucketOptions {
     #[arg(long, env, value_name = "ADDRESS")]
     pub cosi_endpoint: Option<cosi::Address>,
 
+    /// Reconcile COSI's Buckets and BucketAccesses (v1alpha2) without a sidecar, and no ObjectBucketClaims; that version of COSI has no release yet
+    #[cfg(feature = "cosi")]
+    #[arg(long, env, conflicts_with = "cosi_endpoint")]
+    pub cosi_controller: bool,
+
     /// Name of the COSI driver [default: made of the provisioner's name: example.com/s3 gives s3.example.com]
     #[cfg(feature = "cosi")]
     #[arg(long, env, value_name = "NAME", value_parser = crate::cosi::driver_name)]
@@ -264,6 +269,8 @@ impl BucketOptions {
             allowed_additional_config: None,
             #[cfg(feature = "cosi")]
             cosi_endpoint: None,
+            #[cfg(feature = "cosi")]
+            cosi_controller: false,
             #[cfg(feature = "cosi")]
             cosi_driver_name: None,
         }

@@ -63,7 +63,7 @@ pub const SHARED: &str = "kube-provisioner/shared";
 pub const ROTATE_CREDENTIALS: &str = "kube-provisioner/rotate-credentials";
 /// Parameter of a BucketAccessClass: with the value `true` its accounts are let into buckets that the driver has not made.
 pub const EXISTING_BUCKETS: &str = "existingBuckets";
-/// Annotation of the Secret that records an account of COSI: the driver.
+/// Annotation of the Secret that records an account of COSI, and label of the Secrets of its BucketAccess: the driver.
 pub const COSI_DRIVER: &str = "kube-provisioner/cosi-driver";
 /// Annotation of the Secret that records an account of COSI: the account's name.
 pub const COSI_ACCOUNT: &str = "kube-provisioner/cosi-account";

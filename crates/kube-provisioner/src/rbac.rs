@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::bucket::BucketCapabilities;
 use crate::capabilities::Capabilities;
 use crate::controller::SYSTEM_NAMESPACE;
+#[cfg(feature = "cosi")]
+use crate::options::BucketOptions;
 use crate::options::{Coordination, Options};
 
 pub use provisioner_runtime::access::AccessRule;
@@ -111,6 +113,29 @@ pub fn cosi_rules(options: &Options, capabilities: &BucketCapabilities) -> Vec<A
     rules
 }
 
+/// As [`cosi_rules`], for the controller of a driver's Buckets and BucketAccesses. The Secrets of BucketAccesses are in any
+/// namespace. It deletes no object of COSI, and needs no rights to claims and classes.
+#[cfg(feature = "cosi")]
+pub fn cosi_controller_rules(driver: &str, options: &Options) -> Vec<AccessRule> {
+    const GROUP: &str = "objectstorage.k8s.io";
+    const OBJECT: &[&str] = &["get", "list", "watch", "patch"];
+    let in_loop = crate::cosi::controller::loop_options(driver, options);
+    let mut rules = vec![
+        cluster(GROUP, "buckets", OBJECT),
+        cluster(GROUP, "buckets/status", &["patch"]),
+        cluster(GROUP, "bucketaccesses", OBJECT),
+        cluster(GROUP, "bucketaccesses/status", &["patch"]),
+        cluster("", "secrets", &["get", "list", "watch", "create", "delete", "patch"]),
+        // The records of accounts.
+        own("secrets", &["update"]),
+        cluster("events.k8s.io", "events", &["create", "patch"]),
+    ];
+    rules.extend(cluster_id(options));
+    rules.extend(journals(&in_loop, &[]));
+    rules.extend(leases(&in_loop));
+    rules
+}
+
 /// ServiceAccount, roles and their bindings for a provisioner.
 pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
     const GROUP: &str = "rbac.authorization.k8s.io";
@@ -153,6 +178,13 @@ pub fn advice(options: &Options, namespace: &str) -> String {
 #[cfg(feature = "cosi")]
 pub(crate) fn cosi_advice(options: &Options, namespace: &str) -> String {
     advice_with(options, namespace, " --cosi")
+}
+
+/// The same for the controller in the place of a sidecar.
+#[cfg(feature = "cosi")]
+pub(crate) fn cosi_controller_advice(options: &BucketOptions, namespace: &str) -> String {
+    let name = options.cosi_driver_name.as_ref().map(|name| format!(" --cosi-driver-name {name}"));
+    advice_with(&options.options, namespace, &format!(" --cosi-controller{}", name.unwrap_or_default()))
 }
 
 fn advice_with(options: &Options, namespace: &str, mode: &str) -> String {

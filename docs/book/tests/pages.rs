@@ -157,7 +157,8 @@ fn an_api_server_takes_every_manifest() {
                 cluster.create_yaml(&fs::read_to_string(crd.unwrap().path()).unwrap()).unwrap();
             }
             if name == "use/cosi.md" {
-                for crd in fs::read_dir(project().join("testbed/cosi/v1alpha1")).unwrap() {
+                let version = if text.contains("objectstorage.k8s.io/v1alpha2") { "v1alpha2" } else { "v1alpha1" };
+                for crd in fs::read_dir(project().join("testbed/cosi").join(version)).unwrap() {
                     cluster.create_yaml(&fs::read_to_string(crd.unwrap().path()).unwrap()).unwrap();
                 }
             }

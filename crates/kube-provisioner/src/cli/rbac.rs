@@ -22,11 +22,22 @@ pub(super) struct Rbac {
     /// Print the rules for a COSI driver, which --cosi-endpoint makes of the program
     #[arg(long)]
     cosi: bool,
+
+    /// Print the rules for a program with --cosi-controller
+    #[arg(long, conflicts_with = "cosi")]
+    cosi_controller: bool,
+
+    /// Name of the COSI driver, as the program has it
+    #[arg(long, env, value_name = "NAME")]
+    cosi_driver_name: Option<String>,
 }
 
 impl Rbac {
     pub(super) const OPTIONS: [&'static str; 5] =
         ["provisioner_name", "namespace", "node_name", "coordination", "shards"];
+
+    /// Those of drivers and controllers of COSI.
+    pub(super) const COSI: [&'static str; 3] = ["cosi", "cosi_controller", "cosi_driver_name"];
 
     /// The manifests as YAML documents.
     pub(super) fn run<S: Served>(&self, options: &Options, others: Vec<AccessRule>) -> Result<String, BoxError> {
@@ -34,9 +45,11 @@ impl Rbac {
             return Err("rbac needs --namespace: the namespace that the provisioner runs in".into());
         };
         let name = self.service_account.clone().unwrap_or_else(|| lease_name(&options.provisioner_name));
-        let rules = match self.cosi {
-            true => S::cosi_rules(options).ok_or("--cosi is for provisioners of buckets")?,
-            false => S::rules(options, &self.former_shards),
+        let rules = match (self.cosi, self.cosi_controller) {
+            (true, _) => S::cosi_rules(options).ok_or("--cosi is for provisioners of buckets")?,
+            (_, true) => S::cosi_controller_rules(options, self.cosi_driver_name.as_deref())?
+                .ok_or("--cosi-controller is for provisioners of buckets")?,
+            (false, false) => S::rules(options, &self.former_shards),
         };
         let rules = [rules, others].concat();
         Ok(serde_saphyr::to_string_multiple(&manifests(&Account { name: &name, namespace }, &rules))?)

@@ -46,6 +46,15 @@ pub trait Served: Sized + 'static {
         None
     }
 
+    /// Every right that a COSI controller of this driver needs; `None` where the program is none.
+    ///
+    /// # Errors
+    /// When there is no driver of such a name.
+    fn cosi_controller_rules(options: &Options, driver: Option<&str>) -> Result<Option<Vec<AccessRule>>, String> {
+        let _ = (options, driver);
+        Ok(None)
+    }
+
     /// Whether the program has the command `orphans`.
     fn lists_assets() -> bool {
         false
@@ -129,6 +138,16 @@ impl<B: BucketProvisioner> Served for (B, BucketOptions) {
         Some(rules)
     }
 
+    #[cfg(feature = "cosi")]
+    fn cosi_controller_rules(options: &Options, driver: Option<&str>) -> Result<Option<Vec<AccessRule>>, String> {
+        let mut of_driver = BucketOptions::new(options.provisioner_name.clone());
+        of_driver.cosi_driver_name = driver.map(str::to_owned);
+        let driver = crate::cosi::driver_of_options(&of_driver)?;
+        let mut rules = crate::rbac::cosi_controller_rules(&driver, options);
+        rules.extend(B::access_rules());
+        Ok(Some(rules))
+    }
+
     fn lists_assets() -> bool {
         B::capabilities().assets
     }
@@ -147,6 +166,10 @@ impl<B: BucketProvisioner> Served for (B, BucketOptions) {
         #[cfg(feature = "cosi")]
         if options.cosi_endpoint.is_some() {
             return crate::cosi::CosiDriver::new(provisioner, options).run().await;
+        }
+        #[cfg(feature = "cosi")]
+        if options.cosi_controller {
+            return crate::cosi::CosiController::new(provisioner, options).run().await;
         }
         BucketController::new(provisioner, options).run().await
     }

@@ -322,6 +322,37 @@ fn a_program_of_buckets_has_commands_too() {
     assert_eq!(fails.arguments(["p", "--provisioner-name", "example.com/p"]).run(), ExitCode::FAILURE);
 }
 
+#[test]
+fn rbac_knows_the_controller_of_cosi() {
+    let rights = |arguments: &[&str]| {
+        let base = ["p", "rbac", "--provisioner-name", "example.com/s3", "--namespace", "n", "--cosi-controller"];
+        match read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into)) {
+            Ok(Invocation::Rbac(rbac, options)) => rbac.run::<(Store, BucketOptions)>(&options, Vec::new()),
+            Ok(_) => panic!("no rbac"),
+            Err(error) => Err(error.into()),
+        }
+        .map_err(|error| error.to_string())
+    };
+    let text = rights(&[]).unwrap();
+    // Nothing of a controller of ObjectBucketClaims with the same name.
+    for part in ["- cosi-sidecar-leader-s3.example.com\n", "- s3.example.com-journal\n", "bucketaccesses/status"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for part in ["objectbucket", "bucketclaims", "classes", "example.com-s3-journal"] {
+        assert!(!text.contains(part), "{part}: {text}");
+    }
+    assert!(rights(&["--cosi-driver-name", "aws.example.com"]).unwrap().contains("cosi-sidecar-leader-aws.example.com"));
+    assert!(rights(&["--cosi-driver-name", "a_b"]).unwrap_err().contains("--cosi-driver-name"));
+    assert!(rights(&["--cosi"]).unwrap_err().contains("cannot be used with"));
+    let run = |arguments: &[&str]| {
+        let base = ["p", "--provisioner-name", "example.com/s3", "--cosi-controller"];
+        let read = read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into));
+        read.map(|invocation| matches!(invocation, Invocation::Run(flags) if flags.options.cosi_controller))
+    };
+    assert!(run(&[]).unwrap());
+    assert!(run(&["--cosi-endpoint", "unix:///a"]).is_err());
+}
+
 /// `UPDATE_FLAGS=1` writes the table.
 #[test]
 fn the_page_of_flags_has_every_flag() {
@@ -330,7 +361,7 @@ fn the_page_of_flags_has_every_flag() {
     let program = command::<Flags, Own, (Exports, Options)>();
     let of_buckets = BucketOptions::augment_args(Command::new("p"));
     let of_buckets = of_buckets.get_arguments().filter(|flag| {
-        ["allowed_additional_config", "cosi_endpoint", "cosi_driver_name"].contains(&flag.get_id().as_str())
+        ["allowed_additional_config", "cosi_endpoint", "cosi_controller", "cosi_driver_name"].contains(&flag.get_id().as_str())
     });
     let flags = program.get_arguments().filter(|flag| flag.get_id() != "root").chain(of_buckets).map(row_of);
     let (intro, _) = page.split_once("| flag |").expect("the page has a table");

@@ -26,9 +26,6 @@ use crate::options::Options;
 use crate::protocol::EXISTING_BUCKETS;
 use crate::secrets::Secrets;
 
-/// The bound of concurrent calls of the author's code where none is given.
-const CALLS: usize = 100;
-
 pub(super) type Texts = BTreeMap<String, String>;
 
 /// What a driver is made of.
@@ -39,6 +36,8 @@ pub(super) struct Setup<'a> {
     pub(super) name: String,
     pub(super) cluster_id: String,
     pub(super) client: Client,
+    /// How many calls of the author's code run at a time.
+    pub(super) calls: usize,
 }
 
 /// A driver on its store.
@@ -74,9 +73,8 @@ struct Class {
 
 impl Driver {
     pub(super) fn new(setup: Setup<'_>) -> Self {
-        let Setup { options, backend, capabilities, name, cluster_id, client } = setup;
+        let Setup { options, backend, capabilities, name, cluster_id, client, calls } = setup;
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        let calls = if options.max_concurrent_calls == 0 { CALLS } else { options.max_concurrent_calls };
         Self {
             backend,
             capabilities,
@@ -92,7 +90,7 @@ impl Driver {
     }
 
     /// Makes a bucket. Its id is its name.
-    pub(super) async fn create(&self, name: &str, parameters: Texts) -> Result<Endpoint, Status> {
+    pub(super) async fn create(&self, name: &str, parameters: Texts, token: &FencingToken) -> Result<Endpoint, Status> {
         names::check("name", name).map_err(invalid)?;
         let _held = self.locks.lock(format!("bucket {name}")).await;
         let class = self.class(parameters).await?;
@@ -106,7 +104,7 @@ impl Driver {
             secrets: class.secrets.clone(),
             applied_config: Texts::new(),
             cluster_id: self.accounts.cluster_id.clone(),
-            fencing_token: FencingToken::unlimited(),
+            fencing_token: token.clone(),
         };
         let made = self.call("create_bucket", self.limits.provision, || self.backend.create_bucket(request)).await?;
         match made {
@@ -140,7 +138,7 @@ impl Driver {
     }
 
     /// Deletes a bucket that the driver has made. One of somebody else stays.
-    pub(super) async fn delete(&self, id: &str, parameters: Texts) -> Result<(), Status> {
+    pub(super) async fn delete(&self, id: &str, parameters: Texts, token: &FencingToken) -> Result<(), Status> {
         names::check("bucket_id", id).map_err(invalid)?;
         let _held = self.locks.lock(format!("bucket {id}")).await;
         let class = self.class(parameters).await?;
@@ -152,14 +150,14 @@ impl Driver {
             config_texts: Texts::new(),
             secrets: class.secrets,
             cluster_id: self.accounts.cluster_id.clone(),
-            fencing_token: FencingToken::unlimited(),
+            fencing_token: token.clone(),
         };
         let deleted = self.call("delete_bucket", self.limits.delete, || self.backend.delete_bucket(bucket)).await?;
         deleted.map_err(|error| not_removed(&error))
     }
 
     /// Lets an account into buckets.
-    pub(super) async fn grant(&self, wanted: Wanted) -> Result<Given, Status> {
+    pub(super) async fn grant(&self, wanted: Wanted, token: &FencingToken) -> Result<Given, Status> {
         let Wanted { account, buckets, parameters } = wanted;
         names::check("the account's name", &account).map_err(invalid)?;
         buckets.keys().try_for_each(|bucket| names::check("bucket_id", bucket)).map_err(invalid)?;
@@ -184,7 +182,7 @@ impl Driver {
                 self.accounts.create(&account, record).await?
             }
         };
-        let request = self.grant_request(&account, &kept.record, &class)?;
+        let request = self.grant_request(&account, &kept.record, &class, token)?;
         let granted = match self.call("grant", self.limits.provision, || self.backend.grant(request)).await? {
             Ok(granted) => granted,
             Err(error) => {
@@ -205,7 +203,13 @@ impl Driver {
         Ok(Given { endpoint: granted.endpoint, key })
     }
 
-    fn grant_request(&self, account: &str, record: &Record, class: &Class) -> Result<UntypedGrant, Status> {
+    fn grant_request(
+        &self,
+        account: &str,
+        record: &Record,
+        class: &Class,
+        token: &FencingToken,
+    ) -> Result<UntypedGrant, Status> {
         Ok(UntypedGrant {
             account: names::accessor(account),
             claim: names::accessor(account).claim,
@@ -218,7 +222,7 @@ impl Driver {
             credentials: record.key.clone(),
             secrets: class.secrets.clone(),
             cluster_id: self.accounts.cluster_id.clone(),
-            fencing_token: FencingToken::unlimited(),
+            fencing_token: token.clone(),
         })
     }
 
@@ -228,6 +232,7 @@ impl Driver {
         account: &str,
         buckets: &[String],
         parameters: Option<Texts>,
+        token: &FencingToken,
     ) -> Result<(), Status> {
         names::check("account_id", account).map_err(invalid)?;
         if buckets.is_empty() {
@@ -255,7 +260,7 @@ impl Driver {
             access_key_id: record.key.map(|key| key.access_key_id),
             secrets: class.secrets,
             cluster_id: self.accounts.cluster_id.clone(),
-            fencing_token: FencingToken::unlimited(),
+            fencing_token: token.clone(),
         };
         let revoked = self.call("revoke", self.limits.delete, || self.backend.revoke(known)).await?;
         revoked.map_err(|error| not_removed(&error))?;

@@ -29,7 +29,7 @@ pub(crate) fn driver_name(text: &str) -> Result<String, String> {
 }
 
 /// The driver's name: the given one, or one made of the provisioner's.
-pub(super) fn of_options(options: &BucketOptions) -> Result<String, String> {
+pub(crate) fn of_options(options: &BucketOptions) -> Result<String, String> {
     if let Some(name) = &options.cosi_driver_name {
         return driver_name(name).map_err(|problem| format!("--cosi-driver-name {name:?}: {problem}"));
     }

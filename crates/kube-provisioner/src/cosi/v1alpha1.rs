@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cosi::v1alpha1::messages::*;
 use cosi::v1alpha1::{Identity, Provisioner};
 use cosi::{Code, Error, Protocol as Kind, Secrets, Status};
+use provisioner_runtime::FencingToken;
 
 use super::driver::{Driver, Given, Wanted};
 use super::errors::{invalid, precondition};
@@ -26,7 +27,7 @@ impl Provisioner for V1alpha1 {
         &self,
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
-        let endpoint = self.0.create(&request.name, request.parameters).await?;
+        let endpoint = self.0.create(&request.name, request.parameters, &FencingToken::unlimited()).await?;
         let s3 = S3 { region: region(&endpoint), signature_version: S3SignatureVersion::S3V4.into() };
         let info = Protocol { r#type: Some(protocol::Type::S3(s3)) };
         Ok(DriverCreateBucketResponse { bucket_id: request.name, bucket_info: Some(info) })
@@ -36,7 +37,7 @@ impl Provisioner for V1alpha1 {
         &self,
         request: DriverDeleteBucketRequest,
     ) -> Result<DriverDeleteBucketResponse, Error> {
-        self.0.delete(&request.bucket_id, request.delete_context).await?;
+        self.0.delete(&request.bucket_id, request.delete_context, &FencingToken::unlimited()).await?;
         Ok(DriverDeleteBucketResponse {})
     }
 
@@ -58,7 +59,8 @@ impl Provisioner for V1alpha1 {
         }
         let buckets = BTreeMap::from([(bucket_id, Access::default())]);
         let wanted = Wanted { account: name.clone(), buckets, parameters };
-        let Given { endpoint, key } = self.0.grant(wanted).await.map_err(without_already_exists)?;
+        let Given { endpoint, key } =
+            self.0.grant(wanted, &FencingToken::unlimited()).await.map_err(without_already_exists)?;
         let secrets = Secrets::from_iter([
             ("endpoint", endpoint.url()),
             ("region", region(&endpoint)),
@@ -77,7 +79,7 @@ impl Provisioner for V1alpha1 {
         let buckets: Vec<_> = Some(bucket_id).into_iter().filter(|bucket| !bucket.is_empty()).collect();
         // The sidecar sends none.
         let parameters = Some(revoke_access_context).filter(|context| !context.is_empty());
-        self.0.revoke(&account_id, &buckets, parameters).await?;
+        self.0.revoke(&account_id, &buckets, parameters, &FencingToken::unlimited()).await?;
         Ok(DriverRevokeBucketAccessResponse {})
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cosi::v1alpha2::messages::*;
 use cosi::v1alpha2::{Identity, Provisioner};
 use cosi::{Error, Protocol, Status};
+use provisioner_runtime::FencingToken;
 
 use super::driver::{Driver, Given, Wanted};
 use super::errors::invalid;
@@ -30,7 +31,7 @@ impl Provisioner for V1alpha2 {
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
         request.protocols.iter().try_for_each(is_s3)?;
-        let endpoint = self.0.create(&request.name, request.parameters).await?;
+        let endpoint = self.0.create(&request.name, request.parameters, &FencingToken::unlimited()).await?;
         let protocols = Some(info(&request.name, &endpoint));
         Ok(DriverCreateBucketResponse { bucket_id: request.name, protocols })
     }
@@ -50,7 +51,7 @@ impl Provisioner for V1alpha2 {
         &self,
         request: DriverDeleteBucketRequest,
     ) -> Result<DriverDeleteBucketResponse, Error> {
-        self.0.delete(&request.bucket_id, request.parameters).await?;
+        self.0.delete(&request.bucket_id, request.parameters, &FencingToken::unlimited()).await?;
         Ok(DriverDeleteBucketResponse {})
     }
 
@@ -69,7 +70,7 @@ impl Provisioner for V1alpha2 {
         }
         let names: Vec<_> = buckets.keys().cloned().collect();
         let wanted = Wanted { account: request.account_name.clone(), buckets, parameters: request.parameters };
-        let Given { endpoint, key } = self.0.grant(wanted).await?;
+        let Given { endpoint, key } = self.0.grant(wanted, &FencingToken::unlimited()).await?;
         let bucket = |id: String| driver_grant_bucket_access_response::BucketInfo {
             bucket_info: Some(info(&id, &endpoint)),
             bucket_id: id,
@@ -87,7 +88,7 @@ impl Provisioner for V1alpha2 {
         request: DriverRevokeBucketAccessRequest,
     ) -> Result<DriverRevokeBucketAccessResponse, Error> {
         let buckets: Vec<_> = request.buckets.into_iter().map(|bucket| bucket.bucket_id).collect();
-        self.0.revoke(&request.account_id, &buckets, Some(request.parameters)).await?;
+        self.0.revoke(&request.account_id, &buckets, Some(request.parameters), &FencingToken::unlimited()).await?;
         Ok(DriverRevokeBucketAccessResponse {})
     }
 }

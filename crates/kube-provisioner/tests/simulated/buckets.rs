@@ -4,6 +4,7 @@
 mod accounts;
 mod conformance;
 mod cosi;
+mod cosi_controller;
 mod deletion;
 mod delivery;
 mod fairness;

@@ -1,0 +1,311 @@
+//! The controller of Buckets and BucketAccesses, in the place of COSI's sidecar.
+//!
+//! The steps of one key: `cache` (what is known) -> `decide` -> `act` -> `outcome` -> `report`. The loop around it is
+//! [`provisioner_runtime::controller`]. The objects record what was begun: our finalizer on a Bucket, and the account's id in the
+//! status of a BucketAccess. The driver keeps accounts and keys, see [`accounts`](super::accounts).
+
+mod act;
+mod cache;
+mod decide;
+#[cfg(test)]
+mod decide_table;
+mod objects;
+mod outcome;
+mod report;
+mod secrets;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt as _};
+use prometheus_client::registry::Registry;
+use provisioner_runtime::controller::{Context, ControlLoop, Reconciler, Report, Safeguards, WatchSpec};
+use provisioner_runtime::environment::Environment;
+use provisioner_runtime::events::{Event, EventKind, EventRecorder, ObjectRef};
+use provisioner_runtime::queue::Work;
+use provisioner_runtime::watch::{Change, Scope, WatchHealth};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use self::act::{Actions, Step};
+use self::cache::{CosiCache, Key};
+use self::decide::{Decision, Facts, decide};
+use self::objects::{API_VERSION, WatchedAccess, WatchedBucket};
+use self::outcome::{Operation, Outcome};
+use self::report::{Message, gives_up, label, message, next};
+use self::secrets::SecretFacts;
+use super::driver::{Driver, Setup};
+use super::{advised, names};
+use crate::bucket::{BucketProvisioner, BucketStart};
+use crate::controller::RunError;
+use crate::controller::bucket::BucketBackend;
+use crate::controller::shared::calls::{capabilities, start_backend};
+use crate::controller::shared::limits::{CallLimits, Thresholds};
+use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics};
+use crate::controller::shared::process::Process;
+use crate::controller::shared::program::Program;
+use crate::options::{BucketOptions, Coordination, Options};
+use crate::protocol::COSI_DRIVER;
+use crate::rbac;
+
+/// Runs a [`BucketProvisioner`] as the controller of the Buckets and BucketAccesses of its COSI driver, without upstream's sidecar.
+/// [`Program`](crate::Program) runs it where [`BucketOptions::cosi_controller`] is set.
+///
+/// ```no_run
+/// # use kube_provisioner::bucket::*;
+/// # use kube_provisioner::*;
+/// # async fn main_(store: impl BucketProvisioner) -> Result<(), RunError> {
+/// CosiController::new(store, BucketOptions::new("example.com/s3")).run().await
+/// # }
+/// ```
+pub struct CosiController {
+    options: BucketOptions,
+    backend: Arc<dyn BucketBackend>,
+    environment: Environment,
+}
+
+impl CosiController {
+    /// A controller for this provisioner. Nothing happens before it runs.
+    pub fn new(provisioner: impl BucketProvisioner, options: BucketOptions) -> Self {
+        Self { options, backend: Arc::new(provisioner), environment: Environment::default() }
+    }
+
+    /// Sets the clock and the source of randomness, for simulations that repeat by their seed.
+    #[must_use]
+    pub fn environment(self, environment: Environment) -> Self {
+        Self { environment, ..self }
+    }
+
+    /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// When the API server cannot be used as it should be. Later interruptions are waited out.
+    pub async fn run(self) -> Result<(), RunError> {
+        let own = capabilities(|| self.backend.access_rules())?;
+        let driver = names::of_options(&self.options).map_err(RunError::Options)?;
+        let options = &self.options.options;
+        let mut rules = rbac::cosi_controller_rules(&driver, options);
+        rules.extend(own);
+        let started = Program::start(options, &rules).await;
+        let advice = |namespace: &str| rbac::cosi_controller_advice(&self.options, namespace);
+        let started = started.map_err(|error| advised(error, options, advice));
+        let Some(Program { client, namespace, shutdown }) = started? else { return Ok(()) };
+        let options = Options { namespace: Some(namespace), ..self.options.options };
+        let options = BucketOptions { options, ..self.options };
+        Self { options, ..self }.run_with(client, shutdown).await
+    }
+
+    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    ///
+    /// # Errors
+    /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
+    /// takes the place of this one. All other errors are tried again.
+    pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
+        let Self { options, backend, environment } = self;
+        let driver = names::of_options(&options).map_err(RunError::Options)?;
+        let options = loop_options(&driver, &options.options);
+        if options.coordination == Coordination::PerNode || options.shards > 1 {
+            let text = "a COSI controller knows --coordination lease and none, and has one shard";
+            return Err(RunError::Options(text.to_owned()));
+        }
+        let process = Process::identify(&options, client.clone(), environment, &shutdown).await?;
+        let Some(process) = process else { return Ok(()) };
+        let capabilities = capabilities(|| backend.capabilities())?;
+        let options = Options { namespace: Some(process.namespace.clone()), ..options };
+        let setup = Setup {
+            options: &options,
+            backend: backend.clone(),
+            capabilities,
+            name: driver,
+            cluster_id: process.cluster_id.clone(),
+            client,
+            // The loop limits them, and those that remove something apart.
+            calls: Semaphore::MAX_PERMITS,
+        };
+        let (driver, cluster_id) = (Driver::new(setup), process.cluster_id.clone());
+        let (client, loop_options) = process.into_loop(&options, "cosi", Safeguards::default());
+        let reconciler = |context: Context<CosiCache>| CosiReconciler {
+            actions: Arc::new(Actions { context, driver, backend }),
+            cluster_id,
+            limits: CallLimits::of(&options),
+            thresholds: Thresholds::of(&options),
+            metrics: AttemptMetrics::new(),
+        };
+        let control = ControlLoop::new(client, loop_options, CosiCache::default(), reconciler)?;
+        Ok(control.run(shutdown).await?)
+    }
+}
+
+impl fmt::Debug for CosiController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CosiController").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// The options of the loop. Its journal and its events are the driver's, so that it is apart from a controller of
+/// ObjectBucketClaims. Its Lease is that of upstream's sidecar, so that never both work.
+pub(crate) fn loop_options(driver: &str, options: &Options) -> Options {
+    Options {
+        provisioner_name: driver.to_owned(),
+        lease_name: Some(format!("cosi-sidecar-leader-{driver}")),
+        ..options.clone()
+    }
+}
+
+/// The reconciler of Buckets and BucketAccesses.
+struct CosiReconciler {
+    actions: Arc<Actions>,
+    cluster_id: String,
+    limits: CallLimits,
+    thresholds: Thresholds,
+    metrics: AttemptMetrics,
+}
+
+impl Reconciler for CosiReconciler {
+    type Cache = CosiCache;
+    type Decision = Decision;
+    type Outcome = (Operation, Outcome);
+    type Status = Message;
+
+    fn watches(&self) -> Vec<WatchSpec<CosiCache>> {
+        let client = || self.actions.context.client().clone();
+        let driver: Arc<str> = self.actions.driver.name().into();
+        let (of_buckets, of_accesses, of_secrets) = (driver.clone(), driver.clone(), driver.clone());
+        let buckets = WatchSpec::new(
+            "buckets",
+            Api::<WatchedBucket>::all(client()),
+            WatchHealth::new(),
+            move |event: Change<WatchedBucket>| event.map(|bucket| objects::bucket(&bucket, &of_buckets)),
+            CosiCache::bucket_event,
+        );
+        let accesses = WatchSpec::new(
+            "bucketaccesses",
+            Api::<WatchedAccess>::all(client()),
+            WatchHealth::new(),
+            move |event: Change<WatchedAccess>| event.map(|access| objects::access(&access, &of_accesses)),
+            CosiCache::access_event,
+        );
+        let secrets = WatchSpec::new(
+            "secrets",
+            Scope::labelled(Api::<Secret>::all(client()), format!("{COSI_DRIVER}={driver}")),
+            WatchHealth::new(),
+            move |event: Change<Secret>| {
+                event.map(|secret| {
+                    let path = format!("{}/{}", secret.namespace()?, secret.name_any());
+                    Some((path.into(), SecretFacts::of(&secret, &of_secrets)))
+                })
+            },
+            CosiCache::secret_event,
+        );
+        vec![accesses, buckets, secrets]
+    }
+
+    fn decide(&self, facts: &Facts) -> Decision {
+        decide(facts)
+    }
+
+    async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> (Operation, Outcome) {
+        let operation = Operation::of(&decision, facts);
+        match decision {
+            Decision::NoAction => (operation, Outcome::NoAction),
+            _ => (operation, self.actions.execute(step.key(), step).await),
+        }
+    }
+
+    fn report(
+        &self,
+        (operation, outcome): (Operation, Outcome),
+        facts: &Facts,
+        work: &Work<Key>,
+        took: Duration,
+    ) -> Report<Message> {
+        let (attempt, label) = (work.attempt(), label(&outcome));
+        if let Some(outcome) = label {
+            let labels = AttemptLabels { operation: operation.label(), outcome, class: class(facts).to_owned() };
+            self.metrics.count(&labels, took);
+        }
+        let gave_up = gives_up(operation, &outcome, attempt, self.thresholds).then_some(attempt);
+        let message = message(operation, &outcome, gave_up);
+        log(message.as_ref(), work.key(), attempt, label.unwrap_or("nothing to do"));
+        Report {
+            next: next(operation, &outcome, attempt, self.thresholds),
+            event: message.as_ref().and_then(|message| event(message, operation, facts)),
+            status: message.filter(|message| message.in_status),
+        }
+    }
+
+    async fn write_status(&self, message: Message, step: &Step<'_>) -> Result<(), (Operation, Outcome)> {
+        let operation = match step.key() {
+            Key::Bucket(_) => Operation::Provision,
+            Key::Access(_) => Operation::Grant,
+        };
+        match self.actions.write_error(step.key(), &message.text).await {
+            // Whoever has written the object has made another attempt of it.
+            Ok(()) | Err(Outcome::Changed) => Ok(()),
+            Err(outcome) => Err((operation, outcome)),
+        }
+    }
+
+    async fn start(&self) -> Result<(), String> {
+        let (client, cluster_id) = (self.actions.context.client().clone(), self.cluster_id.clone());
+        let start = BucketStart { client, cluster_id };
+        start_backend(self.limits.delete, async { self.actions.backend.start(start).await }).await
+    }
+
+    async fn probe(&self) -> Result<(), String> {
+        self.actions.backend.probe().await.map_err(|error| error.to_string())
+    }
+
+    fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+        let operation = Operation::of(&decide(facts), facts);
+        if facts.object().is_some_and(|object| !object.is_ready()) {
+            let text = format!("Nothing can be done at the moment: {problem}");
+            let message = Message { is_warning: true, reason: operation.failed(), text, in_status: false };
+            event(&message, operation, facts).into_iter().for_each(|event| events.record(event));
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry.sub_registry_with_prefix("cosi_controller"));
+    }
+}
+
+/// The class of an access. A Bucket does not say its class.
+fn class(facts: &Facts) -> &str {
+    match facts {
+        Facts::Access(view) => view.access.content.as_ref().map_or("", |content| &content.class),
+        Facts::Bucket(_) | Facts::None => "",
+    }
+}
+
+fn event(message: &Message, operation: Operation, facts: &Facts) -> Option<Event> {
+    let object = facts.object()?;
+    let kind = match facts {
+        Facts::Access(_) => "BucketAccess",
+        Facts::Bucket(_) | Facts::None => "Bucket",
+    };
+    Some(Event {
+        object: ObjectRef {
+            api_version: API_VERSION,
+            kind,
+            namespace: Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+        },
+        kind: if message.is_warning { EventKind::Warning } else { EventKind::Normal },
+        reason: message.reason,
+        action: operation.action(),
+        note: message.text.clone(),
+        same_from_all: false,
+    })
+}
+
+fn log(message: Option<&Message>, key: &Key, attempt: u32, outcome: &'static str) {
+    match message {
+        Some(Message { is_warning: true, text, .. }) => tracing::warn!(%key, attempt, outcome, "{text}"),
+        Some(Message { text, .. }) => tracing::info!(%key, outcome, "{text}"),
+        None => tracing::debug!(%key, attempt, outcome, "nothing to report"),
+    }
+}

@@ -1,0 +1,172 @@
+//! How: reads the live objects, decides about them, and carries the decision out. The only place that calls the author's code or
+//! writes to the API server.
+
+mod access;
+mod bucket;
+mod live;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cosi::Status;
+use futures::future::BoxFuture;
+use kube::Resource as _;
+use kube::api::Patch;
+use provisioner_runtime::FencingToken;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::{Call, CallPermit, Context, JournalRecord, Refused};
+use provisioner_runtime::limiter::Flow;
+use serde_json::{Value, json};
+
+use super::super::driver::Driver;
+use super::cache::{CosiCache, Key};
+use super::decide::{Decision, Facts, decide};
+use super::objects::{AccessFacts, Bucket, BucketAccess, BucketFacts, FINALIZER, Object, WatchedAccess, WatchedBucket};
+use super::outcome::Outcome;
+use crate::controller::bucket::BucketBackend;
+use crate::controller::shared::requests;
+
+/// Each call of the author's code has a limit of its own within this.
+const CALL_LIMIT: Duration = Duration::from_secs(3600);
+
+pub(super) type Step<'a> = provisioner_runtime::controller::Step<'a, CosiCache>;
+
+pub(super) struct Actions {
+    pub(super) context: Context<CosiCache>,
+    pub(super) driver: Driver,
+    pub(super) backend: Arc<dyn BucketBackend>,
+}
+
+impl Actions {
+    pub(super) async fn execute(&self, key: &Key, step: &Step<'_>) -> Outcome {
+        let mut facts = match self.read(key).await {
+            Ok(facts) => facts,
+            Err(outcome) => return outcome,
+        };
+        if decide(&facts) == Decision::Protect {
+            facts = match self.protect(&facts).await {
+                Ok(facts) => facts,
+                Err(outcome) => return outcome,
+            };
+        }
+        match (decide(&facts), facts) {
+            (Decision::NoAction, _) => Outcome::NoAction,
+            (Decision::Refuse(refusal), _) => Outcome::Refused(refusal),
+            // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
+            (Decision::Provision, Facts::Bucket(view)) => Box::pin(self.provision(&view.bucket, step)).await,
+            (Decision::Delete, Facts::Bucket(view)) => Box::pin(self.delete(&view.bucket, step)).await,
+            (Decision::Release, Facts::Bucket(view)) => self.release(&view.bucket, Outcome::Released).await,
+            (Decision::Grant, Facts::Access(view)) => Box::pin(self.grant(&view.access, step)).await,
+            (Decision::Revoke, Facts::Access(view)) => Box::pin(self.revoke(&view.access, step)).await,
+            // The finalizer is gone again.
+            (_, _) => Outcome::Changed,
+        }
+    }
+
+    /// Adds our finalizer.
+    async fn protect(&self, facts: &Facts) -> Result<Facts, Outcome> {
+        let Some(object) = facts.object() else { return Err(Outcome::Changed) };
+        let finalizers: Vec<&str> = object.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
+        let patch = json!({"metadata": {
+            "uid": &*object.uid, "resourceVersion": object.version, "finalizers": finalizers,
+        }});
+        match facts {
+            Facts::Bucket(view) => {
+                let bucket = self.patch_bucket(&view.bucket, None, patch).await?;
+                Ok(bucket.map_or(Facts::None, |bucket| self.with_twin(bucket)))
+            }
+            Facts::Access(view) => {
+                let access = self.patch_access(&view.access, None, patch).await?;
+                let view = access.map(|access| super::decide::AccessView { access, ..view.clone() });
+                Ok(view.map_or(Facts::None, Facts::Access))
+            }
+            Facts::None => Err(Outcome::Changed),
+        }
+    }
+
+    /// Removes our finalizer.
+    async fn release(&self, bucket: &BucketFacts, outcome: Outcome) -> Outcome {
+        let object = &bucket.object;
+        let others: Vec<&String> = object.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        let patch = json!({"metadata": {
+            "uid": &*object.uid, "resourceVersion": object.version, "finalizers": others,
+        }});
+        match self.patch_bucket(bucket, None, patch).await {
+            Ok(_) => outcome,
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// A merge patch of a Bucket. `None` if it is another driver's now.
+    async fn patch_bucket(
+        &self,
+        bucket: &BucketFacts,
+        subresource: Option<&str>,
+        patch: Value,
+    ) -> Result<Option<Arc<BucketFacts>>, Outcome> {
+        let path = Bucket::url_path(&(), None);
+        let answer = requests::patch(&self.context, path, &bucket.object.name, subresource, &Patch::Merge(patch)).await;
+        let patched: WatchedBucket = written(answer, "writing the Bucket")?;
+        Ok(super::objects::bucket(&patched, self.driver.name()).and_then(|seen| seen.ours))
+    }
+
+    /// The same of a BucketAccess.
+    async fn patch_access(
+        &self,
+        access: &AccessFacts,
+        subresource: Option<&str>,
+        patch: Value,
+    ) -> Result<Option<Arc<AccessFacts>>, Outcome> {
+        let Object { namespace, name, .. } = &access.object;
+        let path = BucketAccess::url_path(&(), Some(namespace));
+        let answer = requests::patch(&self.context, path, name, subresource, &Patch::Merge(patch)).await;
+        let patched: WatchedAccess = written(answer, "writing the BucketAccess")?;
+        Ok(super::objects::access(&patched, self.driver.name()).and_then(|seen| seen.ours))
+    }
+
+    /// Writes `status.error`, unless it is there already. What was ready stays so.
+    pub(super) async fn write_error(&self, key: &Key, message: &str) -> Result<(), Outcome> {
+        let facts = self.read(key).await?;
+        let Some(object) = facts.object().filter(|object| object.error.as_deref() != Some(message)) else {
+            return Ok(());
+        };
+        let time = format!("{:.0}", self.context.environment().now());
+        let patch = json!({
+            "metadata": {"uid": &*object.uid, "resourceVersion": object.version},
+            "status": {"readyToUse": object.is_ready(), "error": {"message": message, "time": time}},
+        });
+        match &facts {
+            Facts::Bucket(view) => self.patch_bucket(&view.bucket, Some("status"), patch).await.map(drop),
+            Facts::Access(view) => self.patch_access(&view.access, Some("status"), patch).await.map(drop),
+            Facts::None => Ok(()),
+        }
+    }
+
+    /// One call of the driver, fenced.
+    async fn call<'a, T>(
+        &'a self,
+        step: &Step<'_>,
+        flow: Flow,
+        run: impl FnOnce(FencingToken) -> BoxFuture<'a, Result<T, Status>>,
+    ) -> Result<T, Outcome> {
+        let Some(_permit) = step.enter(&flow) else { return Err(Outcome::AwaitsPermit(flow)) };
+        let (token, _guard) = step.token();
+        let (permit, record) = (CallPermit::Of(&flow), JournalRecord::Exists);
+        let call = Call { permit, limit: CALL_LIMIT, token: &token, record };
+        match step.call(call, |_| true, || run(token.clone())).await {
+            Ok(answer) => answer.map_err(Outcome::Failed),
+            Err(Refused::Aborted(aborted)) => Err(Outcome::Aborted(aborted)),
+            Err(Refused::Journal(error)) => Err(Outcome::NotFenced(error)),
+            Err(Refused::Unwanted) => Err(Outcome::Changed),
+        }
+    }
+}
+
+/// What a refused write means.
+fn written<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<T, Outcome> {
+    answer.map_err(|error| match error {
+        // It is another object by now, or somebody else has just written it: it is read again.
+        CallError::Conflict | CallError::NotFound | CallError::AlreadyExists => Outcome::Changed,
+        error => Outcome::CallFailed { doing, error },
+    })
+}

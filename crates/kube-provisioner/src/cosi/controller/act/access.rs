@@ -1,0 +1,148 @@
+//! Grants and revokes access. The order of the writes is the promise: a crash between any two of them leaves nothing behind.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use provisioner_runtime::call::{CallError, unsent};
+use provisioner_runtime::limiter::Flow;
+use serde_json::{Value, json};
+
+use super::{Actions, Step, written};
+use crate::cosi::controller::decide::Refusal;
+use crate::cosi::controller::objects::{AccessContent, AccessFacts, CLEANUP_FINISHED, FINALIZER};
+use crate::cosi::controller::outcome::Outcome;
+use crate::cosi::controller::secrets::{self, SecretFacts, SecretState};
+use crate::cosi::driver::{Given, Wanted};
+
+const WRITING: &str = "writing a Secret of the BucketAccess";
+const DELETING: &str = "deleting a Secret of the BucketAccess";
+
+impl Actions {
+    pub(super) async fn grant(&self, access: &AccessFacts, step: &Step<'_>) -> Outcome {
+        let Ok(content) = &access.content else { return Outcome::Changed };
+        match self.grant_all(access, content, step).await {
+            Ok(()) if access.object.is_ready() => Outcome::Restored,
+            Ok(()) => Outcome::Granted,
+            Err(outcome) => outcome,
+        }
+    }
+
+    async fn grant_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Outcome> {
+        let mut version = access.object.version.clone();
+        // Before anything is granted it is sure where the key goes.
+        let mut reserved = Vec::new();
+        for target in &content.targets {
+            reserved.push(self.reserve(access, &target.secret).await?);
+        }
+        // And by which id it is revoked.
+        let account = access.wanted_account();
+        if content.account.is_none() {
+            let status = json!({"readyToUse": false, "accountID": account});
+            self.write_status(access, &mut version, status).await?;
+        }
+        let buckets = content.targets.iter().map(|target| (target.id.clone(), target.access)).collect();
+        let wanted = Wanted { account: account.clone(), buckets, parameters: content.parameters.clone() };
+        let flow = Flow::creating(content.class.as_str()).of_tenant(access.object.namespace.clone());
+        let granted =
+            self.call(step, flow, |token| Box::pin(async move { self.driver.grant(wanted, &token).await })).await;
+        let Given { endpoint, key } = granted?;
+        for (target, secret) in content.targets.iter().zip(&reserved) {
+            let entries = secrets::entries(&target.id, &endpoint, &key);
+            let patch = Patch::Merge(secrets::patch(secret, &entries, self.driver.name()));
+            let secrets = self.secrets(access);
+            let answer = self.context.request(secrets.patch(&target.secret, &PatchParams::default(), &patch)).await;
+            written(answer, WRITING)?;
+        }
+        let status = json!({"readyToUse": true, "accountID": account, "error": Value::Null});
+        self.write_status(access, &mut version, status).await
+    }
+
+    /// Creates the Secret without entries, unless the access has it already.
+    async fn reserve(&self, access: &AccessFacts, name: &str) -> Result<SecretFacts, Outcome> {
+        if let Some(secret) = self.read_secret(access, name).await? {
+            return match secret.state(access) {
+                SecretState::Intact | SecretState::Changed => Ok(secret),
+                SecretState::Ending => {
+                    self.let_go(access, name, &secret).await?;
+                    Err(Outcome::Refused(Refusal::SecretEnds(name.to_owned())))
+                }
+                SecretState::Absent | SecretState::Foreign => Err(Outcome::Changed),
+            };
+        }
+        let secret = secrets::reserved(access, name, self.driver.name());
+        let secret: Secret = serde_json::from_value(secret)
+            .map_err(|error| Outcome::CallFailed { doing: WRITING, error: unsent(error) })?;
+        let secrets = self.secrets(access);
+        let created = self.context.request(secrets.create(&PostParams::default(), &secret)).await;
+        Ok(SecretFacts::of(&written(created, WRITING)?, self.driver.name()))
+    }
+
+    pub(super) async fn revoke(&self, access: &AccessFacts, step: &Step<'_>) -> Outcome {
+        let Ok(content) = &access.content else { return Outcome::Changed };
+        match self.revoke_all(access, content, step).await {
+            Ok(()) => Outcome::Revoked,
+            Err(outcome) => outcome,
+        }
+    }
+
+    async fn revoke_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Outcome> {
+        let mut version = access.object.version.clone();
+        if access.object.is_ready() {
+            self.write_status(access, &mut version, json!({"readyToUse": false, "error": Value::Null})).await?;
+        }
+        // Nobody is to find a key that works no more.
+        for target in &content.targets {
+            self.delete_secret(access, &target.secret).await?;
+        }
+        // Without an id nothing was granted: it is written before.
+        if let Some(account) = content.account.clone() {
+            let buckets: Vec<_> = content.targets.iter().map(|target| target.id.clone()).collect();
+            let parameters = Some(content.parameters.clone());
+            let flow = Flow::removing(content.class.as_str()).of_tenant(access.object.namespace.clone());
+            let revoked = self.call(step, flow, |token| {
+                Box::pin(async move { self.driver.revoke(&account, &buckets, parameters, &token).await })
+            });
+            revoked.await?;
+        }
+        let metadata = json!({
+            "uid": &*access.object.uid, "resourceVersion": version, "annotations": {CLEANUP_FINISHED: ""},
+        });
+        let patch = json!({"metadata": metadata});
+        self.patch_access(access, None, patch).await.map(drop)
+    }
+
+    /// Deletes a Secret if it is the access's.
+    async fn delete_secret(&self, access: &AccessFacts, name: &str) -> Result<(), Outcome> {
+        let Some(secret) = self.read_secret(access, name).await? else { return Ok(()) };
+        if secret.state(access) == SecretState::Foreign {
+            return Ok(());
+        }
+        let version = self.let_go(access, name, &secret).await?;
+        let preconditions = Preconditions { uid: Some(secret.uid), resource_version: Some(version) };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match self.context.request(self.secrets(access).delete(name, &parameters)).await {
+            Ok(_) | Err(CallError::NotFound) => Ok(()),
+            Err(error) => written(Err(error), DELETING),
+        }
+    }
+
+    /// Removes COSI's finalizer, which an upstream sidecar has added if one has worked here before. Returns the Secret's version.
+    async fn let_go(&self, access: &AccessFacts, name: &str, secret: &SecretFacts) -> Result<String, Outcome> {
+        if !secret.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+            return Ok(secret.version.clone());
+        }
+        let others: Vec<&String> = secret.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        let metadata = json!({"uid": secret.uid, "resourceVersion": secret.version, "finalizers": others});
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let answer = self.context.request(self.secrets(access).patch(name, &PatchParams::default(), &patch)).await;
+        Ok(written(answer, DELETING)?.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// Writes the status of this version, and sets it to the next one.
+    async fn write_status(&self, access: &AccessFacts, version: &mut String, status: Value) -> Result<(), Outcome> {
+        let metadata = json!({"uid": &*access.object.uid, "resourceVersion": version});
+        let patch = json!({"metadata": metadata, "status": status});
+        let written = self.patch_access(access, Some("status"), patch).await?.ok_or(Outcome::Changed)?;
+        version.clone_from(&written.object.version);
+        Ok(())
+    }
+}

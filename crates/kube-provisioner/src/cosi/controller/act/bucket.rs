@@ -1,0 +1,57 @@
+//! Creates, finds and deletes the bucket of a Bucket.
+
+use provisioner_runtime::limiter::Flow;
+use serde_json::{Value, json};
+
+use super::{Actions, Step};
+use crate::cosi::controller::objects::{BucketContent, BucketFacts, S3};
+use crate::cosi::controller::outcome::Outcome;
+use crate::cosi::controller::secrets::bucket_info;
+
+/// The group of their calls. A Bucket does not say its class.
+const GROUP: &str = "buckets";
+
+impl Actions {
+    pub(super) async fn provision(&self, bucket: &BucketFacts, step: &Step<'_>) -> Outcome {
+        let Ok(content) = &bucket.content else { return Outcome::Changed };
+        let (id, parameters) = (bucket.wanted_id(content), content.parameters.clone());
+        let flow = Flow::creating(GROUP).of_tenant(content.claim.namespace.as_str());
+        let made = self.call(step, flow, |token| {
+            Box::pin(async move {
+                match content.existing {
+                    Some(_) => self.driver.find(id, parameters).await,
+                    None => self.driver.create(id, parameters, &token).await,
+                }
+            })
+        });
+        let endpoint = match made.await {
+            Ok(endpoint) => endpoint,
+            Err(outcome) => return outcome,
+        };
+        let status = json!({
+            "readyToUse": true, "bucketID": id, "protocols": [S3], "bucketInfo": bucket_info(id, &endpoint),
+            "error": Value::Null,
+        });
+        let metadata = json!({"uid": &*bucket.object.uid, "resourceVersion": bucket.object.version});
+        let patch = json!({"metadata": metadata, "status": status});
+        match self.patch_bucket(bucket, Some("status"), patch).await {
+            Ok(_) if content.existing.is_some() => Outcome::Found { bucket: id.to_owned() },
+            Ok(_) => Outcome::Provisioned { bucket: id.to_owned() },
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Deletes the bucket, whether the status has its id or not: the finalizer says that it may exist.
+    pub(super) async fn delete(&self, bucket: &BucketFacts, step: &Step<'_>) -> Outcome {
+        let Ok(content) = &bucket.content else { return Outcome::Changed };
+        let BucketContent { parameters, claim, .. } = content;
+        let flow = Flow::removing(GROUP).of_tenant(claim.namespace.as_str());
+        let (id, parameters) = (bucket.id(content), parameters.clone());
+        let deleted =
+            self.call(step, flow, |token| Box::pin(async move { self.driver.delete(id, parameters, &token).await }));
+        match deleted.await {
+            Ok(()) => self.release(bucket, Outcome::Deleted { bucket: id.to_owned() }).await,
+            Err(outcome) => outcome,
+        }
+    }
+}

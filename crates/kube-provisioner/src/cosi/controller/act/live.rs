@@ -1,0 +1,86 @@
+//! The objects as the API server has them now.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Resource as _};
+use provisioner_runtime::call::CallError;
+
+use super::Actions;
+use crate::controller::shared::requests;
+use crate::cosi::controller::cache::Key;
+use crate::cosi::controller::decide::{AccessView, BucketState, BucketView, Facts};
+use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, BucketFacts};
+use crate::cosi::controller::outcome::Outcome;
+use crate::cosi::controller::secrets::{SecretFacts, SecretState};
+
+impl Actions {
+    /// What is known of a key, by the API server's word.
+    pub(super) async fn read(&self, key: &Key) -> Result<Facts, Outcome> {
+        match key {
+            Key::Bucket(name) => Ok(match self.read_bucket(name).await? {
+                BucketState::Ours(bucket) => self.with_twin(bucket),
+                BucketState::Absent | BucketState::Foreign => Facts::None,
+            }),
+            Key::Access(path) => {
+                let (namespace, name) = path.split_once('/').unwrap_or_default();
+                match self.read_access(namespace, name).await? {
+                    Some(access) => self.around(access).await.map(Facts::Access),
+                    None => Ok(Facts::None),
+                }
+            }
+        }
+    }
+
+    /// Other Buckets are known from the cache.
+    pub(super) fn with_twin(&self, bucket: Arc<BucketFacts>) -> Facts {
+        let twin = if bucket.object.deleting { self.context.cache().twin(&bucket) } else { None };
+        Facts::Bucket(BucketView { bucket, twin })
+    }
+
+    async fn read_bucket(&self, name: &str) -> Result<BucketState, Outcome> {
+        let answer = requests::get(&self.context, Bucket::url_path(&(), None), name).await;
+        let seen = found(answer, "reading the Bucket")?.map(|bucket| objects::bucket(&bucket, self.driver.name()));
+        Ok(match seen {
+            None => BucketState::Absent,
+            Some(seen) => seen.and_then(|seen| seen.ours).map_or(BucketState::Foreign, BucketState::Ours),
+        })
+    }
+
+    async fn read_access(&self, namespace: &str, name: &str) -> Result<Option<Arc<AccessFacts>>, Outcome> {
+        let answer = requests::get(&self.context, BucketAccess::url_path(&(), Some(namespace)), name).await;
+        let found = found(answer, "reading the BucketAccess")?;
+        Ok(found.and_then(|access| objects::access(&access, self.driver.name())?.ours))
+    }
+
+    /// An access with its Buckets and Secrets.
+    async fn around(&self, access: Arc<AccessFacts>) -> Result<AccessView, Outcome> {
+        let (mut buckets, mut secrets) = (Vec::new(), Vec::new());
+        // Access is revoked whatever they are.
+        let targets = access.content.iter().flat_map(|content| &content.targets).filter(|_| !access.object.deleting);
+        for target in targets {
+            buckets.push(self.read_bucket(&target.bucket).await?);
+            let secret = self.read_secret(&access, &target.secret).await?;
+            secrets.push(secret.map_or(SecretState::Absent, |secret| secret.state(&access)));
+        }
+        Ok(AccessView { access, buckets, secrets })
+    }
+
+    pub(super) async fn read_secret(&self, access: &AccessFacts, name: &str) -> Result<Option<SecretFacts>, Outcome> {
+        let answer = self.context.request(self.secrets(access).get(name)).await;
+        let secret = found(answer, "reading a Secret of the BucketAccess")?;
+        Ok(secret.map(|secret| SecretFacts::of(&secret, self.driver.name())))
+    }
+
+    pub(super) fn secrets(&self, access: &AccessFacts) -> Api<Secret> {
+        Api::namespaced(self.context.client().clone(), &access.object.namespace)
+    }
+}
+
+fn found<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<Option<T>, Outcome> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(CallError::NotFound) => Ok(None),
+        Err(error) => Err(Outcome::CallFailed { doing, error }),
+    }
+}

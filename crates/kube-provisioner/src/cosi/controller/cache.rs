@@ -1,0 +1,206 @@
+//! What is known of the cluster: the Buckets and BucketAccesses of this driver, and the Secrets that we have written.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use provisioner_runtime::controller::Cache;
+use provisioner_runtime::{Change, Table, stable_hash};
+
+use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide};
+use super::objects::{AccessContent, AccessFacts, BucketFacts, Seen};
+use super::secrets::{SecretFacts, SecretState};
+
+/// A Bucket by its name, or a BucketAccess by namespace and name. Its text is the object's path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Key {
+    Bucket(Arc<str>),
+    Access(Arc<str>),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bucket(name) => write!(f, "buckets/{name}"),
+            Self::Access(path) => write!(f, "bucketaccesses/{path}"),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        match text.strip_prefix("bucketaccesses/") {
+            Some(path) => Self::Access(path.into()),
+            None => Self::Bucket(text.strip_prefix("buckets/").unwrap_or(text).into()),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct CosiCache {
+    buckets: Table<Arc<str>, Arc<BucketFacts>>,
+    accesses: Table<Arc<str>, Arc<AccessFacts>>,
+    /// By `namespace/name`.
+    secrets: Table<Arc<str>, SecretFacts>,
+    /// The accesses that are not ready: what happens to Buckets matters to these alone.
+    waiting: BTreeSet<Arc<str>>,
+}
+
+impl CosiCache {
+    pub(super) fn bucket_event(&mut self, change: Change<Option<Seen<BucketFacts>>>) -> Vec<Key> {
+        let changed = apply(&mut self.buckets, change);
+        let names = |access: &&Arc<str>| {
+            let content = self.accesses.get(*access).and_then(|access| access.content.as_ref().ok());
+            content.is_none_or(|content| content.targets.iter().any(|target| changed.contains(&*target.bucket)))
+        };
+        let accesses = self.waiting.iter().filter(names).cloned().map(Key::Access).collect::<Vec<_>>();
+        changed.into_iter().map(Key::Bucket).chain(accesses).collect()
+    }
+
+    pub(super) fn access_event(&mut self, change: Change<Option<Seen<AccessFacts>>>) -> Vec<Key> {
+        let changed = apply(&mut self.accesses, change);
+        for path in &changed {
+            match self.accesses.get(path).is_some_and(|access| !access.object.is_ready()) {
+                true => self.waiting.insert(path.clone()),
+                false => self.waiting.remove(path),
+            };
+        }
+        changed.into_iter().map(Key::Access).collect()
+    }
+
+    pub(super) fn secret_event(&mut self, change: Change<Option<(Arc<str>, SecretFacts)>>) -> Vec<Key> {
+        let mut affected = Vec::new();
+        let former = match change {
+            Change::Begin => {
+                self.secrets.begin_snapshot();
+                None
+            }
+            Change::Listed(Some((path, secret))) | Change::Applied(Some((path, secret))) => {
+                affected.extend(access_of(&path, &secret));
+                self.secrets.insert(path.clone(), secret).map(|former| (path, former))
+            }
+            Change::Deleted(Some((path, _))) => self.secrets.remove(&path).map(|former| (path, former)),
+            Change::Ready => {
+                affected.extend(self.secrets.end_snapshot().iter().filter_map(|(path, gone)| access_of(path, gone)));
+                None
+            }
+            _ => None,
+        };
+        affected.extend(former.and_then(|(path, former)| access_of(&path, &former)));
+        affected
+    }
+
+    pub(super) fn bucket(&self, name: &str) -> Option<Arc<BucketFacts>> {
+        self.buckets.get(name).cloned()
+    }
+
+    /// Another Bucket than this one that stands for the same bucket of the store.
+    pub(super) fn twin(&self, bucket: &BucketFacts) -> Option<Arc<str>> {
+        let id = bucket.id(bucket.content.as_ref().ok()?);
+        let is_twin = |other: &&Arc<BucketFacts>| {
+            let has_id = other.content.as_ref().is_ok_and(|content| other.id(content) == id);
+            has_id && other.object.name != bucket.object.name
+        };
+        self.buckets.iter().map(|(_, other)| other).find(is_twin).map(|other| other.object.name.clone())
+    }
+
+    fn view(&self, access: &Arc<AccessFacts>) -> AccessView {
+        let targets = || access.content.iter().flat_map(|content| &content.targets);
+        let bucket = |name: &str| self.bucket(name).map_or(BucketState::Absent, BucketState::Ours);
+        let secret = |name: &str| {
+            let known = self.secrets.get(format!("{}/{name}", access.object.namespace).as_str());
+            known.map_or(SecretState::Absent, |secret| secret.state(access))
+        };
+        AccessView {
+            access: access.clone(),
+            buckets: targets().map(|target| bucket(&target.bucket)).collect(),
+            secrets: targets().map(|target| secret(&target.secret)).collect(),
+        }
+    }
+}
+
+impl Cache for CosiCache {
+    type Key = Key;
+    type Facts = Facts;
+
+    fn facts(&self, key: &Key) -> Facts {
+        match key {
+            // Whether it has a twin is asked when it is deleted.
+            Key::Bucket(name) => {
+                self.bucket(name).map_or(Facts::None, |bucket| Facts::Bucket(BucketView { bucket, twin: None }))
+            }
+            Key::Access(path) => self.accesses.get(path).map_or(Facts::None, |access| Facts::Access(self.view(access))),
+        }
+    }
+
+    /// Without what a failed attempt writes: it must not end its own back-off.
+    fn inputs(&self, key: &Key) -> u64 {
+        let text = match self.facts(key) {
+            Facts::Bucket(BucketView { bucket, .. }) => {
+                let BucketFacts { object, claim_ends, content } = &*bucket;
+                format!("{:?}", (object.inputs(), claim_ends, content))
+            }
+            Facts::Access(AccessView { access, buckets, secrets }) => {
+                let AccessFacts { object, cleanup_finished, overridden, content } = &*access;
+                let content = content.clone().map(|content| AccessContent { account: None, ..content });
+                let buckets: Vec<_> = buckets.iter().map(BucketState::inputs).collect();
+                let secrets: Vec<_> = secrets.iter().map(|state| *state == SecretState::Intact).collect();
+                format!("{:?}", (object.inputs(), cleanup_finished, overridden, content, buckets, secrets))
+            }
+            Facts::None => String::new(),
+        };
+        stable_hash(&text)
+    }
+
+    fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
+        let buckets = self.buckets.iter().map(|(name, _)| Key::Bucket(name.clone()));
+        let accesses = self.accesses.iter().map(|(path, _)| Key::Access(path.clone()));
+        let mut keys: Vec<Key> = buckets.chain(accesses).filter(|key| among(key)).collect();
+        keys.retain(|key| decide(&self.facts(key)) != Decision::NoAction);
+        keys.sort_unstable();
+        keys
+    }
+}
+
+impl BucketState {
+    fn inputs(&self) -> String {
+        match self {
+            Self::Ours(bucket) => format!("{:?}", (bucket.object.inputs(), bucket.claim_ends, &bucket.content)),
+            Self::Absent | Self::Foreign => String::new(),
+        }
+    }
+}
+
+/// The access that a Secret belongs to.
+fn access_of(path: &str, secret: &SecretFacts) -> Option<Key> {
+    let (namespace, _) = path.split_once('/')?;
+    secret.owner.as_ref().map(|(name, _)| Key::Access(format!("{namespace}/{name}").into()))
+}
+
+/// Returns the names that it concerns.
+fn apply<T>(table: &mut Table<Arc<str>, Arc<T>>, change: Change<Option<Seen<T>>>) -> BTreeSet<Arc<str>> {
+    match change {
+        Change::Begin => table.begin_snapshot(),
+        Change::Ready => return table.end_snapshot().into_iter().map(|(path, _)| path).collect(),
+        Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
+            let Seen { path, ours } = seen;
+            let known = match ours {
+                Some(object) => {
+                    table.insert(path.clone(), object);
+                    true
+                }
+                None => table.remove(&path).is_some(),
+            };
+            return known.then_some(path).into_iter().collect();
+        }
+        Change::Deleted(Some(seen)) => return table.remove(&seen.path).map(|_| seen.path).into_iter().collect(),
+        Change::Listed(None) | Change::Applied(None) | Change::Deleted(None) => {}
+    }
+    BTreeSet::new()
+}

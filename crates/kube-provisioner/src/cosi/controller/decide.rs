@@ -1,0 +1,223 @@
+//! What to do about a Bucket or a BucketAccess: pure rules, those of the sidecar in COSI's proposal.
+//!
+//! The same rules are asked twice: about the cache, which says that there is something to do, and about the live objects, which
+//! say what it is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::objects::{AccessContent, AccessFacts, BucketContent, BucketFacts, Object, Policy, S3};
+use super::secrets::SecretState;
+
+/// What is known of one key.
+#[derive(Clone, Debug)]
+pub(super) enum Facts {
+    Bucket(BucketView),
+    Access(AccessView),
+    /// There is no such object, or it is another driver's.
+    None,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct BucketView {
+    pub(super) bucket: Arc<BucketFacts>,
+    /// Another Bucket that stands for the same bucket of the store.
+    pub(super) twin: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct AccessView {
+    pub(super) access: Arc<AccessFacts>,
+    /// The Bucket of each target.
+    pub(super) buckets: Vec<BucketState>,
+    /// The Secret of each target.
+    pub(super) secrets: Vec<SecretState>,
+}
+
+/// The Bucket that an access names.
+#[derive(Clone, Debug)]
+pub(super) enum BucketState {
+    Absent,
+    /// It is another driver's.
+    Foreign,
+    Ours(Arc<BucketFacts>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    NoAction,
+    /// Nothing is done until something changes.
+    Refuse(Refusal),
+    /// The object gets our finalizer.
+    Protect,
+    /// Its bucket is created, or looked for.
+    Provision,
+    /// Its bucket is deleted, and then our finalizer.
+    Delete,
+    /// Our finalizer is removed, and nothing else.
+    Release,
+    Grant,
+    Revoke,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Unreadable(String),
+    /// A protocol that is not S3.
+    Protocol(String),
+    /// A Bucket that was made for a claim does not say for which one.
+    Unbound,
+    /// The status has another id than ours.
+    OtherId {
+        has: String,
+        wanted: String,
+    },
+    /// The Bucket is deleted before its BucketClaim.
+    ClaimRemains,
+    /// A service account in the place of a key.
+    Authentication(String),
+    /// Two buckets of an access have the same Secret.
+    SameSecret(String),
+    /// Two Buckets of an access stand for the same bucket.
+    SameBucket(String),
+    BucketAbsent(String),
+    BucketForeign(String),
+    BucketEnds(String),
+    BucketNotReady(String),
+    SecretForeign(String),
+    SecretEnds(String),
+}
+
+impl Facts {
+    pub(super) fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Bucket(view) => Some(&view.bucket.object),
+            Self::Access(view) => Some(&view.access.object),
+            Self::None => None,
+        }
+    }
+}
+
+pub(super) fn decide(facts: &Facts) -> Decision {
+    match facts {
+        Facts::Bucket(view) => about_bucket(view),
+        Facts::Access(view) => about_access(view),
+        Facts::None => Decision::NoAction,
+    }
+}
+
+fn about_bucket(view: &BucketView) -> Decision {
+    let bucket = &*view.bucket;
+    let object = &bucket.object;
+    // Without our finalizer nothing was ever made.
+    if object.deleting && !object.is_protected() {
+        return Decision::NoAction;
+    }
+    let content = match &bucket.content {
+        Ok(content) => content,
+        Err(problem) => return Decision::Refuse(Refusal::Unreadable(problem.clone())),
+    };
+    if object.deleting {
+        return about_deletion(view, content);
+    }
+    let id = bucket.id(content);
+    if id != bucket.wanted_id(content) {
+        let (has, wanted) = (id.to_owned(), bucket.wanted_id(content).to_owned());
+        return Decision::Refuse(Refusal::OtherId { has, wanted });
+    }
+    // What is ready stays so. Of a claim that ends nothing is made any more.
+    if object.is_protected() && object.is_ready() && content.id.is_some() || bucket.claim_ends {
+        return Decision::NoAction;
+    }
+    if let Some(protocol) = content.protocols.iter().find(|protocol| *protocol != S3) {
+        return Decision::Refuse(Refusal::Protocol(protocol.clone()));
+    }
+    if content.existing.is_none() && content.claim.uid.is_none() {
+        return Decision::Refuse(Refusal::Unbound);
+    }
+    if object.is_protected() { Decision::Provision } else { Decision::Protect }
+}
+
+fn about_deletion(view: &BucketView, content: &BucketContent) -> Decision {
+    let is_bound = content.claim.uid.is_some();
+    match content.policy {
+        _ if is_bound && !view.bucket.claim_ends => Decision::Refuse(Refusal::ClaimRemains),
+        // The last of several Buckets decides. Who never had a claim has made nothing.
+        Policy::Delete if is_bound && view.twin.is_none() => Decision::Delete,
+        Policy::Delete | Policy::Retain => Decision::Release,
+    }
+}
+
+fn about_access(view: &AccessView) -> Decision {
+    let access = &*view.access;
+    let object = &access.object;
+    if access.overridden || object.deleting && access.cleanup_finished {
+        return Decision::NoAction;
+    }
+    let content = match &access.content {
+        Ok(content) => content,
+        Err(problem) => return Decision::Refuse(Refusal::Unreadable(problem.clone())),
+    };
+    if object.deleting {
+        return Decision::Revoke;
+    }
+    let delivered = view.secrets.iter().all(|state| *state == SecretState::Intact);
+    if object.is_protected() && object.is_ready() && content.account.is_some() && delivered {
+        return Decision::NoAction;
+    }
+    if let Some(refusal) = obstacle(access, content).or_else(|| obstacle_around(view, content)) {
+        return Decision::Refuse(refusal);
+    }
+    if object.is_protected() { Decision::Grant } else { Decision::Protect }
+}
+
+/// What in the access itself stands in the way.
+fn obstacle(access: &AccessFacts, content: &AccessContent) -> Option<Refusal> {
+    if content.authentication != "Key" {
+        return Some(Refusal::Authentication(content.authentication.clone()));
+    }
+    if content.protocol != S3 {
+        return Some(Refusal::Protocol(content.protocol.clone()));
+    }
+    let wanted = access.wanted_account();
+    if let Some(has) = content.account.clone().filter(|has| *has != wanted) {
+        return Some(Refusal::OtherId { has, wanted });
+    }
+    let (mut secrets, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    content.targets.iter().find_map(|target| match (secrets.insert(&target.secret), ids.insert(&target.id)) {
+        (false, _) => Some(Refusal::SameSecret(target.secret.clone())),
+        (_, false) => Some(Refusal::SameBucket(target.id.clone())),
+        _ => None,
+    })
+}
+
+/// What in its Buckets and Secrets does.
+fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal> {
+    let buckets = content.targets.iter().zip(&view.buckets).find_map(|(target, state)| {
+        let name = target.bucket.clone();
+        let bucket = match state {
+            BucketState::Absent => return Some(Refusal::BucketAbsent(name)),
+            BucketState::Foreign => return Some(Refusal::BucketForeign(name)),
+            BucketState::Ours(bucket) => bucket,
+        };
+        let id = match &bucket.content {
+            Ok(content) => content.id.as_deref(),
+            Err(problem) => return Some(Refusal::Unreadable(format!("Bucket {name}: {problem}"))),
+        };
+        match id {
+            _ if bucket.claim_ends || bucket.object.deleting => Some(Refusal::BucketEnds(name)),
+            Some(id) if id != target.id => {
+                Some(Refusal::OtherId { has: target.id.clone(), wanted: format!("{id} of Bucket {name}") })
+            }
+            Some(_) if bucket.object.is_ready() => None,
+            _ => Some(Refusal::BucketNotReady(name)),
+        }
+    });
+    buckets.or_else(|| {
+        content.targets.iter().zip(&view.secrets).find_map(|(target, state)| match state {
+            SecretState::Foreign => Some(Refusal::SecretForeign(target.secret.clone())),
+            // One that is deleted is let go, and then there is room for another.
+            SecretState::Absent | SecretState::Ending | SecretState::Changed | SecretState::Intact => None,
+        })
+    })
+}

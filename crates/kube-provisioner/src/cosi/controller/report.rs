@@ -1,0 +1,143 @@
+//! What an outcome means: the text for users, its name in metrics, and when the key runs again.
+
+use cosi::Code;
+use provisioner_runtime::journal::JournalError;
+use provisioner_runtime::queue::Next;
+
+use super::decide::Refusal;
+use super::objects::S3;
+use super::outcome::{Operation, Outcome};
+use crate::controller::shared::limits::{Thresholds, after_call, is_last};
+use crate::controller::shared::metrics::aborted_label;
+use crate::controller::shared::texts::{call_failed_text, gave_up_text, no_answer_text, sentence};
+
+/// What users read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) is_warning: bool,
+    pub(super) reason: &'static str,
+    pub(super) text: String,
+    /// Whether the object's status has it, too. Troubles of the API server are in events alone.
+    pub(super) in_status: bool,
+}
+
+/// What users read; `None` where there is nothing to say.
+pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u32>) -> Option<Message> {
+    let good = |reason, text: String| Some(Message { is_warning: false, reason, text, in_status: false });
+    let bad = |in_status, text: String| {
+        let text = gave_up.map(|attempts| gave_up_text(&text, attempts)).unwrap_or(text);
+        Some(Message { is_warning: true, reason: operation.failed(), text, in_status })
+    };
+    match outcome {
+        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed => None,
+        Outcome::NotFenced(JournalError::Call(error)) if !error.is_transient() => {
+            bad(false, call_failed_text("checking that no other replica works", error))
+        }
+        // Another replica continues.
+        Outcome::NotFenced(_) => None,
+        Outcome::CallFailed { error, .. } if error.is_transient() => None,
+        Outcome::Refused(refusal) => bad(true, refusal_text(refusal)),
+        Outcome::Provisioned { bucket } => good("Provisioned", format!("Created bucket {bucket}")),
+        Outcome::Found { bucket } => good("Provisioned", format!("Found bucket {bucket}")),
+        Outcome::Deleted { bucket } => good("Deleted", format!("Deleted bucket {bucket}")),
+        Outcome::Released => good("Released", "The bucket in the object store is kept".to_owned()),
+        Outcome::Granted => good("AccessGranted", "The Secrets have the account's key".to_owned()),
+        Outcome::Restored => good("SecretsRestored", "The Secrets were written again".to_owned()),
+        Outcome::Revoked => good("AccessRevoked", "The account and its key are removed".to_owned()),
+        Outcome::Failed(status) => bad(true, sentence(status.message())),
+        Outcome::Aborted(aborted) => bad(true, no_answer_text(aborted, operation.label())),
+        Outcome::CallFailed { doing, error } => bad(false, call_failed_text(doing, error)),
+    }
+}
+
+fn refusal_text(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Unreadable(problem) => {
+            format!("The object cannot be read, so nothing is done: {problem}; is the CRD of another version?")
+        }
+        Refusal::Protocol(protocol) => format!("The protocol {protocol} is not supported: use {S3}"),
+        Refusal::Unbound => {
+            "spec.bucketClaimRef has no uid: a Bucket that an administrator creates needs existingBucketID".to_owned()
+        }
+        Refusal::OtherId { has, wanted } => {
+            format!("The status has the id {has:?}, which is not {wanted:?}: delete the object and create it again")
+        }
+        Refusal::ClaimRemains => "The Bucket is kept until its BucketClaim is deleted: delete that".to_owned(),
+        Refusal::Authentication(kind) => {
+            format!("authenticationType {kind} is not supported: use a BucketAccessClass with Key")
+        }
+        Refusal::SameSecret(name) => {
+            format!("Two of spec.bucketClaims have the same accessSecretName {name:?}: give each a name of its own")
+        }
+        Refusal::SameBucket(id) => format!("Two of spec.bucketClaims have the same bucket {id}: name it once"),
+        Refusal::BucketAbsent(name) => format!("Bucket {name} does not exist: delete the BucketAccess"),
+        Refusal::BucketForeign(name) => {
+            format!("Bucket {name} belongs to another driver: use a BucketAccessClass of that driver")
+        }
+        Refusal::BucketEnds(name) => format!("Bucket {name} or its BucketClaim is being deleted"),
+        Refusal::BucketNotReady(name) => format!("Waiting for Bucket {name} to be ready"),
+        Refusal::SecretForeign(name) => format!(
+            "Secret {name} exists and does not belong to this BucketAccess: delete the Secret, or create a BucketAccess with \
+             another accessSecretName"
+        ),
+        Refusal::SecretEnds(name) => {
+            format!("Waiting for Secret {name} to be gone: it is deleted, and one of its finalizers holds it")
+        }
+    }
+}
+
+/// When the key runs again.
+pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
+    if gives_up(operation, outcome, attempt, thresholds) {
+        return Next::AwaitChange;
+    }
+    match outcome {
+        Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
+        Outcome::Changed => Next::Again,
+        // Nothing watches Secrets of others.
+        Outcome::Refused(Refusal::SecretForeign(_) | Refusal::SecretEnds(_)) => Next::Retry,
+        Outcome::Refused(_) => Next::AwaitChange,
+        Outcome::NoAction
+        | Outcome::Provisioned { .. }
+        | Outcome::Found { .. }
+        | Outcome::Deleted { .. }
+        | Outcome::Released
+        | Outcome::Granted
+        | Outcome::Restored
+        | Outcome::Revoked => Next::Done,
+        // What cannot be made is not asked for again. What cannot be removed is.
+        Outcome::Failed(status) if is_final(status.code()) && !operation.removes() => Next::AwaitChange,
+        Outcome::Failed(_) | Outcome::NotFenced(_) | Outcome::Aborted(_) => Next::Retry,
+        Outcome::CallFailed { error, .. } => after_call(error),
+    }
+}
+
+/// As a sidecar reads the codes.
+fn is_final(code: Code) -> bool {
+    matches!(code, Code::InvalidArgument | Code::AlreadyExists | Code::Unimplemented | Code::OutOfRange)
+}
+
+/// Whether this was the last attempt until something changes.
+pub(super) fn gives_up(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
+    let threshold = if operation.removes() { thresholds.delete } else { thresholds.provision };
+    matches!(outcome, Outcome::Failed(_)) && is_last(attempt, threshold)
+}
+
+/// The outcome's name in metrics and logs; `None` where nothing was done.
+pub(super) fn label(outcome: &Outcome) -> Option<&'static str> {
+    Some(match outcome {
+        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed => return None,
+        Outcome::Refused(_) => "refused",
+        Outcome::Provisioned { .. }
+        | Outcome::Found { .. }
+        | Outcome::Deleted { .. }
+        | Outcome::Released
+        | Outcome::Granted
+        | Outcome::Restored
+        | Outcome::Revoked => "success",
+        Outcome::NotFenced(_) => "lost",
+        Outcome::Failed(_) => "failed",
+        Outcome::Aborted(aborted) => aborted_label(aborted),
+        Outcome::CallFailed { .. } => "api_error",
+    })
+}

@@ -1,0 +1,200 @@
+//! The Secrets of a BucketAccess: whose one is, what is in it, and whether it is still what was written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::super::v1alpha2::region;
+use super::objects::{API_VERSION, AccessFacts, S3};
+use crate::bucket::{Credentials, Endpoint};
+use crate::protocol::COSI_DRIVER;
+
+/// The annotation with a hash of the entries.
+const CHECKSUM: &str = "kube-provisioner/checksum";
+
+/// All that we write. v1alpha2 has no release, and its names have changed: those of the proposal are what Amazon's clients read
+/// by themselves, and those that begin with `COSI_S3_` are what pods have that were written before.
+const ENTRIES: [&str; 13] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_S3_ADDRESSING_STYLE",
+    "AWS_SECRET_ACCESS_KEY",
+    "BUCKET_NAME",
+    "COSI_PROTOCOL",
+    "COSI_S3_ACCESS_KEY_ID",
+    "COSI_S3_ACCESS_SECRET_KEY",
+    "COSI_S3_ADDRESSING_STYLE",
+    "COSI_S3_BUCKET_ID",
+    "COSI_S3_ENDPOINT",
+    "COSI_S3_REGION",
+];
+
+pub(super) type Entries = BTreeMap<&'static str, String>;
+
+/// What is known of a Secret. Nothing of its data is kept.
+#[derive(Clone, Debug)]
+pub(super) struct SecretFacts {
+    pub(super) uid: String,
+    pub(super) version: String,
+    /// Name and uid of the BucketAccess that controls it.
+    pub(super) owner: Option<(Arc<str>, String)>,
+    pub(super) deleting: bool,
+    pub(super) finalizers: Vec<String>,
+    /// It is as it was written, and has the label that our watch selects.
+    intact: bool,
+}
+
+/// How the Secret of an access is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum SecretState {
+    Absent,
+    /// It is somebody else's.
+    Foreign,
+    /// It is deleted, and something still holds it.
+    Ending,
+    /// It is empty, or somebody has edited it.
+    Changed,
+    Intact,
+}
+
+impl SecretFacts {
+    pub(super) fn of(secret: &Secret, driver: &str) -> Self {
+        let owner = secret.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let owner = owner.filter(|owner| owner.kind == "BucketAccess" && owner.api_version == API_VERSION);
+        let is_labelled = secret.labels().get(COSI_DRIVER).is_some_and(|label| label == driver);
+        let data = secret.data.as_ref();
+        let entry = |name: &'static str| Some((name, &*data?.get(name)?.0));
+        let sum = secret.annotations().get(CHECKSUM);
+        Self {
+            uid: secret.uid().unwrap_or_default(),
+            version: secret.resource_version().unwrap_or_default(),
+            owner: owner.map(|owner| (owner.name.as_str().into(), owner.uid.clone())),
+            deleting: secret.metadata.deletion_timestamp.is_some(),
+            finalizers: secret.finalizers().to_vec(),
+            intact: is_labelled && sum == Some(&checksum(ENTRIES.into_iter().filter_map(entry))),
+        }
+    }
+
+    pub(super) fn state(&self, access: &AccessFacts) -> SecretState {
+        match &self.owner {
+            Some((_, uid)) if **uid == *access.object.uid => match (self.deleting, self.intact) {
+                (true, _) => SecretState::Ending,
+                (false, true) => SecretState::Intact,
+                (false, false) => SecretState::Changed,
+            },
+            _ => SecretState::Foreign,
+        }
+    }
+}
+
+/// What people may know of a bucket, as it stands in the status of a Bucket.
+pub(super) fn bucket_info(id: &str, endpoint: &Endpoint) -> Entries {
+    let (url, region) = (endpoint.url(), region(endpoint));
+    [
+        (["BUCKET_NAME", "COSI_S3_BUCKET_ID"], id.to_owned()),
+        (["AWS_ENDPOINT_URL", "COSI_S3_ENDPOINT"], url),
+        (["AWS_DEFAULT_REGION", "COSI_S3_REGION"], region),
+        // Every store takes the bucket's name in the path.
+        (["AWS_S3_ADDRESSING_STYLE", "COSI_S3_ADDRESSING_STYLE"], "path".to_owned()),
+    ]
+    .into_iter()
+    .flat_map(|(names, value)| names.map(|name| (name, value.clone())))
+    .collect()
+}
+
+/// What a pod needs to use a bucket.
+pub(super) fn entries(id: &str, endpoint: &Endpoint, key: &Credentials) -> Entries {
+    let (id_of_key, secret) = (&key.access_key_id, &key.secret_access_key);
+    let mut entries = bucket_info(id, endpoint);
+    entries.extend([
+        ("COSI_PROTOCOL", S3.to_owned()),
+        ("AWS_ACCESS_KEY_ID", id_of_key.clone()),
+        ("COSI_S3_ACCESS_KEY_ID", id_of_key.clone()),
+        ("AWS_SECRET_ACCESS_KEY", secret.clone()),
+        ("COSI_S3_ACCESS_SECRET_KEY", secret.clone()),
+    ]);
+    entries
+}
+
+/// A Secret without entries, which keeps its name for the access. It has no finalizer: whoever deletes it gets it back, and
+/// nothing holds a namespace that ends.
+pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value {
+    let object = &access.object;
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {
+            "namespace": &*object.namespace, "name": name,
+            "labels": {COSI_DRIVER: driver},
+            "ownerReferences": [{
+                "apiVersion": API_VERSION, "kind": "BucketAccess", "name": &*object.name, "uid": &*object.uid,
+                "controller": true,
+            }],
+        },
+    })
+}
+
+/// The merge patch that writes entries into this Secret. What others have added stays.
+pub(super) fn patch(secret: &SecretFacts, entries: &Entries, driver: &str) -> Value {
+    let data: BTreeMap<_, _> =
+        entries.iter().map(|(name, value)| (*name, ByteString(value.clone().into_bytes()))).collect();
+    let sum = checksum(entries.iter().map(|(name, value)| (*name, value.as_bytes())));
+    json!({
+        "metadata": {"uid": secret.uid, "labels": {COSI_DRIVER: driver}, "annotations": {CHECKSUM: sum}},
+        "data": data,
+    })
+}
+
+/// Of entries in the order of their names.
+fn checksum<'a>(entries: impl Iterator<Item = (&'static str, &'a [u8])>) -> String {
+    let mut hash = Sha256::new();
+    for (name, value) in entries {
+        for part in [name.as_bytes(), value] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written() -> Entries {
+        let endpoint = Endpoint::https("store.example.com").region("eu");
+        entries("bc-1", &endpoint, &Credentials::new("id", "key"))
+    }
+
+    fn secret(change: impl FnOnce(&mut Value)) -> SecretFacts {
+        let blank = SecretFacts::of(&Secret::default(), "s3.example.com");
+        let mut object = patch(&blank, &written(), "s3.example.com");
+        change(&mut object);
+        SecretFacts::of(&serde_json::from_value(object).unwrap(), "s3.example.com")
+    }
+
+    #[test]
+    fn a_secret_has_all_entries() {
+        let names: Vec<_> = written().into_keys().collect();
+        assert_eq!(names, ENTRIES);
+        assert_eq!(written()["AWS_ENDPOINT_URL"], "https://store.example.com");
+        assert_eq!(written()["BUCKET_NAME"], "bc-1");
+        assert!(bucket_info("bc-1", &Endpoint::https("x")).keys().all(|name| !name.contains("KEY")));
+    }
+
+    #[test]
+    fn an_edited_secret_is_noticed_and_what_others_add_is_not() {
+        assert!(secret(|_| {}).intact);
+        assert!(secret(|secret| secret["data"]["mine"] = json!("eA==")).intact);
+        assert!(!secret(|secret| secret["data"]["BUCKET_NAME"] = json!("eA==")).intact);
+        assert!(!secret(|secret| drop(secret["data"].as_object_mut().unwrap().remove("AWS_DEFAULT_REGION"))).intact);
+        assert!(!secret(|secret| secret["metadata"]["labels"] = json!({})).intact);
+        assert!(!secret(|secret| secret["metadata"]["annotations"] = json!({})).intact);
+        assert!(!secret(|secret| secret["data"] = json!({})).intact);
+    }
+}

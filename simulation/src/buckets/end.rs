@@ -170,7 +170,8 @@ impl<'a> Picture<'a> {
             return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
         };
         // A claim that has got the bucket of another one need not have a key whose making had no answer.
-        let is_own = wish.uid.as_deref() == Some(origin);
+        // A claim of the account may have gone in the middle of a rotation, before any Secret had its key.
+        let is_own = wish.uid.as_deref() == Some(origin) && wish.account.is_none();
         if is_own && !forgotten && store.rotated.get(&user).is_some_and(|rotated| number_of(key) < *rotated) {
             return Err((Invariant::Bound, format!("{user} has an older key again")));
         }

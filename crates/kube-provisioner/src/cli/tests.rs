@@ -341,7 +341,9 @@ fn rbac_knows_the_controller_of_cosi() {
     for part in ["objectbucket", "bucketclaims", "classes", "example.com-s3-journal"] {
         assert!(!text.contains(part), "{part}: {text}");
     }
-    assert!(rights(&["--cosi-driver-name", "aws.example.com"]).unwrap().contains("cosi-sidecar-leader-aws.example.com"));
+    assert!(
+        rights(&["--cosi-driver-name", "aws.example.com"]).unwrap().contains("cosi-sidecar-leader-aws.example.com")
+    );
     assert!(rights(&["--cosi-driver-name", "a_b"]).unwrap_err().contains("--cosi-driver-name"));
     assert!(rights(&["--cosi"]).unwrap_err().contains("cannot be used with"));
     let run = |arguments: &[&str]| {
@@ -361,7 +363,8 @@ fn the_page_of_flags_has_every_flag() {
     let program = command::<Flags, Own, (Exports, Options)>();
     let of_buckets = BucketOptions::augment_args(Command::new("p"));
     let of_buckets = of_buckets.get_arguments().filter(|flag| {
-        ["allowed_additional_config", "cosi_endpoint", "cosi_controller", "cosi_driver_name"].contains(&flag.get_id().as_str())
+        ["allowed_additional_config", "cosi_endpoint", "cosi_controller", "cosi_driver_name"]
+            .contains(&flag.get_id().as_str())
     });
     let flags = program.get_arguments().filter(|flag| flag.get_id() != "root").chain(of_buckets).map(row_of);
     let (intro, _) = page.split_once("| flag |").expect("the page has a table");

@@ -59,7 +59,7 @@
 //! | have flags and commands | [`Options`], [`Program`] |
 //! | create buckets | [`bucket`] |
 //! | check that no crash leaks storage | the module `conformance`, with the feature of that name |
-//! | serve buckets as a COSI driver | `CosiDriver`, with the feature `cosi` |
+//! | serve buckets as a COSI driver, or without a sidecar | `CosiDriver`, `CosiController`, with the feature `cosi` |
 //! | run the controller inside of another program | [`Controller`], [`BucketController`] |
 //!
 //! The folder `examples/directories` has a complete provisioner with flags and tests, and the guide in `docs/book` explains

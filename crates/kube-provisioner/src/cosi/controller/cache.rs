@@ -102,10 +102,8 @@ impl CosiCache {
 
     /// Another Bucket than this one that stands for the same bucket of the store.
     pub(super) fn twin(&self, bucket: &BucketFacts) -> Option<Arc<str>> {
-        let id = bucket.id(bucket.content.as_ref().ok()?);
         let is_twin = |other: &&Arc<BucketFacts>| {
-            let has_id = other.content.as_ref().is_ok_and(|content| other.id(content) == id);
-            has_id && other.object.name != bucket.object.name
+            other.object.name != bucket.object.name && other.ids.iter().any(|id| bucket.ids.contains(id))
         };
         self.buckets.iter().map(|(_, other)| other).find(is_twin).map(|other| other.object.name.clone())
     }
@@ -143,7 +141,7 @@ impl Cache for CosiCache {
     fn inputs(&self, key: &Key) -> u64 {
         let text = match self.facts(key) {
             Facts::Bucket(BucketView { bucket, .. }) => {
-                let BucketFacts { object, claim_ends, content } = &*bucket;
+                let BucketFacts { object, claim_ends, content, .. } = &*bucket;
                 format!("{:?}", (object.inputs(), claim_ends, content))
             }
             Facts::Access(AccessView { access, buckets, secrets }) => {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use provisioner_runtime::watch::FromJson as _;
 use serde_json::{Value, json};
 
+use super::cache::CosiCache;
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, Refusal, decide};
-use super::objects::{self, AccessFacts, BucketFacts, FINALIZER, WatchedAccess, WatchedBucket};
+use super::objects::{self, AccessFacts, BucketFacts, FINALIZER, Seen, WatchedAccess, WatchedBucket};
 use super::secrets::SecretState;
 
 const DRIVER: &str = "s3.example.com";
@@ -179,6 +180,21 @@ fn j7_retain_deletes_nothing() {
 fn j8_a_bucket_of_two_objects_goes_with_the_last() {
     let bucket = bucket(&[protected(), ready(), annotated(ENDS), deleted()]).unwrap();
     assert_eq!(decide(&Facts::Bucket(BucketView { bucket, twin: Some("static".into()) })), Decision::Release);
+}
+
+#[test]
+fn j8_an_object_that_cannot_be_read_counts() {
+    let mut cache = CosiCache::default();
+    let mut see = |name: &str, changes: &[Change<'_>]| {
+        let named = [&[("/metadata/name", json!(name))], changes].concat();
+        let ours = bucket(&named);
+        cache.bucket_event(provisioner_runtime::Change::Applied(Some(Seen { path: name.into(), ours })));
+    };
+    see("bc-1", &[]);
+    see("bc-2", &[]);
+    see("static", &[("/spec/existingBucketID", json!("bc-2")), ("/spec/deletionPolicy", Value::Null)]);
+    let twin = |name: &str| cache.twin(&cache.bucket(name).unwrap()).map(|twin| twin.to_string());
+    assert_eq!((twin("bc-1"), twin("bc-2")), (None, Some("static".to_owned())));
 }
 
 #[test]

@@ -117,6 +117,8 @@ pub(super) struct Object {
 #[derive(Clone, Debug)]
 pub(super) struct BucketFacts {
     pub(super) object: Object,
+    /// Every id that its bucket may have. They can be read, whatever else is in it.
+    pub(super) ids: Vec<String>,
     /// Its BucketClaim is deleted, or about to be.
     pub(super) claim_ends: bool,
     /// What is in it, or what is wrong with that.
@@ -191,18 +193,18 @@ pub(super) struct Seen<T> {
 
 /// `None` for what is no object of an API server.
 pub(super) fn bucket(watched: &WatchedBucket, driver: &str) -> Option<Seen<BucketFacts>> {
-    seen(
-        watched,
-        |fields| driver_of(&fields.spec) == Some(driver),
-        |fields, object| BucketFacts {
-            object,
-            claim_ends: {
-                let Annotations { claim_ends, claim_ends_misspelt, .. } = &fields.metadata.annotations;
-                claim_ends.is_some() || claim_ends_misspelt.is_some()
-            },
+    let facts = |fields: &ObjectFields, object: Object| {
+        let Annotations { claim_ends, claim_ends_misspelt, .. } = &fields.metadata.annotations;
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let wanted = text(fields.spec.get("existingBucketID")).unwrap_or_else(|| object.name.to_string());
+        BucketFacts {
+            ids: text(fields.status.get("bucketID")).into_iter().chain([wanted]).collect(),
+            claim_ends: claim_ends.is_some() || claim_ends_misspelt.is_some(),
             content: bucket_content(fields),
-        },
-    )
+            object,
+        }
+    };
+    seen(watched, |fields| driver_of(&fields.spec) == Some(driver), facts)
 }
 
 /// As [`bucket`]. A BucketAccess is a driver's once the central controller has written so into its status.

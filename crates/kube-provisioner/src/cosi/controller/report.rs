@@ -74,7 +74,9 @@ fn refusal_text(refusal: &Refusal) -> String {
         Refusal::BucketForeign(name) => {
             format!("Bucket {name} belongs to another driver: use a BucketAccessClass of that driver")
         }
-        Refusal::BucketEnds(name) => format!("Bucket {name} or its BucketClaim is being deleted"),
+        Refusal::BucketEnds(name) => {
+            format!("Bucket {name} or its BucketClaim is being deleted: delete the BucketAccess")
+        }
         Refusal::BucketNotReady(name) => format!("Waiting for Bucket {name} to be ready"),
         Refusal::SecretForeign(name) => format!(
             "Secret {name} exists and does not belong to this BucketAccess: delete the Secret, or create a BucketAccess with \

@@ -1,0 +1,316 @@
+//! What happens to Buckets, BucketAccesses and Secrets.
+
+use std::time::Duration;
+
+use kube_sim::{PatchKind, Target};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{Bed, DRIVER, ENDS, FINALIZER, NAMESPACE, target};
+use crate::buckets::store::Failure;
+
+/// Long enough for everything that is to happen, and for much of the back-off.
+const LONG: Duration = Duration::from_secs(300);
+
+#[tokio::test(start_paused = true)]
+async fn j3_j6_j14_j17_a_bucket_and_its_access_come_and_go() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({"spec": {"protocols": ["S3"]}}));
+    bed.bucket_ready("bc-1").await;
+    let bucket = bed.get("buckets", "bc-1").unwrap();
+    assert_eq!(bucket["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!((&bucket["status"]["bucketID"], &bucket["status"]["protocols"]), (&json!("bc-1"), &json!(["S3"])));
+    assert_eq!(bucket["status"]["bucketInfo"]["AWS_ENDPOINT_URL"], "https://store.example.com");
+    assert_eq!(bed.store.assets(), ["bucket bc-1 of obc-bucket.bc-1", "user obc-bucket.bc-1"]);
+
+    bed.granted("web", &["bc-1"]);
+    bed.access_ready("web").await;
+    let access = bed.get("bucketaccesses", "web").unwrap();
+    let uid = access["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(access["status"]["accountID"], format!("ba-{uid}"));
+    let secret = bed.secret("web-bc-1");
+    let key = bed.store.state().users[&format!("obc-access.ba-{uid}")][0].clone();
+    for (name, value) in [
+        ("AWS_ACCESS_KEY_ID", &*key.access_key_id),
+        ("AWS_SECRET_ACCESS_KEY", &key.secret_access_key),
+        ("COSI_S3_ACCESS_SECRET_KEY", &key.secret_access_key),
+        ("BUCKET_NAME", "bc-1"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("COSI_PROTOCOL", "S3"),
+    ] {
+        assert_eq!(secret[name], value);
+    }
+    let owner = &bed.get("secrets", "web-bc-1").unwrap()["metadata"]["ownerReferences"][0];
+    assert_eq!(
+        (&owner["kind"], &owner["uid"], &owner["controller"]),
+        (&json!("BucketAccess"), &json!(uid), &json!(true))
+    );
+    bed.told("web", "Normal AccessGranted").await;
+    bed.told("bc-1", "Normal Provisioned: Created bucket bc-1").await;
+
+    bed.delete("bucketaccesses", "web");
+    bed.until("the access is handed back", || bed.is_finished("web")).await;
+    assert_eq!(
+        bed.get("bucketaccesses", "web").unwrap()["metadata"]["finalizers"],
+        json!([FINALIZER]),
+        "not ours to end"
+    );
+    assert!(!bed.is_ready("bucketaccesses", "web"));
+    assert_eq!(bed.store.assets(), ["bucket bc-1 of obc-bucket.bc-1", "user obc-bucket.bc-1"]);
+    bed.finish_access("web");
+    bed.end_bucket("bc-1");
+    bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
+    bed.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn j4_a_bucket_that_exists_is_found_and_never_deleted() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    let unbound = json!({"existingBucketID": "photos", "bucketClaimRef": {"uid": null}});
+    bed.bucket("static", json!({"spec": unbound}));
+    bed.told("static", "The bucket photos does not exist").await;
+    bed.until("the status has it", || !bed.error("buckets", "static").is_empty()).await;
+    bed.store.state().buckets.insert("photos".to_owned(), "somebody".to_owned());
+    bed.bucket_ready("static").await;
+    assert_eq!(bed.error("buckets", "static"), "");
+    assert_eq!(bed.get("buckets", "static").unwrap()["status"]["bucketID"], "photos");
+    // The class has no `existingBuckets`.
+    bed.access("web", &["photos"]);
+    bed.patch_status(
+        "bucketaccesses",
+        "web",
+        json!({"status": {
+            "readyToUse": false, "driverName": DRIVER, "authenticationType": "Key",
+            "accessedBuckets": [{"bucketName": "static", "bucketID": "photos", "bucketClaimName": "photos"}],
+        }}),
+    );
+    bed.told("web", "existingBuckets").await;
+    assert!(bed.store.assets().iter().all(|asset| !asset.contains("access")), "{:?}", bed.store.assets());
+    bed.patch(
+        "buckets",
+        "static",
+        json!({"spec": {"bucketClaimRef": {"uid": "00000000-0000-4000-8000-000000000001"}}}),
+    );
+    bed.end_bucket("static");
+    bed.until("the Bucket is gone", || bed.get("buckets", "static").is_none()).await;
+    assert!(bed.store.state().buckets.contains_key("photos"), "it is somebody's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn j1_j5_j7_j8_buckets_that_are_not_deleted() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    for (name, change) in [
+        ("bc-foreign", json!({"driverName": "other.example.com"})),
+        ("bc-bound", json!({})),
+        ("bc-kept", json!({"deletionPolicy": "Retain"})),
+        ("bc-shared", json!({})),
+    ] {
+        bed.bucket(name, json!({"spec": change}));
+    }
+    for name in ["bc-bound", "bc-kept", "bc-shared"] {
+        bed.bucket_ready(name).await;
+    }
+    bed.bucket("twin", json!({"spec": {"existingBucketID": "bc-shared"}}));
+    bed.bucket_ready("twin").await;
+    let before = bed.store.assets();
+    bed.patch("buckets", "bc-foreign", json!({"metadata": {"finalizers": [FINALIZER]}}));
+    bed.end_bucket("bc-foreign");
+    bed.delete("buckets", "bc-bound");
+    bed.patch("buckets", "bc-kept", json!({"metadata": {"annotations": {ENDS: ""}}}));
+    bed.end_bucket("bc-shared");
+    bed.told("bc-bound", "kept until its BucketClaim is deleted").await;
+    bed.told("bc-shared", "Normal Released").await;
+    sleep(LONG).await;
+    assert_eq!(bed.store.assets(), before);
+    let left = ["bc-foreign", "bc-bound", "bc-kept", "bc-shared"].map(|name| bed.get("buckets", name).is_some());
+    assert_eq!(left, [true, true, true, false]);
+    assert!(bed.get("buckets", "bc-foreign").unwrap()["status"].is_null());
+    // An administrator deletes the object of a bucket that is kept, and the last object of the shared one.
+    bed.delete("buckets", "bc-kept");
+    bed.end_bucket("twin");
+    bed.patch(
+        "buckets",
+        "bc-bound",
+        json!({"metadata": {"annotations": {"objectstorage.k8.io/bucketclaim-being-deleted": ""}}}),
+    );
+    for name in ["bc-kept", "twin", "bc-bound"] {
+        bed.until(name, || bed.get("buckets", name).is_none()).await;
+    }
+    assert_eq!(bed.store.state().buckets.keys().collect::<Vec<_>>(), ["bc-kept"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn j13_a_secret_of_somebody_else_is_not_touched() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    let before = bed.store.assets();
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web-bc-1", "namespace": "shop"}, "data": {"mine": "eA=="},
+    });
+    let secret = bed.cluster.create(&secret).unwrap();
+    bed.granted("web", &["bc-1"]);
+    bed.told("web", "Warning GrantFailed: Secret web-bc-1 exists").await;
+    assert!(bed.error("bucketaccesses", "web").contains("does not belong to this BucketAccess"));
+    assert_eq!(
+        (bed.get("secrets", "web-bc-1").unwrap(), bed.store.assets(), bed.records()),
+        (secret.clone(), before.clone(), 0)
+    );
+    // The access can go.
+    bed.delete("bucketaccesses", "web");
+    bed.until("the access is handed back", || bed.is_finished("web")).await;
+    bed.finish_access("web");
+    assert_eq!((bed.get("secrets", "web-bc-1").unwrap(), bed.store.assets()), (secret, before));
+    // And the Secret.
+    bed.granted("web", &["bc-1"]);
+    sleep(LONG).await;
+    bed.delete("secrets", "web-bc-1");
+    bed.access_ready("web").await;
+    assert_eq!(bed.error("bucketaccesses", "web"), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn j15_a_restart_calls_nothing() {
+    let bed = Bed::new();
+    let running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    bed.granted("web", &["bc-1"]);
+    bed.access_ready("web").await;
+    let (calls, secret) = (bed.store.state().calls.clone(), bed.get("secrets", "web-bc-1"));
+    for running in [running, bed.start(), bed.start()] {
+        sleep(LONG).await;
+        drop(running);
+    }
+    assert_eq!((bed.store.state().calls.clone(), bed.get("secrets", "web-bc-1")), (calls, secret));
+}
+
+#[tokio::test(start_paused = true)]
+async fn j16_a_secret_that_is_lost_or_edited_is_written_again() {
+    let bed = Bed::new();
+    let running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    bed.granted("web", &["bc-1"]);
+    bed.access_ready("web").await;
+    let secret = bed.secret("web-bc-1");
+    let back = || bed.secret("web-bc-1") == secret;
+    bed.delete("secrets", "web-bc-1");
+    bed.until("it is back", back).await;
+    bed.told("web", "Normal SecretsRestored").await;
+    for change in [
+        json!({"data": {"BUCKET_NAME": "eA=="}}),
+        json!({"data": {"AWS_SECRET_ACCESS_KEY": null}}),
+        json!({"data": null}),
+        json!({"metadata": {"labels": null}, "data": {"BUCKET_NAME": "eA=="}}),
+    ] {
+        bed.patch("secrets", "web-bc-1", change);
+        bed.until("it is as it was", back).await;
+    }
+    // Entries of others stay.
+    bed.patch("secrets", "web-bc-1", json!({"data": {"mine": "eA=="}}));
+    drop(running);
+    // One that an upstream sidecar holds, too.
+    bed.patch("secrets", "web-bc-1", json!({"metadata": {"finalizers": [FINALIZER]}}));
+    bed.delete("secrets", "web-bc-1");
+    let _running = bed.start();
+    bed.until("it is back", back).await;
+    assert!(bed.is_ready("bucketaccesses", "web"));
+    assert_eq!(bed.store.state().users.len(), 2, "the account is the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn j19_while_a_sidecar_holds_its_lease_nothing_is_done() {
+    let bed = Bed::new();
+    let now = || format!("{:.6}", bed.cluster.clock().now());
+    let lease = |renewed: &str| {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": format!("cosi-sidecar-leader-{DRIVER}"), "namespace": NAMESPACE},
+            "spec": {
+                "holderIdentity": "sidecar_1", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+                "acquireTime": renewed, "renewTime": renewed,
+            },
+        })
+    };
+    bed.cluster.create(&lease(&now())).unwrap();
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    let of_sidecar = Target { group: "coordination.k8s.io", plural: "leases", namespace: NAMESPACE, ..target("", "") };
+    let name = format!("cosi-sidecar-leader-{DRIVER}");
+    for _ in 0..30 {
+        let renewed = json!({"spec": {"renewTime": now()}});
+        bed.cluster.patch(&Target { name: &name, ..of_sidecar }, None, PatchKind::Merge, &renewed).unwrap();
+        sleep(Duration::from_secs(5)).await;
+    }
+    assert!(bed.get("buckets", "bc-1").unwrap()["metadata"]["finalizers"].is_null());
+    assert!(bed.store.state().calls.is_empty());
+    // The sidecar is gone.
+    bed.bucket_ready("bc-1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn j20_a_failing_store_is_asked_again_less_and_less() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    for _ in 0..6 {
+        bed.store.fail("create_bucket", Failure::Retry);
+    }
+    bed.bucket("bc-1", json!({}));
+    bed.told("bc-1", "Warning ProvisioningFailed: The store does not answer").await;
+    bed.until("the status", || bed.error("buckets", "bc-1") == "The store does not answer").await;
+    let time = bed.get("buckets", "bc-1").unwrap()["status"]["error"]["time"].clone();
+    let start = Instant::now();
+    bed.until("the sixth call", || bed.store.calls("create_bucket") == 6).await;
+    assert!(start.elapsed() > Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(bed.get("buckets", "bc-1").unwrap()["status"]["error"]["time"], time, "the same text is written once");
+    bed.bucket_ready("bc-1").await;
+    assert_eq!(bed.error("buckets", "bc-1"), "");
+    // What cannot succeed is not asked again.
+    bed.store.fail("grant", Failure::Invalid);
+    bed.granted("web", &["bc-1"]);
+    bed.told("web", "Warning GrantFailed: The store wants no such user").await;
+    let calls = bed.store.calls("grant");
+    sleep(LONG).await;
+    assert_eq!(bed.store.calls("grant"), calls);
+    // What cannot be removed is, until it is gone.
+    for _ in 0..3 {
+        bed.store.fail("delete_bucket", Failure::Retry);
+    }
+    bed.delete("bucketaccesses", "web");
+    bed.until("the access is handed back", || bed.is_finished("web")).await;
+    bed.end_bucket("bc-1");
+    bed.told("bc-1", "Warning DeletionFailed: The store does not answer").await;
+    bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
+    bed.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn j10_j12_an_access_waits_for_what_it_needs() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    bed.access("web", &["bc-1"]);
+    sleep(LONG).await;
+    assert!(bed.get("bucketaccesses", "web").unwrap()["status"].is_null(), "it was not handed over");
+    bed.hand_over("web", &["bc-1"], DRIVER);
+    bed.told("web", "Warning GrantFailed: Bucket bc-1 does not exist").await;
+    bed.bucket("bc-1", json!({}));
+    bed.access_ready("web").await;
+    // Of another driver's Bucket nothing is granted.
+    bed.bucket("bc-foreign", json!({"spec": {"driverName": "other.example.com"}}));
+    bed.patch_status("buckets", "bc-foreign", json!({"status": {"readyToUse": true, "bucketID": "bc-foreign"}}));
+    bed.granted("other", &["bc-foreign"]);
+    bed.told("other", "Bucket bc-foreign belongs to another driver").await;
+    // Nor of one that is about to go.
+    bed.bucket("bc-3", json!({}));
+    bed.bucket_ready("bc-3").await;
+    bed.patch("buckets", "bc-3", json!({"metadata": {"annotations": {ENDS: ""}}}));
+    bed.granted("late", &["bc-3"]);
+    bed.told("late", "Bucket bc-3 or its BucketClaim is being deleted").await;
+    let users: Vec<_> = bed.store.state().users.keys().filter(|user| user.contains("access")).cloned().collect();
+    assert_eq!(users.len(), 1, "{users:?}");
+}

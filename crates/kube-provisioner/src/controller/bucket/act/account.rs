@@ -192,9 +192,9 @@ impl Actions {
         if fellows.iter().all(has_newest) { Ok(()) } else { Err(Outcome::AccountBusy) }
     }
 
-    /// The claim ends, and another one removes the keys that it has made or replaced.
+    /// The claim ends, and another one removes the keys that nobody has: those that it has replaced, and those of calls without an answer.
     pub(super) async fn hand_keys_over(&self, record: &Record, fellows: &[BucketFacts]) -> Result<(), Outcome> {
-        if record.new_key.is_none() && record.retire_at.is_none() {
+        if !self.rules.capabilities.rotation || record.keyless {
             return Ok(());
         }
         let generation =

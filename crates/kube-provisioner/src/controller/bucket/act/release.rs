@@ -125,7 +125,7 @@ impl Actions {
             }
             _ => Vec::new(),
         };
-        if let Some(record) = bucket.record() {
+        if let Some(record) = bucket.record().filter(|_| !fellows.is_empty()) {
             self.hand_keys_over(record, &fellows).await?;
         }
         let has_bucket = |fellow: &BucketFacts| !fellow.deleting && fellow.endpoint.bucket == bucket.endpoint.bucket;

@@ -201,7 +201,7 @@ async fn z36_a_new_key_reaches_all_claims() {
 
     // Two rotations at once, and a process that ends in the middle.
     let second = fixture.keys_of(&left)[0].clone();
-    left.map(|claim| fixture.patch(CLAIMS, claim, rotation(2)));
+    left.into_iter().for_each(|claim| fixture.patch(CLAIMS, claim, rotation(2)));
     fixture.until("a rotation has begun", || fixture.store.calls("rotate") >= 2).await;
     running.abort();
     let _another = fixture.start(2);
@@ -226,7 +226,7 @@ async fn z36_a_lost_secret_gets_the_key_of_the_others() {
         assert_eq!(fixture.keys_of(&[claim])[0], key);
     }
     // Where none is left, all get another one.
-    THREE.map(|claim| fixture.delete("secrets", claim));
+    THREE.into_iter().for_each(|claim| fixture.delete("secrets", claim));
     fixture.until("all have a key", || fixture.have_one_key(&THREE)).await;
     assert_ne!(fixture.keys_of(&["first"])[0], key);
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::cache::CosiCache;
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, Refusal, decide};
 use super::objects::{self, AccessFacts, BucketFacts, FINALIZER, Seen, WatchedAccess, WatchedBucket};
-use super::secrets::SecretState;
+use super::secrets::{self, SecretFacts, SecretState};
 
 const DRIVER: &str = "s3.example.com";
 const ENDS: &str = "objectstorage.k8s.io/bucketclaim-being-deleted";
@@ -314,4 +314,19 @@ fn j13_j15_j16_the_secrets_decide_what_is_done_again() {
     assert_eq!(with(&granted(), SecretState::Foreign), foreign);
     // It was written, and the status was not.
     assert_eq!(with(&[protected()], SecretState::Intact), Decision::Grant);
+}
+
+#[test]
+fn j13_a_secret_is_ours_by_its_controller_alone() {
+    let access = access(&[protected()]).unwrap();
+    let state = |change: Value| {
+        let mut secret = secrets::reserved(&access, "key", DRIVER);
+        kube_sim::merge_patch(&mut secret["metadata"]["ownerReferences"][0], change);
+        SecretFacts::of(&serde_json::from_value(secret).unwrap(), DRIVER).state(&access)
+    };
+    assert_eq!(state(json!({})), SecretState::Changed);
+    // That of a former access of the same name, and what names the access without being made for it.
+    for change in [json!({"uid": "former"}), json!({"controller": null}), json!({"kind": "BucketClaim"})] {
+        assert_eq!(state(change.clone()), SecretState::Foreign, "{change}");
+    }
 }

@@ -128,6 +128,6 @@ fn every_rest_and_every_refusal_of_buckets_is_explained() {
     let actions = bucket_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(bucket_refusal)).chain(actions.iter().filter_map(bucket_action)).collect();
-    assert_eq!(all.len(), 8 + 22 + 13);
+    assert_eq!(all.len(), 8 + 23 + 13);
     check(&all);
 }

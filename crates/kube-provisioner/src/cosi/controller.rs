@@ -1,7 +1,7 @@
 //! The controller of Buckets and BucketAccesses, in the place of COSI's sidecar.
 //!
-//! The steps of one key: `cache` (what is known) -> `decide` -> `act` -> `outcome` -> `report`. The loop around it is
-//! [`provisioner_runtime::controller`]. The objects record what was begun: our finalizer on a Bucket, and the account's id in the
+//! The steps of one key: `cache` (the watched objects) -> `decide` -> `act` -> `outcome` -> `report`. The loop around it is
+//! [`provisioner_runtime::controller`]. The objects record each attempt: our finalizer on a Bucket, and the account's id in the
 //! status of a BucketAccess. The driver keeps accounts and keys, see [`accounts`](super::accounts).
 
 mod act;
@@ -121,7 +121,7 @@ impl CosiController {
             name: driver,
             cluster_id: process.cluster_id.clone(),
             client,
-            // The loop limits them, and those that remove something apart.
+            // The loop limits calls that create and calls that remove apart.
             calls: Semaphore::MAX_PERMITS,
         };
         let (driver, cluster_id) = (Driver::new(setup), process.cluster_id.clone());
@@ -242,7 +242,7 @@ impl Reconciler for CosiReconciler {
             Key::Access(_) => Operation::Grant,
         };
         match self.actions.write_error(step.key(), &message.text).await {
-            // Whoever has written the object has made another attempt of it.
+            // The object has changed, so there is another attempt.
             Ok(()) | Err(Outcome::Changed) => Ok(()),
             Err(outcome) => Err((operation, outcome)),
         }

@@ -124,7 +124,7 @@ impl Actions {
         Ok(super::objects::access(&patched, self.driver.name()).and_then(|seen| seen.ours))
     }
 
-    /// Writes `status.error`, unless it is there already. What was ready stays so.
+    /// Writes `status.error`, unless it is there already. An object that is ready stays ready.
     pub(super) async fn write_error(&self, key: &Key, message: &str) -> Result<(), Outcome> {
         let facts = self.read(key).await?;
         let Some(object) = facts.object().filter(|object| object.error.as_deref() != Some(message)) else {
@@ -162,7 +162,7 @@ impl Actions {
     }
 }
 
-/// What a refused write means.
+/// The outcome of a refused write.
 fn written<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<T, Outcome> {
     answer.map_err(|error| match error {
         // It is another object by now, or somebody else has just written it: it is read again.

@@ -1,4 +1,4 @@
-//! What is known of the cluster: the Buckets and BucketAccesses of this driver, and the Secrets that we have written.
+//! The watched objects: the Buckets and BucketAccesses of this driver, and the Secrets that the controller has written.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -48,7 +48,7 @@ pub(super) struct CosiCache {
     accesses: Table<Arc<str>, Arc<AccessFacts>>,
     /// By `namespace/name`.
     secrets: Table<Arc<str>, SecretFacts>,
-    /// The accesses that are not ready: what happens to Buckets matters to these alone.
+    /// The accesses that are not ready: only these depend on changes of Buckets.
     waiting: BTreeSet<Arc<str>>,
 }
 
@@ -137,7 +137,7 @@ impl Cache for CosiCache {
         }
     }
 
-    /// Without what a failed attempt writes: it must not end its own back-off.
+    /// Without the fields that a failed attempt writes: it must not end its own back-off.
     fn inputs(&self, key: &Key) -> u64 {
         let text = match self.facts(key) {
             Facts::Bucket(BucketView { bucket, .. }) => {
@@ -181,7 +181,7 @@ fn access_of(path: &str, secret: &SecretFacts) -> Option<Key> {
     secret.owner.as_ref().map(|(name, _)| Key::Access(format!("{namespace}/{name}").into()))
 }
 
-/// Returns the names that it concerns.
+/// Returns the names of the changed objects.
 fn apply<T>(table: &mut Table<Arc<str>, Arc<T>>, change: Change<Option<Seen<T>>>) -> BTreeSet<Arc<str>> {
     match change {
         Change::Begin => table.begin_snapshot(),

@@ -1,7 +1,6 @@
-//! What to do about a Bucket or a BucketAccess: pure rules, those of the sidecar in COSI's proposal.
+//! The rules for a Bucket and a BucketAccess, as pure functions: those of the sidecar in COSI's proposal.
 //!
-//! The same rules are asked twice: about the cache, which says that there is something to do, and about the live objects, which
-//! say what it is.
+//! They run twice: on the cache, to find out that there is work, and on the live objects, to choose it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use super::objects::{AccessContent, AccessFacts, BucketContent, BucketFacts, Object, Policy, S3};
 use super::secrets::SecretState;
 
-/// What is known of one key.
+/// The objects of one key.
 #[derive(Clone, Debug)]
 pub(super) enum Facts {
     Bucket(BucketView),
@@ -125,7 +124,7 @@ fn about_bucket(view: &BucketView) -> Decision {
         let (has, wanted) = (id.to_owned(), bucket.wanted_id(content).to_owned());
         return Decision::Refuse(Refusal::OtherId { has, wanted });
     }
-    // What is ready stays so. Of a claim that ends nothing is made any more.
+    // A ready Bucket stays ready. Nothing is created for a claim that is being deleted.
     if object.is_protected() && object.is_ready() && content.id.is_some() || bucket.claim_ends {
         return Decision::NoAction;
     }
@@ -142,7 +141,7 @@ fn about_deletion(view: &BucketView, content: &BucketContent) -> Decision {
     let is_bound = content.claim.uid.is_some();
     match content.policy {
         _ if is_bound && !view.bucket.claim_ends => Decision::Refuse(Refusal::ClaimRemains),
-        // The last of several Buckets decides. Who never had a claim has made nothing.
+        // The last of several Buckets decides. Without a claim there was only a lookup.
         Policy::Delete if is_bound && view.twin.is_none() => Decision::Delete,
         Policy::Delete | Policy::Retain => Decision::Release,
     }
@@ -171,7 +170,7 @@ fn about_access(view: &AccessView) -> Decision {
     if object.is_protected() { Decision::Grant } else { Decision::Protect }
 }
 
-/// What in the access itself stands in the way.
+/// The obstacle in the access itself.
 fn obstacle(access: &AccessFacts, content: &AccessContent) -> Option<Refusal> {
     if content.authentication != "Key" {
         return Some(Refusal::Authentication(content.authentication.clone()));
@@ -191,7 +190,7 @@ fn obstacle(access: &AccessFacts, content: &AccessContent) -> Option<Refusal> {
     })
 }
 
-/// What in its Buckets and Secrets does.
+/// The obstacle in its Buckets and Secrets.
 fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal> {
     let buckets = content.targets.iter().zip(&view.buckets).find_map(|(target, state)| {
         let name = target.bucket.clone();
@@ -216,7 +215,7 @@ fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal
     buckets.or_else(|| {
         content.targets.iter().zip(&view.secrets).find_map(|(target, state)| match state {
             SecretState::Foreign => Some(Refusal::SecretForeign(target.secret.clone())),
-            // One that is deleted is let go, and then there is room for another.
+            // A Secret that is being deleted makes room for another one.
             SecretState::Absent | SecretState::Ending | SecretState::Changed | SecretState::Intact => None,
         })
     })

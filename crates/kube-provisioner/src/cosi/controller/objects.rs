@@ -1,7 +1,7 @@
 //! Buckets and BucketAccesses of `objectstorage.k8s.io/v1alpha2`: the fields that the rules read.
 //!
-//! Unknown fields are passed over. An object of this driver with a known field that is missing or of another form is present
-//! but unreadable: nothing is done with it but to say so.
+//! Unknown fields are ignored. An object of this driver is unreadable if a known field is missing or has another type. It counts as
+//! present, and gets an event and nothing else.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) const GROUP: &str = "objectstorage.k8s.io";
 pub(super) const API_VERSION: &str = "objectstorage.k8s.io/v1alpha2";
 /// The finalizer of all objects of COSI.
 pub(super) const FINALIZER: &str = "objectstorage.k8s.io/protection";
-/// BucketAccess annotation: what the driver has made is gone, and the central controller ends the object.
+/// BucketAccess annotation: the account is gone, and the central controller ends the object.
 pub(super) const CLEANUP_FINISHED: &str = "objectstorage.k8s.io/sidecar-cleanup-finished";
 /// The protocol of all our stores.
 pub(super) const S3: &str = "S3";
@@ -64,7 +64,7 @@ kind!(BucketAccess, "bucketaccesses", NamespaceResourceScope);
 pub(super) type WatchedBucket = Watched<Bucket, ObjectFields>;
 pub(super) type WatchedAccess = Watched<BucketAccess, ObjectFields>;
 
-/// An object in two steps: whose it is can be read, whatever else is in it.
+/// An object before its fields are read: its driver is known even if another field is wrong.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ObjectFields {
     metadata: Meta<Annotations>,
@@ -74,7 +74,7 @@ pub(super) struct ObjectFields {
     status: Value,
 }
 
-/// Their presence counts, and not what they say.
+/// Their presence counts, not their values.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Annotations {
@@ -98,7 +98,7 @@ impl Fields for ObjectFields {
     }
 }
 
-/// What both kinds have.
+/// The part that both kinds have.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     /// Empty for a Bucket.
@@ -117,11 +117,11 @@ pub(super) struct Object {
 #[derive(Clone, Debug)]
 pub(super) struct BucketFacts {
     pub(super) object: Object,
-    /// Every id that its bucket may have. They can be read, whatever else is in it.
+    /// Every id that its bucket may have, known even if another field is wrong.
     pub(super) ids: Vec<String>,
     /// Its BucketClaim is deleted, or about to be.
     pub(super) claim_ends: bool,
-    /// What is in it, or what is wrong with that.
+    /// Its fields, or the problem with them.
     pub(super) content: Result<BucketContent, String>,
 }
 
@@ -153,7 +153,7 @@ pub(super) struct ClaimReference {
 #[derive(Clone, Debug)]
 pub(super) struct AccessFacts {
     pub(super) object: Object,
-    /// Ours is done.
+    /// The driver's part of the deletion is finished.
     pub(super) cleanup_finished: bool,
     /// The central controller has taken it back.
     pub(super) overridden: bool,
@@ -183,7 +183,7 @@ pub(super) struct Target {
     pub(super) secret: String,
 }
 
-/// An object that was seen. Nothing is kept of those of other drivers.
+/// An object that was seen. Only the name is kept of an object of another driver.
 #[derive(Clone, Debug)]
 pub(super) struct Seen<T> {
     /// Its name, with the namespace before it if it has one.
@@ -254,7 +254,7 @@ fn seen<K, T>(
 }
 
 fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
-    // What is missing has no fields.
+    // A missing part has no fields.
     let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value.clone() };
     serde_json::from_value(value).map_err(|error| format!("{what}: {error}"))
 }
@@ -359,14 +359,14 @@ impl Object {
         self.ready == Some(true)
     }
 
-    /// What an attempt does not change by itself.
+    /// The fields that no attempt changes by itself.
     pub(super) fn inputs(&self) -> (&str, bool, bool) {
         (&self.uid, self.deleting, self.is_ready())
     }
 }
 
 impl BucketFacts {
-    /// The id of its bucket in the store. What we make has the name of its Bucket.
+    /// The id of its bucket in the store. A bucket that we create has the name of its Bucket.
     pub(super) fn id<'a>(&'a self, content: &'a BucketContent) -> &'a str {
         content.id.as_deref().unwrap_or_else(|| self.wanted_id(content))
     }

@@ -1,4 +1,4 @@
-//! The outcome of a decision. `report` says what it means for users, metrics and the queue.
+//! The outcome of a decision. `report` translates it for users, metrics and the queue.
 
 use cosi::Status;
 use provisioner_runtime::call::CallError;
@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     },
 }
 
-/// What a decision was about, as metrics and events name it.
+/// The subject of a decision, as metrics and events name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Provision,

@@ -1,4 +1,4 @@
-//! What an outcome means: the text for users, its name in metrics, and when the key runs again.
+//! The table from an outcome to the text for users, its name in metrics, and the time of the next run.
 
 use cosi::Code;
 use provisioner_runtime::journal::JournalError;
@@ -11,17 +11,17 @@ use crate::controller::shared::limits::{Thresholds, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{call_failed_text, gave_up_text, no_answer_text, sentence};
 
-/// What users read.
+/// The message for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) is_warning: bool,
     pub(super) reason: &'static str,
     pub(super) text: String,
-    /// Whether the object's status has it, too. Troubles of the API server are in events alone.
+    /// Whether the object's status has it, too. Errors of the API server are in events only.
     pub(super) in_status: bool,
 }
 
-/// What users read; `None` where there is nothing to say.
+/// The message for users; `None` where there is nothing to say.
 pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u32>) -> Option<Message> {
     let good = |reason, text: String| Some(Message { is_warning: false, reason, text, in_status: false });
     let bad = |in_status, text: String| {
@@ -107,7 +107,7 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         | Outcome::Granted
         | Outcome::Restored
         | Outcome::Revoked => Next::Done,
-        // What cannot be made is not asked for again. What cannot be removed is.
+        // A creation that can only fail waits for a change. A deletion is always repeated.
         Outcome::Failed(status) if is_final(status.code()) && !operation.removes() => Next::AwaitChange,
         Outcome::Failed(_) | Outcome::NotFenced(_) | Outcome::Aborted(_) => Next::Retry,
         Outcome::CallFailed { error, .. } => after_call(error),

@@ -1,4 +1,4 @@
-//! The Secrets of a BucketAccess: whose one is, what is in it, and whether it is still what was written.
+//! The Secrets of a BucketAccess: owner, entries, and a checksum that reveals edits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::protocol::COSI_DRIVER;
 /// The annotation with a hash of the entries.
 const CHECKSUM: &str = "kube-provisioner/checksum";
 
-/// All that we write. v1alpha2 has no release, and its names have changed: those of the proposal are what Amazon's clients read
-/// by themselves, and those that begin with `COSI_S3_` are what pods have that were written before.
+/// All entries that the controller writes. v1alpha2 has no release, and its names have changed. Amazon's clients read the present
+/// names by themselves. Pods that were written before read the names that begin with `COSI_S3_`.
 const ENTRIES: [&str; 13] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_DEFAULT_REGION",
@@ -37,7 +37,7 @@ const ENTRIES: [&str; 13] = [
 
 pub(super) type Entries = BTreeMap<&'static str, String>;
 
-/// What is known of a Secret. Nothing of its data is kept.
+/// The facts about a Secret. Nothing of its data is kept.
 #[derive(Clone, Debug)]
 pub(super) struct SecretFacts {
     pub(super) uid: String,
@@ -50,7 +50,7 @@ pub(super) struct SecretFacts {
     intact: bool,
 }
 
-/// How the Secret of an access is.
+/// The state of a Secret of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SecretState {
     Absent,
@@ -93,7 +93,7 @@ impl SecretFacts {
     }
 }
 
-/// What people may know of a bucket, as it stands in the status of a Bucket.
+/// The entries without secrets, which the status of a Bucket has, too.
 pub(super) fn bucket_info(id: &str, endpoint: &Endpoint) -> Entries {
     let (url, region) = (endpoint.url(), region(endpoint));
     [
@@ -108,7 +108,7 @@ pub(super) fn bucket_info(id: &str, endpoint: &Endpoint) -> Entries {
     .collect()
 }
 
-/// What a pod needs to use a bucket.
+/// The entries of a Secret.
 pub(super) fn entries(id: &str, endpoint: &Endpoint, key: &Credentials) -> Entries {
     let (id_of_key, secret) = (&key.access_key_id, &key.secret_access_key);
     let mut entries = bucket_info(id, endpoint);
@@ -122,8 +122,8 @@ pub(super) fn entries(id: &str, endpoint: &Endpoint, key: &Credentials) -> Entri
     entries
 }
 
-/// A Secret without entries, which keeps its name for the access. It has no finalizer: whoever deletes it gets it back, and
-/// nothing holds a namespace that ends.
+/// A Secret without entries, which reserves its name for the access. It has no finalizer: a deleted Secret is written again, and a
+/// namespace can be deleted at any time.
 pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value {
     let object = &access.object;
     json!({
@@ -139,7 +139,7 @@ pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value 
     })
 }
 
-/// The merge patch that writes entries into this Secret. What others have added stays.
+/// The merge patch that writes entries into this Secret. Entries of others stay.
 pub(super) fn patch(secret: &SecretFacts, entries: &Entries, driver: &str) -> Value {
     let data: BTreeMap<_, _> =
         entries.iter().map(|(name, value)| (*name, ByteString(value.clone().into_bytes()))).collect();
@@ -150,7 +150,7 @@ pub(super) fn patch(secret: &SecretFacts, entries: &Entries, driver: &str) -> Va
     })
 }
 
-/// Of entries in the order of their names.
+/// A hash of entries in the order of their names.
 fn checksum<'a>(entries: impl Iterator<Item = (&'static str, &'a [u8])>) -> String {
     let mut hash = Sha256::new();
     for (name, value) in entries {

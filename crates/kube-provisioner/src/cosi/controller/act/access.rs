@@ -28,12 +28,12 @@ impl Actions {
 
     async fn grant_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Outcome> {
         let mut version = access.object.version.clone();
-        // Before anything is granted it is sure where the key goes.
+        // The key needs a place before there is one.
         let mut reserved = Vec::new();
         for target in &content.targets {
             reserved.push(self.reserve(access, &target.secret).await?);
         }
-        // And by which id it is revoked.
+        // The id for a later revocation is recorded first.
         let account = access.wanted_account();
         if content.account.is_none() {
             let status = json!({"readyToUse": false, "accountID": account});
@@ -89,11 +89,11 @@ impl Actions {
         if access.object.is_ready() {
             self.write_status(access, &mut version, json!({"readyToUse": false, "error": Value::Null})).await?;
         }
-        // Nobody is to find a key that works no more.
+        // Pods must not find a key that no longer works.
         for target in &content.targets {
             self.delete_secret(access, &target.secret).await?;
         }
-        // Without an id nothing was granted: it is written before.
+        // The id is written before a grant, so without one nothing was granted.
         if let Some(account) = content.account.clone() {
             let buckets: Vec<_> = content.targets.iter().map(|target| target.id.clone()).collect();
             let parameters = Some(content.parameters.clone());

@@ -86,7 +86,7 @@ every!(outcomes -> Outcome {
     Outcome::BadRecord(_) => [Outcome::BadRecord("PROBLEMS".to_owned())],
     Outcome::ClassGone => [Outcome::ClassGone],
     Outcome::AwaitsPermit(_) => [Outcome::AwaitsPermit(Flow::creating("CLASS"))],
-    Outcome::AccountBusy => [Outcome::AccountBusy],
+    Outcome::AwaitsAccount { .. } => [Outcome::AwaitsAccount { after: Duration::ZERO }],
     Outcome::Changed => [Outcome::Changed],
     Outcome::Provisioned { .. } => [Outcome::Provisioned { bucket: "BUCKET".to_owned() }],
     Outcome::Configured => [Outcome::Configured],

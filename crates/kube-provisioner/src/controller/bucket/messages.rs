@@ -77,7 +77,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
     Some(match outcome {
         Outcome::NoAction
         | Outcome::AwaitsPermit(_)
-        | Outcome::AccountBusy
+        | Outcome::AwaitsAccount { .. }
         | Outcome::Changed
         | Outcome::RetiresLater { .. }
         | Outcome::ClaimReleased => return None,
@@ -429,14 +429,16 @@ fn not_owned(kind: &str, object: &str) -> UserMessage {
 
 fn released(ending: Ending, bucket: &str) -> UserMessage {
     match ending {
-        Ending::Delete => normal("BucketDeleted", format!("Deleted bucket {bucket} and its user"), State::Going),
+        Ending::Delete => {
+            normal("BucketDeleted", format!("Deleted bucket {bucket} and the access to it"), State::Going)
+        }
         Ending::Revoke => {
-            normal("BucketReleased", format!("Removed the user; the bucket {bucket} is kept"), State::Going)
+            normal("BucketReleased", format!("Removed the access; the bucket {bucket} is kept"), State::Going)
         }
         Ending::RevokeUnknown => warning(
             "BucketReleased",
             format!(
-                "Removed the user; the bucket {bucket} is kept, because its StorageClass does not exist any more and nothing else records that the bucket was made for this claim"
+                "Removed the access; the bucket {bucket} is kept, because its StorageClass does not exist any more and nothing else records that the bucket was made for this claim"
             ),
             State::Going,
         ),

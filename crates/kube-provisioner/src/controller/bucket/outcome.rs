@@ -87,8 +87,8 @@ pub(crate) enum Outcome {
     ClassGone,
     /// As many attempts as allowed are under way for this namespace, in this class or altogether.
     AwaitsPermit(Flow),
-    /// The work on another claim of the same account is under way.
-    AccountBusy,
+    /// Another claim of the same account is worked on, or has yet to get its newest key.
+    AwaitsAccount { after: Duration },
     /// The facts were out of date. The cache has the current ones.
     Changed,
     /// The bucket is there, and all that its user needs.

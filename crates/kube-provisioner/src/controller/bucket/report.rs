@@ -1,7 +1,5 @@
 //! The table from an outcome to its name in metrics and logs, and when the key runs again.
 
-use std::time::Duration;
-
 use provisioner_runtime::queue::Next;
 
 use super::decide::Refusal;
@@ -10,16 +8,12 @@ use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
-/// The pause while another claim of the same account is worked on.
-const ACCOUNT_BUSY: Duration = Duration::from_secs(1);
-
 /// When the key runs again.
 pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
     let next = match outcome {
         Outcome::NoAction => Next::Done,
         Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
         Outcome::Changed => Next::Again,
-        Outcome::AccountBusy => Next::Wait(Some(ACCOUNT_BUSY)),
         // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
         Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
@@ -33,7 +27,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         | Outcome::Adopted
         | Outcome::Rotated
         | Outcome::Retired => Next::Again,
-        Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
+        Outcome::AwaitsAccount { after } | Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
         Outcome::NotFenced(_) => Next::Retry,
         Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
             ProvisionVerdict::Ignored | ProvisionVerdict::Invalid => Next::AwaitChange,
@@ -76,7 +70,7 @@ pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::NoAction
         | Outcome::AwaitsPermit(_)
-        | Outcome::AccountBusy
+        | Outcome::AwaitsAccount { .. }
         | Outcome::Changed
         | Outcome::RetiresLater { .. } => return None,
         Outcome::Refused(_)

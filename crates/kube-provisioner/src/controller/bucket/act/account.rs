@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kube::api::{Api, ListParams};
 
@@ -16,6 +17,11 @@ use crate::controller::bucket::partial::{WatchedBucket, bucket_facts};
 use crate::controller::bucket::record::{Record, Source};
 use crate::protocol::ACCOUNT_LABEL;
 
+/// The pause while another claim of the account is worked on.
+const BUSY: Duration = Duration::from_secs(1);
+/// The pause while another claim of the account has yet to get its newest key.
+const BEHIND: Duration = Duration::from_secs(10);
+
 /// The accounts that are worked on, by `namespace/name`.
 #[derive(Clone, Default)]
 pub(crate) struct BusyAccounts(Arc<Mutex<HashSet<String>>>);
@@ -27,7 +33,6 @@ pub(super) struct AccountWork {
 }
 
 /// The key of an account, as far as its claims know it.
-#[derive(Default)]
 pub(super) struct AccountKey {
     generation: u64,
     pub(super) access_key_id: Option<String>,
@@ -65,7 +70,7 @@ impl Actions {
         let Some((name, claim)) = name.zip(facts.claim_name()) else { return Ok(None) };
         let path = format!("{}/{name}", claim.namespace);
         if !lock(&self.accounts.0).insert(path.clone()) {
-            return Err(Outcome::AccountBusy);
+            return Err(Outcome::AwaitsAccount { after: BUSY });
         }
         let work = AccountWork { accounts: self.accounts.clone(), path };
         // The work on another claim may have changed what this one records.
@@ -189,7 +194,7 @@ impl Actions {
                 && of.new_key.is_none()
                 && keys.all(|key| record.access_key_id.as_deref() == Some(&key))
         };
-        if fellows.iter().all(has_newest) { Ok(()) } else { Err(Outcome::AccountBusy) }
+        if fellows.iter().all(has_newest) { Ok(()) } else { Err(Outcome::AwaitsAccount { after: BEHIND }) }
     }
 
     /// The claim ends, and another one removes the keys that nobody has: those that it has replaced, and those of calls without an answer.

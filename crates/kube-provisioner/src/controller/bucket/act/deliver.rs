@@ -79,6 +79,7 @@ impl Actions {
         let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
         let restored = async {
+            let _account = self.enter_account(facts)?;
             self.confirm_claim(claim).await?;
             self.own_delivered(facts, claim).await?;
             if facts.config_map != Delivered::Intact {

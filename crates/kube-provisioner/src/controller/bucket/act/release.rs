@@ -91,10 +91,8 @@ impl Actions {
             let answer = calls.call(limit, || self.backend.delete_bucket(of_bucket)).await?;
             self.removed("delete_bucket", answer)?;
         }
-        let owner = of_account.buckets.clone();
         let own = (of_account.account != of_bucket_owner).then(|| UntypedAccount {
             account: of_bucket_owner,
-            buckets: owner,
             state: bucket.kept_state(),
             access_key_id: None,
             ..of_account.clone()
@@ -128,7 +126,7 @@ impl Actions {
         if let Some(record) = bucket.record().filter(|_| !fellows.is_empty()) {
             self.hand_keys_over(record, &fellows).await?;
         }
-        let has_bucket = |fellow: &BucketFacts| !fellow.deleting && fellow.endpoint.bucket == bucket.endpoint.bucket;
+        let has_bucket = |fellow: &BucketFacts| fellow.endpoint.bucket == bucket.endpoint.bucket;
         match fellows.is_empty() {
             true => calls.call(limit, || self.backend.revoke(account)).await,
             false if fellows.iter().any(has_bucket) => Ok(Ok(Ok(()))),

@@ -49,13 +49,9 @@ async fn c1_c17_only_our_class_is_served() -> anyhow::Result<()> {
     assert_eq!(volume.name_any(), format!("pvc-{}", claim.uid().unwrap()));
     assert_eq!(space.volumes().await?.len(), 1);
     assert_eq!(toy.calls().len(), 1, "one call and nothing about the other claim");
-    assert!(
-        space
-            .events_about("PersistentVolumeClaim", "theirs")
-            .await?
-            .iter()
-            .all(|event| { event.reason.as_deref() != Some("ProvisioningFailed") })
-    );
+    // Kubernetes' own controller may not have seen the class yet, and says so.
+    let events = space.events_about("PersistentVolumeClaim", "theirs").await?;
+    assert!(events.iter().all(|event| event.reporting_component.as_deref() != Some(space.provisioner())));
     space.done().await
 }
 

@@ -268,7 +268,7 @@ mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT}"
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/mnt TMPDIR=/mnt RUST_BACKTRACE=1 NO_COLOR=1
 export TOLD={}
 mount -t proc proc /proc
-mount -t tmpfs tmpfs /mnt
+mount -t tmpfs -o size=80% tmpfs /mnt
 mount -t tmpfs tmpfs /run
 mkdir -p /run/lib/modules && ln -s /usr/lib/uml/modules/$(uname -r) /run/lib/modules/
 {link}{disk} && {{

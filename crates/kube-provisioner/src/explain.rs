@@ -26,7 +26,7 @@ pub mod bucket {
     pub use crate::controller::bucket::accounts::{AccountProblem, account_label};
     pub use crate::controller::bucket::decide::{Decision, Ending, NoAction, Reason, Refusal};
     pub use crate::controller::bucket::explain::{Delivery, Judgement, Objects, about_claim, delivered_names};
-    pub use crate::controller::bucket::key::shard_part;
+    pub use crate::controller::bucket::key::shard_text;
     pub use crate::controller::bucket::share::BucketClaimProblem;
 }
 

@@ -2,7 +2,7 @@
 
 use kube_provisioner::explain::Able;
 use kube_provisioner::explain::bucket::{
-    Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim, account_label, delivered_names, shard_part,
+    Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim, account_label, delivered_names, shard_text,
 };
 use kube_provisioner::protocol;
 use serde_json::Value;
@@ -126,7 +126,7 @@ impl Case {
         if let Some(provisioner) = &self.provisioner
             && !matches!(decision, Decision::NoAction(NoAction::Bound))
         {
-            add_turn(answer, provisioner, &self.fleets, shard_part(&self.key()));
+            add_turn(answer, provisioner, &self.fleets, &shard_text(&self.key()));
         }
     }
 
@@ -227,7 +227,7 @@ async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
             answer.fact("Provisioner", maker.unwrap_or("not named"));
             if let Some(provisioner) = provisioner {
                 let key = format!("{}/{claim}/{}", asked.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
-                add_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, shard_part(&key));
+                add_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, &shard_text(&key));
             }
             add_finalizers(&mut answer, &bucket, asked.environment.now());
             let recorded = events(asked, "ObjectBucket", &bucket).await;

@@ -280,7 +280,7 @@ pub(crate) fn replica(
         grace: Duration::from_secs(5),
         http_endpoint: None,
         environment,
-        shard_by: |key| key,
+        shard_by: str::to_owned,
         safeguards,
     };
     ControlLoop::new(client, options, Tokens::default(), |context| TokenReconciler { context, registry })

@@ -103,8 +103,8 @@ pub struct LoopOptions {
     pub http_endpoint: Option<SocketAddr>,
     /// The clock and chance.
     pub environment: Environment,
-    /// The part of a key that chooses its shard: keys with the same part are in one shard.
-    pub shard_by: fn(&str) -> &str,
+    /// What chooses the shard of a key: keys with the same text are in one shard.
+    pub shard_by: fn(&str) -> String,
     /// The safeguards; tests of a simulation leave one out.
     pub safeguards: Safeguards,
 }

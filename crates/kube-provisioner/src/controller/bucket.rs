@@ -102,7 +102,7 @@ pub(crate) fn control_loop(
     let rules = Arc::new(rules);
     let fencing = rules.safeguards.include(BucketSafeguard::Fencing);
     let safeguards = LoopSafeguards { fencing, ..LoopSafeguards::default() };
-    let (client, loop_options) = process.into_loop(options, ("buckets", key::shard_part), safeguards);
+    let (client, loop_options) = process.into_loop(options, ("buckets", key::shard_text), safeguards);
     let cache = BucketCache::new(rules.clone());
     let reconciler = |context: Context<BucketCache>| BucketReconciler {
         actions: Arc::new(Actions {

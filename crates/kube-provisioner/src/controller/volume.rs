@@ -97,7 +97,7 @@ pub(crate) fn control_loop(
         restored: rules.safeguards.include(Safeguard::Journals),
     };
     let namespace = process.namespace.clone();
-    let (client, loop_options) = process.into_loop(options, ("volumes", |key| key), safeguards);
+    let (client, loop_options) = process.into_loop(options, ("volumes", str::to_owned), safeguards);
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |runtime: Context<VolumeCache>| VolumeReconciler {
         actions: Actions::new(

@@ -49,7 +49,7 @@ pub(super) struct Plan {
     pub(super) sets_restored_apart: bool,
     pub(super) instance: String,
     pub(super) sharing: Sharing,
-    pub(super) shard_by: fn(&str) -> &str,
+    pub(super) shard_by: fn(&str) -> String,
     pub(super) grace: Duration,
     pub(super) environment: Environment,
 }
@@ -94,7 +94,7 @@ impl Plan {
     }
 
     fn shard_of(&self, key: &str) -> u32 {
-        shard_of((self.shard_by)(key), self.shards())
+        shard_of(&(self.shard_by)(key), self.shards())
     }
 
     /// Whether an entry that nobody finishes any more is this shard's.
@@ -238,7 +238,7 @@ mod tests {
             sets_restored_apart: true,
             instance: "host_1".to_owned(),
             sharing,
-            shard_by: |key| key,
+            shard_by: str::to_owned,
             grace: Duration::ZERO,
             environment: Environment::default(),
         }
@@ -249,13 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_one_part_are_in_one_shard() {
-        let by_namespace =
-            Plan { shard_by: |key| key.split_once('/').map_or(key, |(namespace, _)| namespace), ..sharded(4) };
+    fn keys_with_one_text_are_in_one_shard() {
+        let by_group = Plan { shard_by: |key| key.split('/').next().unwrap_or_default().to_owned(), ..sharded(4) };
         let shards = |plan: &Plan| -> std::collections::BTreeSet<u32> {
-            (0..50).map(|number| plan.shard_of(&format!("shop/claim-{number}"))).collect()
+            (0..50).map(|number| plan.shard_of(&format!("shop/{number}/0123-4567-89ab-cdef"))).collect()
         };
-        assert_eq!((shards(&by_namespace).len(), shards(&sharded(4)).len()), (1, 4));
+        assert_eq!((shards(&by_group).len(), shards(&sharded(4)).len()), (1, 4));
     }
 
     #[test]

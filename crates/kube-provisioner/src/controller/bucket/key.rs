@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use provisioner_runtime::stable_hash;
+
 /// `namespace/name/uid`. A claim and its ObjectBucket have the same key, also when the claim is gone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(Arc<str>);
@@ -33,10 +35,11 @@ impl Key {
 }
 
 /// What chooses the shard of a key: claims that share a bucket or an account are worked on by one process.
-pub fn shard_part(key: &str) -> &str {
+pub fn shard_text(key: &str) -> String {
     match key.split_once('/') {
-        Some((namespace, _)) if !namespace.is_empty() => namespace,
-        _ => key,
+        // The shard follows from bits that the last letters of a short text do not reach.
+        Some((namespace, _)) if !namespace.is_empty() => format!("{:016x}", stable_hash(namespace)),
+        _ => key.to_owned(),
     }
 }
 
@@ -55,5 +58,26 @@ impl fmt::Display for Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use provisioner_runtime::controller::shard_of;
+
+    use super::*;
+
+    #[test]
+    fn namespaces_are_spread_over_the_shards() {
+        let mut shares = BTreeMap::new();
+        for number in 0..100 {
+            let shard = |claim: &str| shard_of(&shard_text(&format!("team-{number}/{claim}/uid-{claim}")), 4);
+            assert_eq!(shard("photos"), shard("films"));
+            *shares.entry(shard("photos")).or_insert(0) += 1;
+        }
+        assert_eq!(shares.len(), 4);
+        assert!(shares.values().all(|share| (10..=40).contains(share)), "{shares:?}");
     }
 }

@@ -55,7 +55,7 @@ impl Process {
     pub(crate) fn into_loop(
         self,
         options: &Options,
-        (queue, shard_by): (&'static str, fn(&str) -> &str),
+        (queue, shard_by): (&'static str, fn(&str) -> String),
         safeguards: Safeguards,
     ) -> (Client, LoopOptions) {
         let Self { client, namespace, cluster_id, journal, instance, sharing, environment } = self;

@@ -1,6 +1,7 @@
 //! What the controllers of volumes and of buckets share.
 
 pub(crate) mod calls;
+pub(crate) mod checksum;
 pub(crate) mod class_parameters;
 pub(crate) mod cluster;
 #[cfg(test)]

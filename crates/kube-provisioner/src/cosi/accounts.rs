@@ -16,10 +16,10 @@ use kube::{Api, Client};
 use provisioner_runtime::call::{CallError, call};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::errors::{not_answered, precondition};
 use crate::bucket::{Access, Credentials};
+use crate::controller::shared::checksum::short_hash;
 use crate::protocol::{CLUSTER_ID, COSI_ACCOUNT, COSI_DRIVER};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -179,10 +179,7 @@ impl Accounts {
     }
 
     fn secret_name(&self, account: &str) -> String {
-        const DIGITS: usize = 16;
-        let digest = Sha256::digest(format!("{} {account}", self.driver));
-        let digest: String = digest[..DIGITS].iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("cosi-access-{digest}")
+        format!("cosi-access-{}", short_hash(&format!("{} {account}", self.driver)))
     }
 
     fn labels(&self) -> BTreeMap<String, String> {

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use provisioner_runtime::is_dns_subdomain;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::decide::{Refusal, Rules};
 use super::delivered_names::without_names;
@@ -15,6 +15,7 @@ use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
 use super::key::Key;
 use super::record::Record;
 use crate::bucket::{Account, ClaimName};
+use crate::controller::shared::checksum::short_hash;
 use crate::controller::shared::index::take;
 
 /// What the ObjectBuckets of all claims with one account record of it.
@@ -59,8 +60,7 @@ pub enum AccountProblem {
 impl SharedAccount {
     /// An account that this claim founds. In each attempt it is the same.
     pub(crate) fn founded(name: &str, claim: &ClaimFacts) -> Self {
-        let hash = Sha256::digest(format!("account/{}", claim.uid));
-        let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let hex = short_hash(&format!("account/{}", claim.uid));
         // In the form of a uid, which authors may expect: version 8 is for what is made of something else.
         let uid = format!("{}-{}-8{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..]);
         Self { name: name.to_owned(), uid, generation: 0, state: BTreeMap::new() }
@@ -75,8 +75,7 @@ impl SharedAccount {
 
 /// The label of the ObjectBuckets whose claims have this account.
 pub fn account_label(namespace: &str, account: &str) -> String {
-    let hash = Sha256::digest(format!("{namespace}/{account}"));
-    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    short_hash(&format!("{namespace}/{account}"))
 }
 
 /// Why a new claim cannot have the account that it names.
@@ -101,15 +100,19 @@ fn has_parameters(fellow: &BucketFacts, class: &OurClass) -> bool {
 
 /// As a part of the names of users in all backends.
 fn is_name(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let bytes = text.as_bytes();
-    let ends = bytes.first().into_iter().chain(bytes.last());
-    (1..=63).contains(&bytes.len())
-        && bytes.iter().all(|byte| is_inner(*byte))
-        && ends.into_iter().all(|byte| *byte != b'-')
+    is_dns_subdomain(text) && text.len() <= 63 && !text.contains('.')
 }
 
 impl Facts {
+    /// Namespace and name of the account that the claim shares, or asks for.
+    pub(crate) fn account(&self) -> Option<(String, &str)> {
+        let name = match self.bucket().and_then(|bucket| bucket.record()) {
+            Some(record) => &record.account.as_ref()?.name,
+            None => self.claim.as_ref()?.account()?,
+        };
+        Some((self.claim_name()?.namespace, name))
+    }
+
     /// The refusal of work on an account while another claim is about to give it another key.
     pub(crate) fn rotation_elsewhere(&self, record: Option<&Record>) -> Option<Refusal> {
         self.awaits(record, |fellow| fellow.new_key.is_some())
@@ -140,8 +143,7 @@ impl Facts {
 }
 
 fn have_one_account(one: &Record, other: &Record) -> bool {
-    let uid = |record: &Record| record.account.as_ref().map(|account| account.uid.clone());
-    uid(one).is_some() && uid(one) == uid(other)
+    one.account.as_ref().zip(other.account.as_ref()).is_some_and(|(one, other)| one.uid == other.uid)
 }
 
 fn generation(record: &Record) -> u64 {

@@ -8,13 +8,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, BUCKET_NAME};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::facts::Delivered;
 use super::record::Record;
-
-/// The annotation: the names of the entries, and a hash of them.
-pub(crate) const CHECKSUM: &str = "kube-provisioner/checksum";
+use crate::controller::shared::checksum::{CHECKSUM, hash_of};
 
 /// A Secret or ConfigMap with our label.
 #[derive(Clone, Debug)]
@@ -107,18 +104,10 @@ pub(crate) fn of_config_map(map: &ConfigMap) -> Option<Seen> {
     seen(&map.metadata, &entries, data.is_some_and(|data| data.contains_key(BUCKET_NAME)), None)
 }
 
-/// The annotation for these entries.
+/// The annotation for these entries: their names, and a hash of them.
 pub(crate) fn checksum(entries: BTreeMap<&str, &[u8]>) -> String {
     let names: Vec<&str> = entries.keys().copied().collect();
-    let mut hash = Sha256::new();
-    for (name, value) in &entries {
-        for part in [name.as_bytes(), value] {
-            hash.update(part.len().to_le_bytes());
-            hash.update(part);
-        }
-    }
-    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    json!([names, hex]).to_string()
+    json!([names, hash_of(entries)]).to_string()
 }
 
 fn seen(

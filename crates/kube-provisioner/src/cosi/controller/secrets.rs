@@ -7,15 +7,12 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::super::v1alpha2::region;
 use super::objects::{API_VERSION, AccessFacts, S3};
 use crate::bucket::{Credentials, Endpoint};
+use crate::controller::shared::checksum::{CHECKSUM, hash_of};
 use crate::protocol::COSI_DRIVER;
-
-/// The annotation with a hash of the entries.
-const CHECKSUM: &str = "kube-provisioner/checksum";
 
 /// All entries that the controller writes. v1alpha2 has no release, and its names have changed. Amazon's clients read the present
 /// names by themselves. Pods that were written before read the names that begin with `COSI_S3_`.
@@ -77,7 +74,7 @@ impl SecretFacts {
             owner: owner.map(|owner| (owner.name.as_str().into(), owner.uid.clone())),
             deleting: secret.metadata.deletion_timestamp.is_some(),
             finalizers: secret.finalizers().to_vec(),
-            intact: is_labelled && sum == Some(&checksum(ENTRIES.into_iter().filter_map(entry))),
+            intact: is_labelled && sum == Some(&hash_of(ENTRIES.into_iter().filter_map(entry))),
         }
     }
 
@@ -143,23 +140,11 @@ pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value 
 pub(super) fn patch(secret: &SecretFacts, entries: &Entries, driver: &str) -> Value {
     let data: BTreeMap<_, _> =
         entries.iter().map(|(name, value)| (*name, ByteString(value.clone().into_bytes()))).collect();
-    let sum = checksum(entries.iter().map(|(name, value)| (*name, value.as_bytes())));
+    let sum = hash_of(entries.iter().map(|(name, value)| (*name, value.as_bytes())));
     json!({
         "metadata": {"uid": secret.uid, "labels": {COSI_DRIVER: driver}, "annotations": {CHECKSUM: sum}},
         "data": data,
     })
-}
-
-/// A hash of entries in the order of their names.
-fn checksum<'a>(entries: impl Iterator<Item = (&'static str, &'a [u8])>) -> String {
-    let mut hash = Sha256::new();
-    for (name, value) in entries {
-        for part in [name.as_bytes(), value] {
-            hash.update(part.len().to_le_bytes());
-            hash.update(part);
-        }
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::fixture::events_about;
 use super::store::Store;
 
 const GROUP: &str = "objectstorage.k8s.io";
@@ -218,13 +219,7 @@ impl Bed {
     }
 
     fn events(&self, name: &str) -> Vec<String> {
-        let events = self.cluster.list("", "events", None).unwrap();
-        let about = |event: &&Value| event["involvedObject"]["name"] == name;
-        let text = |event: &Value| {
-            let part = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-            format!("{} {}: {}", part("type"), part("reason"), part("message"))
-        };
-        events.iter().filter(about).map(text).collect()
+        events_about(&self.cluster, name)
     }
 
     async fn until(&self, what: &str, so: impl Fn() -> bool) {

@@ -117,15 +117,8 @@ impl Fixture {
         self.until("the claim is gone", || self.get(CLAIMS, claim).is_none()).await;
     }
 
-    /// The texts of the events about an object, with type and reason.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
-        let events = self.cluster.list("", "events", None).unwrap();
-        let about = |event: &&Value| event["involvedObject"]["name"] == name;
-        let text = |event: &Value| {
-            let part = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-            format!("{} {}: {}", part("type"), part("reason"), part("message"))
-        };
-        events.iter().filter(about).map(text).collect()
+        events_about(&self.cluster, name)
     }
 
     pub(crate) async fn until(&self, what: &str, so: impl Fn() -> bool) -> Duration {
@@ -149,4 +142,15 @@ pub(crate) fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {
         _ => ("", namespace),
     };
     Target { group, plural, namespace, name }
+}
+
+/// The texts of the events about an object, with type and reason.
+pub(crate) fn events_about(cluster: &Cluster, name: &str) -> Vec<String> {
+    let events = cluster.list("", "events", None).unwrap();
+    let about = |event: &&Value| event["involvedObject"]["name"] == name;
+    let text = |event: &Value| {
+        let part = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        format!("{} {}: {}", part("type"), part("reason"), part("message"))
+    };
+    events.iter().filter(about).map(text).collect()
 }

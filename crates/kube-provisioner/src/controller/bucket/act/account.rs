@@ -62,13 +62,8 @@ impl AccountKey {
 impl Actions {
     /// The right to work on the claim's account. A claim with an account of its own needs none.
     pub(super) fn enter_account(&self, facts: &Facts) -> Result<Option<AccountWork>, Outcome> {
-        let record = facts.bucket().and_then(|bucket| bucket.record());
-        let name = match record {
-            Some(record) => record.account.as_ref().map(|account| account.name.as_str()),
-            None => facts.claim.as_ref().and_then(|claim| claim.account()),
-        };
-        let Some((name, claim)) = name.zip(facts.claim_name()) else { return Ok(None) };
-        let path = format!("{}/{name}", claim.namespace);
+        let Some((namespace, name)) = facts.account() else { return Ok(None) };
+        let path = format!("{namespace}/{name}");
         if !lock(&self.accounts.0).insert(path.clone()) {
             return Err(Outcome::AwaitsAccount { after: BUSY });
         }
@@ -81,16 +76,15 @@ impl Actions {
         if facts.bucket().is_none_or(is_known) { Ok(Some(work)) } else { Err(Outcome::Changed) }
     }
 
-    /// The account that a new claim asks for: that of other claims, or one that it founds.
-    pub(super) async fn account_of(&self, claim: &ClaimFacts) -> Result<Option<SharedAccount>, Outcome> {
-        let Some(name) = claim.account() else { return Ok(None) };
-        let fellows = self.with_account(&claim.namespace, name).await?;
-        let known = fellows.iter().filter_map(|fellow| fellow.record()?.account.as_ref());
-        let newest = known.filter(|account| account.name == name).max_by_key(|account| account.generation);
-        Ok(Some(newest.cloned().unwrap_or_else(|| SharedAccount::founded(name, claim))))
+    /// The ObjectBuckets of the other claims that name the account of this one. One that cannot be read is among them.
+    pub(super) async fn live_fellows(&self, facts: &Facts) -> Result<Vec<BucketFacts>, Outcome> {
+        let Some((namespace, name)) = facts.account() else { return Ok(Vec::new()) };
+        let mut found = self.with_account(&namespace, name).await?;
+        found.retain(|other| facts.bucket().is_none_or(|own| own.uid != other.uid));
+        Ok(found)
     }
 
-    /// The ObjectBuckets of the other claims with the same account. One that cannot be read is among them.
+    /// As [`live_fellows`](Self::live_fellows), without those of an earlier account of this name.
     pub(super) async fn fellows(
         &self,
         bucket: &BucketFacts,
@@ -120,22 +114,23 @@ impl Actions {
 
     /// The key that the claim's account has. Where other claims share it, any that has the newest key will do: the Secret of another one
     /// may be gone.
-    pub(super) async fn account_key(&self, facts: &Facts, record: &Record) -> Result<AccountKey, Outcome> {
-        let (bucket, credentials) = (facts.bucket(), self.credentials(facts).await?);
+    pub(super) async fn account_key(
+        &self,
+        facts: &Facts,
+        record: &Record,
+        fellows: &[BucketFacts],
+    ) -> Result<AccountKey, Outcome> {
         let own = AccountKey {
             generation: 0,
             access_key_id: record.newest_key().map(str::to_owned),
-            credentials,
-            state: bucket.map(|bucket| bucket.kept_state()).unwrap_or_default(),
+            credentials: self.credentials(facts).await?,
+            state: facts.bucket().map(|bucket| bucket.kept_state()).unwrap_or_default(),
         };
         let Some(account) = &record.account else { return Ok(own.checked()) };
-        let claim = facts.claim_name().ok_or(Outcome::Changed)?;
-        let fellows = self.with_account(&claim.namespace, &account.name).await?;
         let of_fellow = |fellow: &BucketFacts| {
             let record = fellow.record().filter(|record| record.made)?.clone();
             let of = record.account.clone().filter(|of| of.uid == account.uid)?;
-            let is_other = bucket.is_none_or(|own| own.uid != fellow.uid);
-            is_other.then_some((of, record, fellow.claim()?))
+            Some((of, record, fellow.claim()?))
         };
         let fellows: Vec<_> = fellows.iter().filter_map(of_fellow).collect();
         let own_generation = record.made.then_some(account.generation);
@@ -224,6 +219,14 @@ impl Actions {
         }
         buckets
     }
+}
+
+/// The account that a new claim asks for: that of other claims, or one that it founds.
+pub(super) fn account_of(claim: &ClaimFacts, fellows: &[BucketFacts]) -> Option<SharedAccount> {
+    let name = claim.account()?;
+    let known = fellows.iter().filter_map(|fellow| fellow.record()?.account.as_ref());
+    let newest = known.filter(|account| account.name == name).max_by_key(|account| account.generation);
+    Some(newest.cloned().unwrap_or_else(|| SharedAccount::founded(name, claim)))
 }
 
 /// The bucket of another claim with the account, once the account may have been let into it.

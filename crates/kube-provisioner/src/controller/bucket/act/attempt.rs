@@ -10,6 +10,7 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::limiter::Purpose;
 
+use super::account::account_of;
 use super::calls::Calls;
 use super::make::NotMade;
 use super::{Actions, Step};
@@ -60,10 +61,11 @@ impl Actions {
             self.confirm_free(&inputs, facts).await?;
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
+            let fellows = self.live_fellows(facts).await?;
             if facts.bucket().is_none_or(|bucket| bucket.record().is_none()) {
-                inputs.record.account = self.account_of(&inputs.claim).await?;
+                inputs.record.account = account_of(&inputs.claim, &fellows);
             }
-            let key = self.account_key(facts, &inputs.record).await?;
+            let key = self.account_key(facts, &inputs.record, &fellows).await?;
             let bucket = self.recorded(&inputs, facts).await?;
             self.join(&inputs.record, facts).await?;
             let calls = Calls::begin(step, &token, &flow).await;

@@ -21,13 +21,14 @@ use super::attempt::Inputs;
 use super::make::Made;
 use super::objects::{Spec, without_finalizer};
 use crate::bucket::ClaimName;
-use crate::controller::bucket::delivered::{CHECKSUM, DeliveredFacts, Seen, checksum, of_config_map, of_secret};
+use crate::controller::bucket::delivered::{DeliveredFacts, Seen, checksum, of_config_map, of_secret};
 use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::events::warned;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::Record;
 use crate::controller::bucket::safeguards::BucketSafeguard;
+use crate::controller::shared::checksum::CHECKSUM;
 
 /// The entries of a Secret or a ConfigMap.
 type Entries = BTreeMap<String, String>;

@@ -23,10 +23,6 @@ impl Actions {
         let Some(bucket) = facts.bucket().cloned() else { return Outcome::Changed };
         let flow = facts.flow(Purpose::Remove);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
-        let _account = match self.enter_account(facts) {
-            Ok(work) => work,
-            Err(outcome) => return outcome,
-        };
         let (token, _guard) = step.token();
         let ended = match facts.claim_name() {
             Some(claim) => self.end(ending, &bucket, (facts, &claim), (step, &token, &flow)).await,
@@ -46,6 +42,7 @@ impl Actions {
         (facts, claim): (&Facts, &ClaimName),
         (step, token, flow): (&Step<'_>, &FencingToken, &Flow),
     ) -> Result<(), Outcome> {
+        let _account = self.enter_account(facts)?;
         if facts.claim.is_none() && self.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Outcome::Changed);
         }
@@ -86,27 +83,25 @@ impl Actions {
         };
         let (of_bucket, of_account) = self.known(bucket, facts, source, token).await?;
         let (mut calls, limit) = (Calls::begin(step, token, flow).await, self.limits.delete);
-        let of_bucket_owner = of_bucket.owner.clone();
+        // The bucket stays, and the claim's own account, which has it, is closed.
+        let kept = source == Source::Provisioned && !with_bucket && of_account.account != of_bucket.owner;
+        let of_owner = kept.then(|| UntypedAccount {
+            account: of_bucket.owner.clone(),
+            state: of_bucket.state.clone(),
+            access_key_id: None,
+            ..of_account.clone()
+        });
         if with_bucket {
             let answer = calls.call(limit, || self.backend.delete_bucket(of_bucket)).await?;
             self.removed("delete_bucket", answer)?;
         }
-        let own = (of_account.account != of_bucket_owner).then(|| UntypedAccount {
-            account: of_bucket_owner,
-            state: bucket.kept_state(),
-            access_key_id: None,
-            ..of_account.clone()
-        });
         let answer = self.end_account(bucket, of_account, &mut calls).await?;
         self.removed("revoke", answer)?;
-        // The bucket stays, and the claim's own account, which has it, is closed.
-        match own.filter(|_| source == Source::Provisioned && !with_bucket) {
-            Some(own) => {
-                let answer = calls.call(limit, || self.backend.revoke(own)).await?;
-                self.removed("revoke", answer)
-            }
-            None => Ok(()),
+        if let Some(of_owner) = of_owner {
+            let answer = calls.call(limit, || self.backend.revoke(of_owner)).await?;
+            self.removed("revoke", answer)?;
         }
+        Ok(())
     }
 
     /// Removes the claim's account. One that other claims have stays, and loses its rights in the bucket, unless one of them has that, too.

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
+use provisioner_runtime::controller::FencingToken;
 use provisioner_runtime::limiter::Purpose;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use super::{Actions, Step};
 use crate::controller::bucket::accounts::SharedAccount;
+use crate::controller::bucket::backend::UntypedAccount;
 use crate::controller::bucket::class::{granted_bucket, overlap};
 use crate::controller::bucket::delivered_names::without_names;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
@@ -39,13 +41,7 @@ impl Actions {
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let (token, _guard) = step.token();
         let rotated = async {
-            let source = record.source.unwrap_or(Source::Granted);
-            let (_, mut account) = self.known(bucket, facts, source, &token).await?;
-            if let Some(shared) = &record.account {
-                let fellows = self.fellows(bucket, shared).await?;
-                self.confirm_newest(shared, record, &fellows)?;
-                account.buckets = Self::with_those_of(account.buckets, &fellows);
-            }
+            let account = self.whole_account(bucket, record, facts, &token).await?;
             let limit = self.limits.provision;
             let credentials = match self.call(step, (&token, &flow), limit, || self.backend.rotate(account)).await? {
                 Ok(Ok(credentials)) => credentials,
@@ -71,6 +67,23 @@ impl Actions {
             self.rotated(&bucket, record, new).await
         };
         rotated.await.map_or_else(|outcome| outcome, |()| Outcome::Rotated)
+    }
+
+    /// The claim's account with all its buckets. Its keys may change: all its claims have the newest one.
+    async fn whole_account(
+        &self,
+        bucket: &BucketFacts,
+        record: &Record,
+        facts: &Facts,
+        token: &FencingToken,
+    ) -> Result<UntypedAccount, Outcome> {
+        let (_, mut account) = self.known(bucket, facts, record.source.unwrap_or(Source::Granted), token).await?;
+        if let Some(shared) = &record.account {
+            let fellows = self.fellows(bucket, shared).await?;
+            self.confirm_newest(shared, record, &fellows)?;
+            account.buckets = Self::with_those_of(account.buckets, &fellows);
+        }
+        Ok(account)
     }
 
     /// The Secret has the new key. The previous one is removed after the overlap.
@@ -107,21 +120,12 @@ impl Actions {
         if let Some(after) = last {
             return Outcome::RetiresLater { after };
         }
-        let _account = match self.enter_account(facts) {
-            Ok(work) => work,
-            Err(outcome) => return outcome,
-        };
         let flow = facts.flow(Purpose::Remove);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let (token, _guard) = step.token();
         let retired = async {
-            let source = record.source.unwrap_or(Source::Granted);
-            let (_, mut account) = self.known(bucket, facts, source, &token).await?;
-            if let Some(shared) = &record.account {
-                let fellows = self.fellows(bucket, shared).await?;
-                self.confirm_newest(shared, record, &fellows)?;
-                account.buckets = Self::with_those_of(account.buckets, &fellows);
-            }
+            let _account = self.enter_account(facts)?;
+            let account = self.whole_account(bucket, record, facts, &token).await?;
             let limit = self.limits.delete;
             match self.call(step, (&token, &flow), limit, || self.backend.retire(account)).await? {
                 Ok(Ok(())) => {}

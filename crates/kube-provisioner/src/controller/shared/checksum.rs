@@ -1,0 +1,27 @@
+//! Hashes as texts, and the annotation that reveals an edited Secret or ConfigMap.
+
+use sha2::{Digest, Sha256};
+
+/// The annotation.
+pub(crate) const CHECKSUM: &str = "kube-provisioner/checksum";
+
+/// A hash of entries, in the order in which they come.
+pub(crate) fn hash_of<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
+    let mut hash = Sha256::new();
+    for (name, value) in entries {
+        for part in [name.as_bytes(), value] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+    }
+    hex(&hash.finalize())
+}
+
+/// The first half of a text's hash.
+pub(crate) fn short_hash(text: &str) -> String {
+    hex(&Sha256::digest(text)[..16])
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

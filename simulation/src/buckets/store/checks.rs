@@ -1,0 +1,113 @@
+//! What the author's code must never be asked to remove.
+
+use serde_json::Value;
+
+use super::{Author, Call, claims_of, uid_of};
+use crate::buckets::{NAMESPACE, encoded, record_of, text};
+use crate::judge::Invariant;
+
+impl Author {
+    /// A bucket that claims use, and which nobody has asked to remove from them, stays.
+    pub(super) fn check_unused(&self, call: &Call, bucket: &str) {
+        let ledger = self.world.ledger();
+        let is_used = |(of, user): &&(String, String)| {
+            let entry = ledger.entry(uid_of(user));
+            of == bucket && entry.is_some_and(|entry| !entry.forgotten) && !ledger.may_end(uid_of(user))
+        };
+        let user = self.world.store().grants.iter().find(is_used).map(|(_, user)| user.clone());
+        drop(ledger);
+        if let Some(user) = user {
+            let seen = format!("{} removes the bucket of {}, which {user} uses", self.process.name, call.claim);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+    }
+
+    /// The claims that share an account, by the uid of the account, each with its bucket.
+    fn members(&self, account: &str) -> Vec<(String, String)> {
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return Vec::new() };
+        let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        let of_account = objects.iter().filter(|object| text(&record_of(object), "/account/uid") == account);
+        let member = |object: &Value| {
+            let text = |pointer: &str| text(object, pointer).to_owned();
+            (text("/spec/claimRef/uid"), text("/spec/endpoint/bucketName"))
+        };
+        of_account.map(member).collect()
+    }
+
+    /// What an account has must not be removed while a claim lives that has it with this bucket, or with any.
+    pub(super) fn check_account(&self, call: &Call, bucket: Option<&str>, what: &str) {
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
+        let claims = cluster.list("objectbucket.io", "objectbucketclaims", None).unwrap_or_default();
+        let lives = |uid: &str| {
+            let is_it = |claim: &&Value| text(claim, "/metadata/uid") == uid;
+            claims.iter().find(is_it).is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null())
+        };
+        let has = |(uid, of): &&(String, String)| bucket.is_none_or(|bucket| bucket == of) && lives(uid);
+        if let Some((uid, _)) = self.members(&call.claim.uid).iter().find(has) {
+            let seen =
+                format!("{} removes {what} of the account {}, which the claim {uid} has", self.process.name, call.user);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+    }
+
+    /// What a claim has must not be removed while the claim lives, nor before somebody has asked for it.
+    pub(super) fn check_removal(&self, call: &Call, what: &str) {
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
+        let claim = cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &call.claim.name);
+        let ledger = self.world.ledger();
+        let lives = claim.is_ok_and(|claim| {
+            ledger.origin(text(&claim, "/metadata/uid")) == call.claim.uid
+                && claim["metadata"]["deletionTimestamp"].is_null()
+        });
+        let may_end = ledger.may_end(&call.claim.uid);
+        drop(ledger);
+        // An attempt ends when the bucket that it is to use is removed, or that of its own is refused.
+        let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        let is_unfinished = |object: &&Value| {
+            let record = record_of(object);
+            let ends = record["owner"].is_object() || record["source"].is_string() && what == "the user";
+            ends && record["made"] != true && claims_of(object).contains(&call.claim.uid)
+        };
+        if objects.iter().any(|object| is_unfinished(&object)) {
+            return;
+        }
+        if lives || !may_end {
+            let why = if lives { "which lives" } else { "and nobody has asked for that" };
+            let seen = format!("{} removes {what} of {}, {why}", self.process.name, call.claim);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+    }
+
+    /// The key that pods find in the claim's Secret now must stay.
+    pub(super) fn check_keys(&self, call: &Call, kept: Option<&str>) {
+        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
+        let secrets = cluster.list("", "secrets", None).unwrap_or_default();
+        let ledger = self.world.ledger();
+        let members = self.members(&call.claim.uid);
+        let is_ours = |secret: &Value| {
+            let owner = text(secret, "/metadata/ownerReferences/0/uid");
+            ledger.origin(owner) == call.claim.uid || members.iter().any(|(uid, _)| uid == owner)
+        };
+        let ids: Vec<String> = secrets
+            .iter()
+            .filter(|secret| is_ours(secret))
+            .map(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID").to_owned())
+            .collect();
+        // Without its ObjectBucket nobody knows which key it was.
+        let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys);
+        drop(ledger);
+        let store = self.world.store();
+        let keys = store.users.get(&call.user).into_iter().flatten();
+        let taken = keys.into_iter().find(|key| Some(key.as_str()) != kept && ids.contains(&encoded(key))).cloned();
+        drop(store);
+        if let Some(key) = taken.filter(|_| !forgotten) {
+            let seen = format!("{} removes the key {key} of {}, which its Secret has", self.process.name, call.claim);
+            self.world.accuse(Invariant::Untouched, seen);
+        }
+    }
+
+    /// Whether the account is no claim's own.
+    pub(super) fn is_shared(&self, call: &Call) -> bool {
+        self.world.ledger().entry(&call.claim.uid).is_none()
+    }
+}

@@ -165,7 +165,8 @@ impl<'a> Picture<'a> {
         };
         let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();
         // Once the ObjectBucket was lost, nobody knows of the keys and the names before. What has such a name goes with the claim.
-        let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys);
+        let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys)
+            || self.world.ledger().is_account_forgotten(uid_of(&user));
         let (Some(key), true) = (keys.first(), keys.len() <= 1 || forgotten) else {
             return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
         };
@@ -222,12 +223,17 @@ impl<'a> Picture<'a> {
         format!("obc-{NAMESPACE}-{account}-{}", text(&record, "/account/uid"))
     }
 
-    /// Whether an account is that of a claim that is there.
+    /// Whether an account is that of a claim that is there, or of one that went without the controller's consent.
     fn has_account(&self, user: &str, wanted: &BTreeSet<String>) -> bool {
-        let has = |object: &Value| {
-            text(&record_of(object), "/account/uid") == uid_of(user) && wanted.contains(&claimed_uid(object))
+        let may_stay = |claim: &str| {
+            let is_lost = self.world.ledger().entry(claim).is_some_and(|entry| entry.lost || entry.forgotten);
+            wanted.contains(claim) || is_lost || self.world.plays.restore
         };
-        self.objects.iter().any(has)
+        let has = |object: &Value| {
+            let is_here = object["metadata"]["annotations"][CLUSTER_ID] == *self.users.id;
+            is_here && text(&record_of(object), "/account/uid") == uid_of(user) && may_stay(&claimed_uid(object))
+        };
+        self.world.ledger().is_account_forgotten(uid_of(user)) || self.objects.iter().any(has)
     }
 
     /// Whether a claim that is there has this bucket by this account.
@@ -236,7 +242,7 @@ impl<'a> Picture<'a> {
             let of = (text(object, "/spec/endpoint/bucketName"), text(&record_of(object), "/account/uid").to_owned());
             of == (bucket, uid_of(user).to_owned())
         };
-        self.objects.iter().any(has)
+        self.world.ledger().is_account_forgotten(uid_of(user)) || self.objects.iter().any(has)
     }
 
     /// Whether something beyond the controller keeps the claim from having all that it asks for.
@@ -252,14 +258,16 @@ impl<'a> Picture<'a> {
             return true;
         }
         if let Some((other, kind)) = &wish.of {
-            return !self.has_bucket_to_share(other, *kind);
+            return wish.disturbed || !self.has_bucket_to_share(other, *kind);
         }
         let name = text(claim, "/spec/bucketName");
         let store = self.world.store();
         let mark = store.buckets.get(name);
         let user = format!("obc-{NAMESPACE}-{}-{origin}", wish.name);
         let by_hand = self.world.ledger().by_hand.contains(name);
-        let contested = wish.kind == Kind::Rival || wish.disturbed || by_hand;
+        // A claim that is restored in the other cluster names the bucket, too.
+        let restored = self.world.plays.restore && self.world.plays.second_cluster;
+        let contested = wish.kind == Kind::Rival || wish.disturbed || by_hand || restored;
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
     }
 

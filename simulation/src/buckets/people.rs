@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::end;
 use super::store::Mark;
 use super::users::{Kind, Users, target};
-use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, text};
+use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, record_of, text};
 
 /// Every claim that waits has a reason within two minutes, once no process is paused any more.
 const TOLD: Duration = Duration::from_secs(120 + 90);
@@ -93,6 +93,7 @@ impl Users {
         let inherited = self.inherited.clone().filter(|_| self.wishes[at].kind == Kind::Legacy);
         let uid = if claimed.is_empty() { inherited.unwrap_or_default() } else { claimed };
         self.world.ledger().forgotten(&uid);
+        self.world.ledger().account_forgotten(text(&record_of(&object), "/account/uid"));
         self.strip("objectbuckets", "", &name);
         self.end_object(&name);
     }
@@ -227,6 +228,7 @@ impl Users {
                 self.world.note(|| format!("{name} is abandoned"));
                 self.gives_up(&name);
                 self.world.ledger().forgotten(&uid);
+                self.world.ledger().account_forgotten(text(&record_of(object), "/account/uid"));
                 self.annotate(&name, "kube-provisioner/abandon", "true");
             }
             _ => {}

@@ -144,8 +144,9 @@ impl Author {
         store.calls.insert(claim.uid.clone(), (number, self.process.name.as_str().into()));
         drop(store);
         self.world.note(|| format!("{}: {method} for {claim}", self.process.name));
-        let home = self.world.ledger().cluster_of(&claim.uid);
-        if home.is_some_and(|home| home != self.process.cluster) {
+        let of_claim = self.world.ledger().cluster_of(&claim.uid);
+        let home = of_claim.unwrap_or_else(|| self.world.ledger().account_used(&claim.uid, self.process.cluster));
+        if home != self.process.cluster {
             let seen = format!("{} is asked to {method} for {claim}, which is another cluster's", self.process.name);
             self.world.accuse(Invariant::Untouched, seen);
         }
@@ -191,7 +192,10 @@ impl Author {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return true };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         // Somebody may have taken its finalizer off and deleted it under the call.
-        let forgotten = self.world.ledger().entry(&claim.uid).is_some_and(|entry| entry.forgotten);
+        let ledger = self.world.ledger();
+        let forgotten = ledger.entry(&claim.uid).is_some_and(|entry| entry.forgotten);
+        let forgotten = forgotten || ledger.is_account_forgotten(&claim.uid);
+        drop(ledger);
         forgotten || objects.iter().any(|object| claims_of(object).contains(&claim.uid))
     }
 

@@ -189,7 +189,10 @@ impl Users {
         }));
         if let Ok(claim) = claim {
             self.made(at, &claim);
-            (self.wishes[at].limit, self.wishes[at].rotations, self.wishes[at].disturbed) = (0, 0, false);
+            // The bucket of the other claim may have been removed in the store.
+            let of = |other: &Wish| wish.of.as_ref().is_some_and(|(name, _)| *name == other.name);
+            let disturbed = self.wishes.iter().any(|other| of(other) && other.disturbed);
+            (self.wishes[at].limit, self.wishes[at].rotations, self.wishes[at].disturbed) = (0, 0, disturbed);
             self.world.note(|| format!("{} is made", wish.name));
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Author, Call, claims_of, uid_of};
-use crate::buckets::{NAMESPACE, encoded, record_of, text};
+use crate::buckets::{NAMESPACE, claimed_uid, encoded, record_of, text};
 use crate::judge::Invariant;
 
 impl Author {
@@ -22,30 +22,32 @@ impl Author {
         }
     }
 
-    /// The claims that share an account, by the uid of the account, each with its bucket.
+    /// The claims that share an account, by the uid of the account, each with its bucket. Those of other clusters are none.
     fn members(&self, account: &str) -> Vec<(String, String)> {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return Vec::new() };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
-        let of_account = objects.iter().filter(|object| text(&record_of(object), "/account/uid") == account);
-        let member = |object: &Value| {
-            let text = |pointer: &str| text(object, pointer).to_owned();
-            (text("/spec/claimRef/uid"), text("/spec/endpoint/bucketName"))
+        let is_here = |object: &Value| {
+            let home = self.world.ledger().cluster_of(&claimed_uid(object));
+            home.is_none_or(|home| home == self.process.cluster)
         };
+        let of_account =
+            objects.iter().filter(|object| text(&record_of(object), "/account/uid") == account && is_here(object));
+        let member = |object: &Value| (claimed_uid(object), text(object, "/spec/endpoint/bucketName").to_owned());
         of_account.map(member).collect()
     }
 
-    /// What an account has must not be removed while a claim lives that has it with this bucket, or with any.
+    /// What an account has must not be removed while a claim has it with this bucket, or with any, unless somebody has asked for
+    /// the end of that claim.
     pub(super) fn check_account(&self, call: &Call, bucket: Option<&str>, what: &str) {
-        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
-        let claims = cluster.list("objectbucket.io", "objectbucketclaims", None).unwrap_or_default();
-        let lives = |uid: &str| {
-            let is_it = |claim: &&Value| text(claim, "/metadata/uid") == uid;
-            claims.iter().find(is_it).is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null())
+        let members = self.members(&call.claim.uid);
+        let ledger = self.world.ledger();
+        let has = |(uid, of): &&(String, String)| {
+            bucket.is_none_or(|bucket| bucket == of) && ledger.entry(uid).is_some() && !ledger.may_end(uid)
         };
-        let has = |(uid, of): &&(String, String)| bucket.is_none_or(|bucket| bucket == of) && lives(uid);
-        if let Some((uid, _)) = self.members(&call.claim.uid).iter().find(has) {
+        if let Some((uid, _)) = members.iter().find(has) {
             let seen =
                 format!("{} removes {what} of the account {}, which the claim {uid} has", self.process.name, call.user);
+            drop(ledger);
             self.world.accuse(Invariant::Untouched, seen);
         }
     }
@@ -82,11 +84,12 @@ impl Author {
     pub(super) fn check_keys(&self, call: &Call, kept: Option<&str>) {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
         let secrets = cluster.list("", "secrets", None).unwrap_or_default();
-        let ledger = self.world.ledger();
         let members = self.members(&call.claim.uid);
+        let ledger = self.world.ledger();
         let is_ours = |secret: &Value| {
             let owner = text(secret, "/metadata/ownerReferences/0/uid");
-            ledger.origin(owner) == call.claim.uid || members.iter().any(|(uid, _)| uid == owner)
+            let owner = ledger.origin(owner);
+            owner == call.claim.uid || members.iter().any(|(uid, _)| uid == owner)
         };
         let ids: Vec<String> = secrets
             .iter()
@@ -94,7 +97,8 @@ impl Author {
             .map(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID").to_owned())
             .collect();
         // Without its ObjectBucket nobody knows which key it was.
-        let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys);
+        let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys)
+            || ledger.is_account_forgotten(&call.claim.uid);
         drop(ledger);
         let store = self.world.store();
         let keys = store.users.get(&call.user).into_iter().flatten();

@@ -167,7 +167,18 @@ impl<'a> Picture<'a> {
         // Once the ObjectBucket was lost, nobody knows of the keys and the names before. What has such a name goes with the claim.
         let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys)
             || self.world.ledger().is_account_forgotten(uid_of(&user));
-        let (Some(key), true) = (keys.first(), keys.len() <= 1 || forgotten) else {
+        // A claim of the account that waits keeps its key.
+        let is_delivered =
+            |key: &String| self.secrets.values().any(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID") == encoded(key));
+        // The ObjectBucket of a claim of the account that was removed by force waits for somebody, and says so.
+        let is_lost = |object: &Value| {
+            text(&record_of(object), "/account/uid") == uid_of(&user) && self.is_left(object) && self.is_told(object)
+        };
+        let is_stuck = |other: &Wish| other.account == wish.account && other.disturbed;
+        let are_needed =
+            keys.iter().all(is_delivered) || self.objects.iter().any(is_lost) || self.users.wishes.iter().any(is_stuck);
+        let are_needed = wish.account.is_some() && are_needed;
+        let (Some(key), true) = (keys.first(), keys.len() <= 1 || forgotten || are_needed) else {
             return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
         };
         // A claim that has got the bucket of another one need not have a key whose making had no answer.

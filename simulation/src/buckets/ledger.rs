@@ -55,15 +55,13 @@ impl Ledger {
         self.mark(uid, |entry| (entry.forgotten, entry.has_unknown_keys) = (true, true));
     }
 
-    /// The ObjectBucket of a claim with this account is lost.
+    /// The ObjectBucket of a claim with this account is lost; "" where it could not be read, so that it may be any.
     pub(crate) fn account_forgotten(&mut self, account: &str) {
-        if !account.is_empty() {
-            self.forgotten_accounts.insert(account.to_owned());
-        }
+        self.forgotten_accounts.insert(account.to_owned());
     }
 
     pub(crate) fn is_account_forgotten(&self, account: &str) -> bool {
-        self.forgotten_accounts.contains(account)
+        [account, ""].into_iter().any(|account| self.forgotten_accounts.contains(account))
     }
 
     /// The cluster that has used this account first.

@@ -93,9 +93,15 @@ impl Users {
         let inherited = self.inherited.clone().filter(|_| self.wishes[at].kind == Kind::Legacy);
         let uid = if claimed.is_empty() { inherited.unwrap_or_default() } else { claimed };
         self.world.ledger().forgotten(&uid);
-        self.world.ledger().account_forgotten(text(&record_of(&object), "/account/uid"));
+        self.forget_account(&object);
         self.strip("objectbuckets", "", &name);
         self.end_object(&name);
+    }
+
+    fn forget_account(&self, object: &Value) {
+        if object["metadata"]["labels"]["kube-provisioner/account"].is_string() {
+            self.world.ledger().account_forgotten(text(&record_of(object), "/account/uid"));
+        }
     }
 
     /// A person ends an ObjectBucket: what it stands for may go once its claim is gone.
@@ -228,7 +234,7 @@ impl Users {
                 self.world.note(|| format!("{name} is abandoned"));
                 self.gives_up(&name);
                 self.world.ledger().forgotten(&uid);
-                self.world.ledger().account_forgotten(text(&record_of(object), "/account/uid"));
+                self.forget_account(object);
                 self.annotate(&name, "kube-provisioner/abandon", "true");
             }
             _ => {}

@@ -22,7 +22,7 @@ impl Author {
         }
     }
 
-    /// The claims that share an account, by the uid of the account, each with its bucket. Those of other clusters are none.
+    /// The claims that have got a shared account, by the uid of the account, each with its bucket. Those of other clusters are none.
     fn members(&self, account: &str) -> Vec<(String, String)> {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return Vec::new() };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
@@ -30,8 +30,11 @@ impl Author {
             let home = self.world.ledger().cluster_of(&claimed_uid(object));
             home.is_none_or(|home| home == self.process.cluster)
         };
-        let of_account =
-            objects.iter().filter(|object| text(&record_of(object), "/account/uid") == account && is_here(object));
+        let has_it = |object: &Value| {
+            let record = record_of(object);
+            text(&record, "/account/uid") == account && record["made"] == true
+        };
+        let of_account = objects.iter().filter(|object| has_it(object) && is_here(object));
         let member = |object: &Value| (claimed_uid(object), text(object, "/spec/endpoint/bucketName").to_owned());
         of_account.map(member).collect()
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::{Refusal, Rules};
 use super::delivered_names::without_names;
-use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
+use super::facts::{BucketFacts, ClaimFacts, Facts, Fellow, OurClass};
 use super::key::Key;
 use super::record::Record;
 use crate::bucket::{Account, ClaimName};
@@ -84,10 +84,10 @@ pub(crate) fn refusal(claim: &ClaimFacts, class: &OurClass, facts: &Facts, rules
     let problem = match facts.fellows.first() {
         _ if !rules.capabilities.multiple_buckets => AccountProblem::Unsupported,
         _ if !is_name(account) => AccountProblem::BadName,
-        Some(fellow) if fellow.class.as_deref() != Some(&class.name) => {
-            AccountProblem::OtherClass { class: fellow.class.as_deref().unwrap_or_default().to_owned() }
+        Some(Fellow { bucket, .. }) if bucket.class.as_deref() != Some(&class.name) => {
+            AccountProblem::OtherClass { class: bucket.class.as_deref().unwrap_or_default().to_owned() }
         }
-        Some(fellow) if !has_parameters(fellow, class) => AccountProblem::OtherParameters,
+        Some(Fellow { bucket, .. }) if !has_parameters(bucket, class) => AccountProblem::OtherParameters,
         _ => return None,
     };
     Some(Refusal::Account { account: account.to_owned(), problem })
@@ -129,14 +129,16 @@ impl Facts {
             None => self.claim.as_ref()?.account()?,
         };
         let shares = |other: &Record| record.is_none_or(|record| have_one_account(record, other));
-        let waits_for = |fellow: &&Arc<BucketFacts>| fellow.record().is_some_and(|other| shares(other) && what(other));
-        let claim = self.fellows.iter().find(waits_for)?.claim()?.name;
+        // Nobody goes on with the key of a claim that does not exist.
+        let with_claim = self.fellows.iter().filter(|fellow| fellow.has_claim).map(|fellow| &fellow.bucket);
+        let mut waits_for = with_claim.filter(|of| of.record().is_some_and(|other| shares(other) && what(other)));
+        let claim = waits_for.next()?.claim()?.name;
         Some(Refusal::Account { account: account.to_owned(), problem: AccountProblem::Rotating { claim } })
     }
 
     /// Whether another claim of the account has a newer key.
     pub(crate) fn has_older_key(&self, record: &Record) -> bool {
-        let fellows = self.fellows.iter().filter_map(|fellow| fellow.record());
+        let fellows = self.fellows.iter().filter_map(|fellow| fellow.bucket.record());
         let mut with_it = fellows.filter(|fellow| fellow.made && have_one_account(record, fellow));
         with_it.any(|fellow| generation(fellow) > generation(record))
     }

@@ -18,7 +18,8 @@ use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
 use super::facts::{
-    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, OwnerFacts, Recorded,
+    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Fellow, Obstacle, OurClass, OwnerFacts,
+    Recorded,
 };
 use super::gone::Gone;
 use super::key::Key;
@@ -351,12 +352,20 @@ impl BucketCache {
         self.concerned(bucket)
     }
 
-    /// The claim's key, and those of the claims that ask for its bucket.
+    /// The claim's key, and those of the claims that ask for its bucket or its account.
     fn with_asking(&self, key: Key) -> Vec<Key> {
-        let asking = self.asking.get(key.path()).into_iter().flatten().cloned();
-        let mut keys: Vec<Key> = asking.collect();
+        let buckets = self.of_claim.get(key.path()).into_iter().flatten().filter_map(|name| self.buckets.get(name));
+        let fellows = buckets.flat_map(|bucket| self.by_account.asking(bucket));
+        let asking = self.asking.get(key.path()).into_iter().flatten();
+        let mut keys: Vec<Key> = asking.chain(fellows).filter(|other| **other != key).cloned().collect();
         keys.push(key);
         keys
+    }
+
+    /// Whether the claim of an ObjectBucket exists. One that cannot be read does.
+    pub(crate) fn has_claim(&self, bucket: &BucketFacts) -> bool {
+        let key = bucket.claim().map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));
+        key.is_none_or(|key| self.claims.get(&key).is_some())
     }
 
     /// All keys that may change with an ObjectBucket: its own, those that ask for the bucket, and that of the claim that the
@@ -525,7 +534,9 @@ impl Cache for BucketCache {
         let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
         let fellows = self.by_account.buckets(claim.as_deref(), bucket.as_deref());
         let fellows = fellows.filter_map(|name| self.buckets.get(name));
-        let fellows = fellows.filter(|fellow| self.rules.is_of_this_installation(fellow)).cloned().collect();
+        let fellows = fellows.filter(|fellow| self.rules.is_of_this_installation(fellow));
+        let fellows =
+            fellows.map(|fellow| Fellow { bucket: fellow.clone(), has_claim: self.has_claim(fellow) }).collect();
         let mut facts = Facts {
             claim,
             bucket: bucket.map_or(BucketState::Absent, BucketState::Known),

@@ -309,8 +309,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     if let Some(kind) = foreign(facts, wanted.as_ref()) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
-    // Bucket and user may be gone since the backup that the Secret comes from.
-    if facts.secret == Delivered::Unowned {
+    // Bucket and user may be gone since the backup that the record or the Secret comes from.
+    if record.assigned || facts.secret == Delivered::Unowned {
         return attempt_beside(record, facts, Decision::Attempt(Reason::Secret));
     }
     if facts.config_map == Delivered::Unowned {

@@ -316,6 +316,12 @@ fn a_claim_with_its_bucket() {
         ("the class is gone", Fixture { class: Value::Null, ..bound() }, rest(NoAction::Bound)),
         ("no Secret", bound().delivered(Absent, Intact), Attempt(Reason::Secret)),
         ("a Secret that somebody has edited", bound().delivered(Changed, Intact), Attempt(Reason::Secret)),
+        ("a restored bucket", bound().record(json!({"assigned": true})), Attempt(Reason::Secret)),
+        (
+            "a restored bucket in the middle of a rotation",
+            { bound().record(json!({"assigned": true, "newKey": {"accessKeyId": "new"}})) },
+            Attempt(Reason::Secret),
+        ),
         ("a restored Secret", bound().delivered(Unowned, Intact), Attempt(Reason::Secret)),
         ("another's Secret", bound().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
         ("no ConfigMap", bound().delivered(Intact, Absent), Restore),

@@ -26,8 +26,8 @@ pub(crate) struct Facts {
     pub(crate) owner: OwnerFacts,
     /// The other claims that use the claim's bucket.
     pub(crate) users: Vec<ClaimName>,
-    /// The ObjectBuckets of the other claims with the claim's account.
-    pub(crate) fellows: Vec<Arc<BucketFacts>>,
+    /// The other claims with the claim's account.
+    pub(crate) fellows: Vec<Fellow>,
     pub(crate) class: ClassState,
     /// The names of the claim's Secret and ConfigMap: those that are recorded, or those of a new claim.
     pub(crate) names: DeliveredNames,
@@ -53,6 +53,14 @@ pub(crate) enum Obstacle {
 pub(crate) struct OwnerFacts {
     pub(crate) claim: Option<Arc<ClaimFacts>>,
     pub(crate) bucket: Option<Arc<BucketFacts>>,
+}
+
+/// Another claim with the same account, by its ObjectBucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Fellow {
+    pub(crate) bucket: Arc<BucketFacts>,
+    /// Whether the claim exists. One that somebody has removed by force does not, and its ObjectBucket stays.
+    pub(crate) has_claim: bool,
 }
 
 /// A claim, as far as decisions read it.
@@ -291,7 +299,7 @@ impl Facts {
             ClassState::Unmanaged => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
-        let fellows: Vec<_> = self.fellows.iter().map(|fellow| fellow.as_fellow()).collect();
+        let fellows: Vec<_> = self.fellows.iter().map(|fellow| (fellow.has_claim, fellow.bucket.as_fellow())).collect();
         let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users, fellows);
         stable_hash(&format!("{:?}", (claim, made, by_hand, class, others)))
     }

@@ -52,6 +52,10 @@ pub(crate) struct Record {
     /// Whether a call of the author's code has succeeded.
     #[serde(default)]
     pub(crate) made: bool,
+    /// Whether a person has given it to another claim and no call has succeeded since: bucket and user may be gone since the
+    /// backup that the record comes from.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) assigned: bool,
     #[serde(default)]
     pub(crate) tls: bool,
     /// What the author has added to the ConfigMap.
@@ -103,6 +107,7 @@ impl Record {
             config: BTreeMap::new(),
             attempted: BTreeMap::new(),
             made: false,
+            assigned: false,
             tls: false,
             data: BTreeMap::new(),
             access_key_id: None,

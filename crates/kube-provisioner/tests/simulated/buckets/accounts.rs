@@ -1,11 +1,13 @@
 //! Claims of a namespace that share an account.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
+use super::refusing::refusing;
 use super::store::Failure;
 
 const THREE: [&str; 3] = ["first", "second", "third"];
@@ -211,6 +213,53 @@ async fn z36_a_new_key_reaches_all_claims() {
     assert_eq!(keys(), 1);
     let record = |claim: &str| fixture.get(BUCKETS, &format!("obc-default-{claim}")).unwrap()["metadata"].to_string();
     assert!(left.iter().all(|claim| !record(claim).contains("retireAt")));
+}
+
+/// The claim `second` has another key than its Secret, and no process runs.
+async fn in_the_middle_of_a_rotation() -> Fixture {
+    let (refused, fixture) = refusing(|request| request.resource.plural == "secrets");
+    fixture.store.state().shows_keys_once = true;
+    let running = fixture.start(1);
+    fixture.three().await;
+    refused.store(u32::MAX, Ordering::Relaxed);
+    fixture.patch(CLAIMS, "second", rotation(1));
+    let record = || fixture.get(BUCKETS, "obc-default-second").unwrap()["metadata"].to_string();
+    fixture.until("a key is made that the Secret does not get", || record().contains("newKey")).await;
+    running.abort();
+    refused.store(0, Ordering::Relaxed);
+    fixture
+}
+
+#[tokio::test(start_paused = true)]
+async fn z36_a_claim_that_was_removed_by_force_holds_up_no_other() {
+    let fixture = in_the_middle_of_a_rotation().await;
+    fixture.patch(CLAIMS, "second", json!({"metadata": {"finalizers": null}}));
+    fixture.delete(CLAIMS, "second");
+    fixture.delete("secrets", "second");
+    let _another = fixture.start(2);
+    let left = ["first", "third"];
+    let key = fixture.keys_of(&left)[0].clone();
+    fixture.claim("fourth", shares("team"));
+    fixture.bound("fourth").await;
+    fixture.patch(CLAIMS, "first", rotation(1));
+    fixture.until("all have another key", || fixture.have_one_key(&left) && fixture.keys_of(&left)[0] != key).await;
+    sleep(Duration::from_secs(25 * 3600)).await;
+    assert!(fixture.have_one_key(&["first", "third", "fourth"]));
+    assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn z36_a_claim_whose_object_bucket_was_deleted_removes_former_keys_too() {
+    let fixture = in_the_middle_of_a_rotation().await;
+    fixture.delete(CLAIMS, "second");
+    for other in ["first", "third"] {
+        fixture.delete(BUCKETS, &format!("obc-default-{other}"));
+    }
+    let _another = fixture.start(2);
+    fixture.gone("second").await;
+    sleep(Duration::from_secs(25 * 3600)).await;
+    assert!(fixture.have_one_key(&["first", "third"]));
+    assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,6 +126,30 @@ async fn z20_a_secret_and_a_config_map_that_were_restored_without_an_owner_are_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn z20_what_went_since_the_backup_is_made_again_although_a_call_fails() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    let objects = [(CLAIMS, "photos"), (BUCKETS, OBJECT), ("secrets", "photos"), ("configmaps", "photos")];
+    let copies = objects.map(|(plural, name)| backup(&fixture, plural, name));
+    fixture.delete(CLAIMS, "photos");
+    fixture.gone("photos").await;
+    assert!(fixture.store.is_empty());
+    running.abort();
+    copies.into_iter().for_each(|object| drop(fixture.create(object)));
+    fixture.store.fail("grant", Failure::Retry);
+    let _another = fixture.start(2);
+    let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/photos"}}});
+    fixture.patch(BUCKETS, OBJECT, adopt);
+    fixture.bound("photos").await;
+    sleep(HOUR).await;
+    let id = fixture.store.state().users.values().flatten().map(|key| key.access_key_id.clone()).next();
+    let id = encoded(&id.expect("the user has a key"));
+    assert_eq!(fixture.get("secrets", "photos").unwrap()["data"]["AWS_ACCESS_KEY_ID"], id);
+}
+
+#[tokio::test(start_paused = true)]
 async fn z20_a_restored_object_bucket_is_removed_when_a_person_deletes_it() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));

@@ -168,26 +168,51 @@ impl Actions {
         Record { account: Some(account), retire_at, ..record }
     }
 
+    /// When this succeeds, no other claim is about to get another key. An author whose users have room for few keys might remove it.
+    pub(super) async fn confirm_no_new_key(&self, fellows: &[BucketFacts]) -> Result<(), Outcome> {
+        let has_new_key = |fellow: &BucketFacts| fellow.record().is_some_and(|record| record.new_key.is_some());
+        match self.any_with_claim(fellows.iter().filter(|fellow| has_new_key(fellow))).await? {
+            true => Err(Outcome::AwaitsAccount { after: BEHIND }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the claim of any exists. What the cache shows may be behind.
+    async fn any_with_claim(&self, buckets: impl Iterator<Item = &BucketFacts>) -> Result<bool, Outcome> {
+        for bucket in buckets {
+            let has_claim = self.cache().has_claim(bucket);
+            match bucket.claim().filter(|_| !has_claim) {
+                Some(claim) if self.read_claim(&claim).await?.is_none() => {}
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
     /// When this succeeds, all claims with the account have its newest key, and none is about to get another one.
-    pub(super) fn confirm_newest(
+    pub(super) async fn confirm_newest(
         &self,
         account: &SharedAccount,
         record: &Record,
         fellows: &[BucketFacts],
     ) -> Result<(), Outcome> {
+        self.confirm_no_new_key(fellows).await?;
+        let is_older = |of: &Record| of.account.as_ref().is_none_or(|of| of.generation != account.generation);
+        let is_behind =
+            |fellow: &BucketFacts| !fellow.deleting && fellow.record().is_some_and(|of| of.made && is_older(of));
+        if self.any_with_claim(fellows.iter().filter(|fellow| is_behind(fellow))).await? {
+            return Err(Outcome::AwaitsAccount { after: BEHIND });
+        }
         let cache = self.cache();
         let has_newest = |fellow: &BucketFacts| {
             let Some((of, claim)) = fellow.record().zip(fellow.claim()) else { return false };
-            let is_older = of.account.as_ref().is_none_or(|of| of.generation != account.generation);
             let names = of.formerly_delivered.iter().cloned().chain([of.delivered_names(&claim.name)]);
             // A claim's Secret is written after its record.
             let mut keys = names.filter_map(|names| {
                 let secret = cache.delivered(&claim.namespace, &names)[0]?;
                 secret.access_key_id.clone().filter(|_| secret.owner.as_deref() == Some(&claim.uid))
             });
-            !(of.made && !fellow.deleting && is_older)
-                && of.new_key.is_none()
-                && keys.all(|key| record.access_key_id.as_deref() == Some(&key))
+            keys.all(|key| record.access_key_id.as_deref() == Some(&key))
         };
         if fellows.iter().all(has_newest) { Ok(()) } else { Err(Outcome::AwaitsAccount { after: BEHIND }) }
     }
@@ -199,9 +224,9 @@ impl Actions {
         }
         let generation =
             |record: &Arc<Record>| (record.made, record.account.as_ref().map(|account| account.generation));
-        let lives = fellows.iter().filter(|fellow| !fellow.deleting);
-        let heir =
-            lives.filter_map(|fellow| Some((fellow, fellow.record()?))).max_by_key(|(_, record)| generation(record));
+        // The claim of an ObjectBucket that somebody has deleted may live on.
+        let known = fellows.iter().filter_map(|fellow| Some((fellow, fellow.record()?)));
+        let heir = known.max_by_key(|(fellow, record)| (!fellow.deleting, generation(record)));
         let Some((fellow, of_fellow)) = heir.filter(|(_, record)| record.retire_at.is_none()) else { return Ok(()) };
         let retire_at = record.retire_at.clone().unwrap_or_else(|| self.now().to_string());
         let of_fellow = Record { retire_at: Some(retire_at), ..(**of_fellow).clone() };

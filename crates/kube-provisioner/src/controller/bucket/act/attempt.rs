@@ -62,6 +62,7 @@ impl Actions {
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
             let fellows = self.live_fellows(facts).await?;
+            self.confirm_no_new_key(&fellows).await?;
             if facts.bucket().is_none_or(|bucket| bucket.record().is_none()) {
                 inputs.record.account = account_of(&inputs.claim, &fellows);
             }

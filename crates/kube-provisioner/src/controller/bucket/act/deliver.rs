@@ -49,6 +49,7 @@ impl Actions {
         let Made { endpoint, credentials, state, config_data, secret_data, warnings, account_state: _ } = made;
         let record = Record {
             made: true,
+            assigned: false,
             tls: endpoint.tls,
             data: with_addresses(config_data, &endpoint),
             access_key_id: credentials.as_ref().map(|credentials| credentials.access_key_id.clone()),

@@ -13,7 +13,7 @@ use crate::controller::bucket::accounts::SharedAccount;
 use crate::controller::bucket::backend::UntypedAccount;
 use crate::controller::bucket::class::{granted_bucket, overlap};
 use crate::controller::bucket::delivered_names::without_names;
-use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
+use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Fellow};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::{NewKey, Record, Source};
 use crate::controller::bucket::safeguards::BucketSafeguard;
@@ -80,7 +80,7 @@ impl Actions {
         let (_, mut account) = self.known(bucket, facts, record.source.unwrap_or(Source::Granted), token).await?;
         if let Some(shared) = &record.account {
             let fellows = self.fellows(bucket, shared).await?;
-            self.confirm_newest(shared, record, &fellows)?;
+            self.confirm_newest(shared, record, &fellows).await?;
             account.buckets = Self::with_those_of(account.buckets, &fellows);
         }
         Ok(account)
@@ -115,7 +115,7 @@ impl Actions {
     pub(super) async fn retire(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Some(bucket) = facts.bucket() else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
-        let of_fellow = |fellow: &Arc<BucketFacts>| self.until(fellow.record()?.retire_at.as_deref());
+        let of_fellow = |fellow: &Fellow| self.until(fellow.bucket.record()?.retire_at.as_deref());
         let last = self.until(record.retire_at.as_deref()).max(facts.fellows.iter().filter_map(of_fellow).max());
         if let Some(after) = last {
             return Outcome::RetiresLater { after };
@@ -154,7 +154,7 @@ impl Actions {
                 let knows_key = self.rules.capabilities.rotation && record.access_key_id.is_some();
                 let now = knows_key.then(|| self.now().to_string());
                 let retire_at = record.retire_at.clone().or(now);
-                Record { claim: Some(claim.name()), made_for_uid, retire_at, ..(**record).clone() }
+                Record { claim: Some(claim.name()), made_for_uid, retire_at, assigned: true, ..(**record).clone() }
             }
             None => Record { made_for_uid: former, ..self.unrecorded(claim, facts) },
         };

@@ -62,8 +62,7 @@ async fn aws_the_driver_is_sane_in_v1alpha2() -> anyhow::Result<()> {
 
 async fn is_sane(test: &str, version: Version) -> anyhow::Result<()> {
     let fixture = Fixture::new(test).await?;
-    let _program = fixture.start(USUAL).await?;
-    fixture.bed.is_sane(version).await?;
+    fixture.bed.is_sane(version, async || fixture.start(USUAL).await, None).await?;
     fixture.done().await
 }
 

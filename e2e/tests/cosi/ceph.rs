@@ -16,11 +16,12 @@ async fn ceph_the_driver_is_sane() -> anyhow::Result<()> {
     std::fs::write(&secret, &ceph.secret_key)?;
     let arguments =
         [["--endpoint", &ceph.endpoint], ["--admin-access-key-file", &access], ["--admin-secret-key-file", &secret]];
-    let program = bed.start("ceph-rgw-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await?;
+    let start = async || bed.start("ceph-rgw-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await;
     for version in Version::ALL {
-        bed.is_sane(version).await?;
+        bed.is_sane(version, start, None).await?;
     }
 
+    let program = start().await?;
     let (bucket, account) = ("cosi-ceph-photos", "ba-ceph-photos");
     bed.create(bucket).await?;
     let key = bed.grant(account, bucket, &[]).await?;

@@ -15,16 +15,17 @@ async fn gcs_the_driver_is_sane() -> anyhow::Result<()> {
     std::fs::write(&file, google.admin_key())?;
     let arguments =
         [["--endpoint", &google.endpoint], ["--iam-endpoint", &google.endpoint], ["--credentials-file", &file]];
-    let mut program = bed.start("gcs-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await?;
+    let start = async || bed.start("gcs-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await;
     for version in Version::ALL {
-        bed.is_sane(version).await?;
+        bed.is_sane(version, start, Some("location=EU")).await?;
     }
 
+    let mut program = start().await?;
     bed.create("bc-gcs-photos").await?;
     let key = bed.grant("ba-gcs-photos", "bc-gcs-photos", &[]).await?;
     key.client()?.put_object("bc-gcs-photos", "cat", "miaow").await?;
     program.kill().await?;
-    let program = bed.start("gcs-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await?;
+    let program = start().await?;
     ensure!(bed.grant("ba-gcs-photos", "bc-gcs-photos", &[]).await? == key, "the key has changed");
     Bed::is_discreet(&program, &[&key.secret, "ya29.", "PRIVATE KEY"])?;
     bed.revoke("ba-gcs-photos", "bc-gcs-photos").await?;

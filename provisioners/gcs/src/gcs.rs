@@ -384,7 +384,7 @@ fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<String> {
             Some(format!("the bucket {name} exists and belongs to somebody else: choose another bucketName"))
         }
         Found::Bucket(bucket) => match owner(bucket, &request.owner.claim, &request.cluster_id) {
-            Owner::Claim => None,
+            Owner::Claim => elsewhere(bucket, request),
             Owner::Unknown if !request.state.is_empty() => {
                 Some(format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.owner.claim.uid))
             }
@@ -393,6 +393,13 @@ fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<String> {
             }
         },
     }
+}
+
+/// Where a bucket is cannot change. What was served once is not refused for it.
+fn elsewhere(live: &Value, request: &RequestOf<Gcs>) -> Option<String> {
+    let (name, wanted, found) = (&request.name, &request.parameters.location, live["location"].as_str()?);
+    let differs = request.state.is_empty() && !found.eq_ignore_ascii_case(wanted);
+    differs.then(|| format!("the bucket {name} exists in {found}: set location to {found}, or delete the bucket"))
 }
 
 /// Makes the bucket; the inner error says why it cannot be this claim's.

@@ -202,8 +202,8 @@ impl BucketSpace {
     }
 
     /// Claims come, change, get new keys and go while the provisioner is killed at any moment, so often as `E2E_KILLS` says.
-    /// `spec` is that of a claim of `class`, and `change` a patch of it. Claims of the class `granted` come and go with them.
-    /// In the end four claims are left, and their keys work.
+    /// `spec` is that of a claim of `class`, and `change` a patch of it. Claims of the class `granted` come and go with them, and claims
+    /// that share an account. In the end four claims are left, and their keys work.
     pub async fn survive_kills(
         &self,
         (class, spec, change): (&str, impl Fn(u64) -> Value, Value),
@@ -216,14 +216,17 @@ impl BucketSpace {
         for kill in 0..kills {
             self.claim(&format!("made-{kill}"), class, spec(kill)).await?;
             self.claim(&format!("granted-{kill}"), "granted", json!({})).await?;
+            self.claim(&format!("member-{kill}"), class, json!({"additionalConfig": {"account": "team"}})).await?;
             if kill > 0 {
+                let rotation = json!({"annotations": {ROTATE: kill.to_string()}});
                 let mut patch = change.clone();
-                patch["metadata"] = json!({"annotations": {ROTATE: kill.to_string()}});
+                patch["metadata"] = rotation.clone();
                 self.patch(&format!("made-{}", kill - 1), patch).await?;
+                self.patch(&format!("member-{}", kill - 1), json!({"metadata": rotation})).await?;
             }
             if kill > 1 {
-                for gone in [format!("made-{}", kill - 2), format!("granted-{}", kill - 2)] {
-                    claims.delete(&gone, &DeleteParams::default()).await?;
+                for gone in ["made", "granted", "member"] {
+                    claims.delete(&format!("{gone}-{}", kill - 2), &DeleteParams::default()).await?;
                 }
             }
             moments = moments.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -236,6 +239,18 @@ impl BucketSpace {
             self.bound(&claim).await?;
             let works = eventually(SOON, async || Ok(self.user(&claim).await?.works().await.then_some(())));
             ensure!(works.await?.is_some(), "the keys of {claim} do not work");
+        }
+        let members = [format!("member-{last}"), format!("member-{}", last - 1)];
+        for member in &members {
+            self.bound(member).await?;
+        }
+        let share_one_key = eventually(SOON, async || {
+            let [one, other] = [self.user(&members[0]).await?, self.user(&members[1]).await?];
+            Ok((one.id == other.id && one.works().await && other.works().await).then_some(()))
+        });
+        ensure!(share_one_key.await?.is_some(), "the claims of one account have no key that works in both buckets");
+        for member in &members {
+            self.delete(member).await?;
         }
         Ok(program)
     }

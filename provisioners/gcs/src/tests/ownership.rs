@@ -45,6 +45,18 @@ async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
 }
 
 #[tokio::test]
+async fn a_bucket_does_not_move_to_another_location() {
+    let fixture = Fixture::new().await;
+    fixture.request("photos", &[("location", "eu")]).provision(&fixture.gcs).await.unwrap();
+    // A repeated call may have another spelling.
+    fixture.request("photos", &[("location", "EU")]).provision(&fixture.gcs).await.unwrap();
+    let error = fixture.request("photos", &[("location", "ASIA")]).provision(&fixture.gcs).await.unwrap_err();
+    assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
+    told(&error, "the bucket photos exists in EU: set location to EU, or delete the bucket", "ASIA");
+    assert!(fixture.google.model().buckets.contains_key("photos"));
+}
+
+#[tokio::test]
 async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);

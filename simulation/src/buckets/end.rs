@@ -213,7 +213,9 @@ impl<'a> Picture<'a> {
         }
         let is_granted = matches!(kind, Kind::Granted | Kind::Sharing);
         let applied = if is_granted { store.configs.get(&user) } else { store.configs.get(bucket) };
-        if applied != Some(limit) {
+        // While its bucket was gone, another limit was refused for good.
+        let is_refused = *kind == Kind::Sharing && wish.disturbed;
+        if applied != Some(limit) && !is_refused {
             return Err((Invariant::Bound, format!("{name} has the limit {applied:?} instead of {limit}")));
         }
         let has = match kind {

@@ -348,10 +348,7 @@ impl BucketProvisioner for Author {
         let bucket = request.bucket();
         if let Some(owner) = &bucket.owner {
             let mark = self.world.store().buckets.get(&bucket.name).cloned();
-            let Some(mark) = mark else {
-                return Err(ProvisionError::retry(format!("the bucket {} is gone", bucket.name)));
-            };
-            if !is_made_for(&mark, &owner.name, &call.cluster) {
+            if !mark.is_some_and(|mark| is_made_for(&mark, &owner.name, &call.cluster)) {
                 // The user of an earlier step would be left, unless a call has succeeded before.
                 if request.state.is_empty() {
                     self.end_attempt(&mut call).await.map_err(ProvisionError::retry)?;

@@ -70,7 +70,10 @@ impl Author {
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         let is_unfinished = |object: &&Value| {
             let record = record_of(object);
-            let ends = record["owner"].is_object() || record["source"].is_string() && what == "the user";
+            // Its claim may ask for another account, or for none, where it cannot be read as a whole.
+            let ends = record["owner"].is_object()
+                || record["account"].is_object()
+                || record["source"].is_string() && what == "the user";
             ends && record["made"] != true && claims_of(object).contains(&call.claim.uid)
         };
         if objects.iter().any(|object| is_unfinished(&object)) {

@@ -88,6 +88,7 @@ async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
         ("deploy/aws-s3/default", "aws-s3-provisioner", 2),
         ("deploy/gcs/default", "gcs-provisioner", 2),
         ("deploy/garage/default", "garage-provisioner", 2),
+        ("deploy/garage/cosi", "garage-provisioner", 2),
         ("deploy/nfs/subdir", "nfs-subdir-provisioner", 2),
         ("deploy/nfs/server", "nfs-server-provisioner", 1),
         ("deploy/hostpath/single", "hostpath-provisioner", 1),

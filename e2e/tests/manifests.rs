@@ -8,7 +8,7 @@ use anyhow::Context;
 use regex::Regex;
 use serde_json::Value;
 use testbed::cluster::provisioner_program;
-use testbed::manifests::{PROVISIONERS, compare, is_up_to_date, parse, project};
+use testbed::manifests::{PROVISIONERS, compare, is_up_to_date, parse, project, rules};
 
 fn read(path: &str) -> String {
     fs::read_to_string(project().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -30,6 +30,38 @@ fn what_is_applied_without_helm_is_of_these_charts() -> anyhow::Result<()> {
             assert!(current, "{}/{}: run `cargo xtask manifests`", provisioner.folder, variant.folder);
         }
     }
+    Ok(())
+}
+
+/// The names in the rights, and the variables of the pods, are the charts' own work.
+#[test]
+fn what_serves_cosi_has_the_rights_and_options_of_its_program() -> anyhow::Result<()> {
+    let mut count = 0;
+    for provisioner in PROVISIONERS.iter().filter(|provisioner| provisioner.has_cosi()) {
+        let folder = format!("deploy/{}/cosi", provisioner.folder);
+        let program = provisioner_program(provisioner.package)?;
+        let deployment = parse(&read(&format!("{folder}/deployment.yaml")))?.remove(0);
+        let variables = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array();
+        let variables = variables.with_context(|| format!("{folder}: no variables"))?;
+        let help = Command::new(&program).args(provisioner.mode).arg("--help").env_clear().output()?.stdout;
+        let help = String::from_utf8(help)?;
+        let value = |name: &str| variables.iter().find(|variable| variable["name"] == name)?["value"].as_str();
+        for variable in variables.iter().filter_map(|variable| variable["name"].as_str()) {
+            assert!(help.contains(&format!("[env: {variable}=")), "{folder}: the program knows no {variable}");
+        }
+        assert_eq!(value("COSI_CONTROLLER"), Some("true"), "{folder}");
+        let name = value("PROVISIONER_NAME").with_context(|| format!("{folder}: no name"))?;
+        let roles = parse(&read(&format!("{folder}/rbac.yaml")))?;
+        let expected = rules(&program, provisioner.mode, name, &["--cosi-controller"])?;
+        for (kind, expected) in ["ClusterRole", "Role"].into_iter().zip(expected) {
+            let role =
+                roles.iter().find(|role| role["kind"] == kind).with_context(|| format!("{folder}: no {kind}"))?;
+            assert_eq!(role["rules"], expected, "{folder}: {kind}");
+        }
+        assert!(!project().join(&folder).join("storageclasses.yaml").exists(), "{folder} has a StorageClass");
+        count += 1;
+    }
+    assert!(count > 3, "{count}");
     Ok(())
 }
 

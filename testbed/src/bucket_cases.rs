@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use objectbucket_api::ObjectBucketClaim;
+use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use serde_json::json;
 
 use crate::cluster::{BucketSpace, Program, eventually, is_bucket_bound, named};
@@ -295,6 +295,56 @@ pub async fn a_replica_takes_over(fixture: &impl BucketFixture) -> anyhow::Resul
     ensure!(start.elapsed() < Duration::from_secs(20), "taking over took {:?}", start.elapsed());
     fixture.delete("a").await?;
     fixture.delete("b").await
+}
+
+/// Z34: the command `orphans` finds what no ObjectBucket stands for, and removes that and nothing else.
+pub async fn orphans_are_found_and_removed(
+    fixture: &impl BucketFixture,
+    orphans: impl AsyncFn(&[&str]) -> anyhow::Result<(bool, String)>,
+) -> anyhow::Result<()> {
+    let mut program = fixture.start().await?;
+    fixture.claim("videos", "class", json!({})).await?;
+    fixture.bound("videos").await?;
+    let before = fixture.assets().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    let (lost, kept) = (fixture.user("photos").await?, fixture.user("videos").await?);
+    lost.put("cat", "x").await?;
+    program.kill().await?;
+    let (_, text) = orphans(&[]).await?;
+    ensure!(text.contains("2 in use, 0 orphans"), "{text}");
+
+    // Somebody removes the objects by force.
+    let claims = fixture.space.api::<ObjectBucketClaim>();
+    let object = claims.get("photos").await?.spec.object_bucket_name.context("it is bound")?;
+    let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let objects = fixture.space.cluster_api::<ObjectBucket>();
+    claims.patch("photos", &PatchParams::default(), &bare).await?;
+    claims.delete("photos", &DeleteParams::default()).await?;
+    objects.patch(&object, &PatchParams::default(), &bare).await?;
+    objects.delete(&object, &DeleteParams::default()).await?;
+    let (_, text) = orphans(&[]).await?;
+    ensure!(text.contains(&lost.bucket) && !text.contains(&kept.bucket), "{text}");
+    ensure!(text.contains("1 in use, 1 orphans"), "{text}");
+
+    // Other tests have ObjectBuckets that nobody can read, and nothing is removed meanwhile.
+    let told = async |more: &[&str], part: &str| {
+        let mut text = String::new();
+        let found = eventually(SOON, async || {
+            text = orphans(more).await?.1;
+            Ok(text.contains(part).then_some(()))
+        });
+        found.await?.with_context(|| format!("no {part:?} in {text}"))
+    };
+    let name = lost.bucket.as_str();
+    told(&["--delete", "--yes"], &format!("--with-objects {name} removes the bucket with its objects")).await?;
+    ensure!(lost.get("cat").await?.is_some(), "the objects are gone");
+    told(&["--delete", "--yes", "--with-objects", name], "is removed").await?;
+    assert_eq!(fixture.assets().await?, before);
+    ensure!(kept.works().await, "the key of another claim opens its bucket no more");
+
+    let _program = fixture.start().await?;
+    fixture.delete("videos").await
 }
 
 /// Z14: what is in a full bucket goes page by page, and nobody waits for that. `E2E_OBJECTS` is for longer runs. `versioning`

@@ -59,12 +59,22 @@ impl Entries {
 impl Native {
     pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
         let space = TestSpace::new(test).await?;
-        install_definitions(&space).await?;
         let driver = format!("s3.{}.example.com", space.namespace());
         let options = BucketOptions::new(space.provisioner()).options;
         let rules = cosi_controller_rules(&driver, &options);
-        space.apply(&manifests(&Account { name: "driver", namespace: space.namespace() }, &rules)).await?;
-        let access = space.access_of("driver").await?;
+        let account = manifests(&Account { name: "driver", namespace: space.namespace() }, &rules);
+        Self::with(space, driver, ("driver", &account)).await
+    }
+
+    /// With a driver's account of this name.
+    pub(crate) async fn with(
+        space: TestSpace,
+        driver: String,
+        (account, manifests): (&str, &[Value]),
+    ) -> anyhow::Result<Self> {
+        install_definitions(&space).await?;
+        space.apply(manifests).await?;
+        let access = space.access_of(account).await?;
         let cosi = Cosi::new(space.client(), space.namespace());
         let central = cosi.start();
         let native = Self { space, cosi, driver, access, _central: central };

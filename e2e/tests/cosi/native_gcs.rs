@@ -1,13 +1,21 @@
-//! The controller in the place of the sidecar, on a fake of Google's services.
+//! The controller in the place of the sidecar, on a fake of Google's services, with the rights that its chart gives.
 
 use anyhow::ensure;
 use gcs_sim::Server;
+use testbed::cluster::TestSpace;
+use testbed::manifests::{parse, project};
 
 use crate::native::Native;
 
 #[tokio::test]
 async fn gcs_j14_j17_one_account_of_two_buckets() -> anyhow::Result<()> {
-    let (native, google, files) = (Native::new("cosi-n-gcs").await?, Server::start().await?, tempfile::tempdir()?);
+    let space = TestSpace::new("cosi-n-gcs").await?;
+    let name = space.namespace().to_owned();
+    // The test's namespace has no account of the chart's name.
+    let account = std::fs::read_to_string(project().join("deploy/gcs/cosi/rbac.yaml"))?;
+    let account = parse(&account.replace("gcs-provisioner", &name))?;
+    let native = Native::with(space, "gcs.example.com".to_owned(), (&name, &account)).await?;
+    let (google, files) = (Server::start().await?, tempfile::tempdir()?);
     let program = native.start_on_google(&google, files.path())?;
     for claim in ["photos", "films"] {
         native.claim(claim, "delete").await?;

@@ -55,6 +55,14 @@ async fn garage_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow
 }
 
 #[tokio::test]
+async fn garage_z34_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::Result<()> {
+    let case = async |fixture: &Fixture| {
+        cases::orphans_are_found_and_removed(fixture, async |more: &[&str]| fixture.orphans(more).await).await
+    };
+    Fixture::case("garage-orphans", case).await
+}
+
+#[tokio::test]
 async fn garage_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("garage-kill").await?;
     fixture.disturb(FAULTS).await?;

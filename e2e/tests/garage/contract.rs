@@ -1,11 +1,12 @@
 //! The contract of provisioners of buckets, and whose a bucket is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser as _;
 use garage_provisioner::{Args, Config, Garage as Provisioner, Parameters};
-use kube_provisioner::bucket::Granted;
+use kube_provisioner::bucket::{AssetKind, Assets, BucketProvisioner as _, Granted, ListAssets, MarkedCluster};
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
@@ -133,6 +134,12 @@ impl One {
     /// From now on the ObjectBucket knows the bucket.
     fn record(&mut self, granted: &Granted) {
         self.state = granted.state.clone().into_iter().collect();
+    }
+
+    async fn listed(&self) -> anyhow::Result<Assets> {
+        let list = ListAssets::new(Parameters::default(), self.secrets(), self.cluster_id);
+        let assets = self.provisioner(&self.server().admin_endpoint).list_assets(list).await;
+        assets.map_err(|error| anyhow!("{error}"))
     }
 
     async fn refused(&self, part: &str) -> anyhow::Result<()> {
@@ -311,4 +318,56 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
     one.delete().await?;
     assert_eq!(one.server().assets().await?, [""; 0]);
     Ok(())
+}
+
+/// What the command `orphans` gets.
+#[tokio::test]
+async fn garage_z34_buckets_and_keys_are_listed_with_what_their_marks_say() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    ensure!(one.server().make_bucket("of-somebody").await?, "there is a bucket");
+    // More than a page of them.
+    for at in 0..1001 {
+        one.server().ask("CreateKey", Some(json!({"name": format!("owner of {at}")}))).await?;
+    }
+    let made = one.provision().await?;
+    let key = made.credentials.context("no key")?.access_key_id;
+    for (cluster, expected) in
+        [("cluster-b", MarkedCluster::Other("cluster-a".to_owned())), ("cluster-a", MarkedCluster::This)]
+    {
+        one.cluster_id = cluster;
+        let Assets { found, unread, .. } = one.listed().await?;
+        let all: Vec<_> = found.iter().map(|asset| (asset.kind, asset.name.as_str())).collect();
+        assert_eq!(all, [(AssetKind::Bucket, "photos"), (AssetKind::Account, key.as_str())]);
+        assert_eq!(unread, [""; 0]);
+        for asset in &found {
+            ensure!(asset.owner == one.claim().account() && asset.cluster == expected && !asset.retained, "{asset:?}");
+        }
+    }
+
+    // An administrator gives the key a name for a bucket that was not made for the claim.
+    let bucket = one.server().bucket("of-somebody").await?.context("the bucket is gone")?["id"].clone();
+    let alias = json!({"bucketId": bucket, "accessKeyId": key, "localAlias": "mine"});
+    one.server().ask("AddBucketAlias", Some(alias.clone())).await?;
+    let Assets { found, unread, .. } = one.listed().await?;
+    ensure!(found.is_empty() && unread.iter().any(|text| text.contains("has the name mine")), "{found:?} {unread:?}");
+    one.server().ask("RemoveBucketAlias", Some(alias)).await?;
+
+    one.delete().await?;
+    assert_eq!(one.listed().await?, Assets::default());
+    Ok(())
+}
+
+/// A bucket that is to stay while it has objects keeps its name, also where nothing records it.
+#[tokio::test]
+async fn garage_z34_a_bucket_that_stays_keeps_its_name() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let key = one.provision().await?.credentials.context("no key")?;
+    let s3 = one.server().s3(s3_client::Credentials::new(key.access_key_id, key.secret_access_key))?;
+    s3.put_object("photos", "cat", "miaow").await?;
+    let mut claim = one.claim();
+    claim.parameters = Arc::new(serde_json::from_value(json!({"deletionPolicy": "DeleteIfEmpty"}))?);
+    let kept =
+        claim.delete(&one.provisioner(&one.server().admin_endpoint)).await.err().context("the bucket is gone")?;
+    ensure!(one.server().bucket("photos").await?.is_some(), "the bucket has lost its name: {kept}");
+    one.delete().await
 }

@@ -49,14 +49,28 @@ impl Fixture {
 
     /// Starts the provisioner with this token and these options more.
     pub(crate) fn spawn_with(&self, token: &str, more: &[&str]) -> anyhow::Result<Program> {
+        let arguments = self.arguments(token)?;
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        // Whatever is logged must hold no secrets.
+        self.buckets.spawn("garage-provisioner", &["RUST_LOG=trace"], &[&arguments, more].concat())
+    }
+
+    /// Runs the command with these options more.
+    pub(crate) async fn orphans(&self, more: &[&str]) -> anyhow::Result<(bool, String)> {
+        let arguments = self.arguments(&self.server().token)?;
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.buckets.command("garage-provisioner", &[], &[&["orphans"], &*arguments, more].concat()).await
+    }
+
+    /// Those that name the cluster, with this token.
+    fn arguments(&self, token: &str) -> anyhow::Result<[String; 6]> {
         let Server { endpoint, admin_endpoint, .. } = self.server();
         let admin_endpoint = self.admin_endpoint.as_ref().unwrap_or(admin_endpoint);
         let file = self.files.path().join("token");
         std::fs::write(&file, token)?;
         let file = file.display().to_string();
-        let arguments = [["--endpoint", endpoint], ["--admin-endpoint", admin_endpoint], ["--admin-token-file", &file]];
-        // Whatever is logged must hold no secrets.
-        self.buckets.spawn("garage-provisioner", &["RUST_LOG=trace"], &[&arguments.concat(), more].concat())
+        let arguments = ["--endpoint", endpoint, "--admin-endpoint", admin_endpoint, "--admin-token-file", &file];
+        Ok(arguments.map(str::to_owned))
     }
 
     pub(crate) async fn done(self) -> anyhow::Result<()> {

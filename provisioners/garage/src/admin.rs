@@ -1,5 +1,6 @@
 //! Garage's admin API, version 2: <https://garagehq.deuxfleurs.fr/api/garage-admin-v2.html>.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -124,6 +125,13 @@ pub(crate) struct BucketOfKey {
     pub(crate) permissions: Rights,
 }
 
+impl BucketOfKey {
+    /// Garage writes a name first where it finds the bucket by the key, and then where it finds the key by the bucket.
+    pub(crate) fn is_half_made(&self) -> bool {
+        self.local_aliases.is_empty() && self.global_aliases.is_empty() && !self.permissions.any()
+    }
+}
+
 /// Calls of the admin API, with its token.
 #[derive(Clone)]
 pub(crate) struct Admin {
@@ -225,6 +233,22 @@ impl Admin {
         let mut keys: Vec<Key> = self.ask(call, || "list the keys of the claim".to_owned()).await?;
         keys.retain(|key| key.id.starts_with(prefix));
         Ok(keys)
+    }
+
+    /// All keys.
+    pub(crate) async fn all_keys(&self) -> Result<Vec<Key>, Failure> {
+        let mut all: BTreeMap<String, Key> = BTreeMap::new();
+        loop {
+            let last = all.last_key_value().map(|(id, _)| id.clone()).unwrap_or_default();
+            let call = get("ListKeys").query("offset", &last).query("limit", "1000");
+            let page: Vec<Key> = self.ask(call, || "list the keys".to_owned()).await?;
+            // A page begins with the last key of the one before. Versions without pages answer with all keys each time.
+            let known = all.len();
+            all.extend(page.into_iter().map(|key| (key.id.clone(), key)));
+            if all.len() == known {
+                return Ok(all.into_values().collect());
+            }
+        }
     }
 
     pub(crate) async fn key(&self, id: &str) -> Result<Option<KeyInfo>, Failure> {

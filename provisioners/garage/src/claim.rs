@@ -35,6 +35,34 @@ pub(crate) struct Claim {
     id_prefix: String,
 }
 
+/// What the name of a key says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) cluster: String,
+    pub(crate) claim: ClaimName,
+}
+
+/// A key has a name as those of claims, and was not made for the claim.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the key {0} is left out: its name is like those of claims' keys, and its id is not")]
+pub(crate) struct NotOurs(String);
+
+/// Whom the key was made for; `None` where its name does not say that it was made for a claim.
+pub(crate) fn marked(key: &Key) -> Option<Result<Marked, NotOurs>> {
+    let text = key.name.strip_prefix(MARK)?;
+    let text = text.strip_suffix(FOR_DELETION).unwrap_or(text);
+    let read = || {
+        // A cluster's id may be any text, and the others have no spaces.
+        let (text, claim) = text.rsplit_once(" claim=")?;
+        let (cluster, uid) = text.rsplit_once(" uid=")?;
+        let (namespace, name) = claim.split_once('/').unwrap_or(("", claim));
+        let claim = ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
+        let known = Claim::of(&claim, cluster).ok()?;
+        key.id.starts_with(&known.id_prefix).then(|| Marked { cluster: cluster.to_owned(), claim })
+    };
+    Some(read().ok_or_else(|| NotOurs(key.id.clone())))
+}
+
 /// There is nothing to know a claim by.
 #[derive(Debug, thiserror::Error)]
 #[error("the ObjectBucket does not name its claim's uid, so nothing shows which keys are the claim's")]
@@ -114,10 +142,7 @@ impl Claim {
         for key in keys.iter().chain(&for_deletion) {
             let Some(info) = store.admin.key(&key.id).await? else { continue };
             for bucket in info.buckets {
-                // Garage writes the name first where it finds it by the key, and then where it finds it by the bucket.
-                let is_half_made =
-                    bucket.local_aliases.is_empty() && bucket.global_aliases.is_empty() && !bucket.permissions.any();
-                let found = match is_half_made {
+                let found = match bucket.is_half_made() {
                     true => Some(store.admin.add_local_alias(&bucket.id, &key.id, name).await?),
                     false => store.admin.bucket(&bucket.id).await?,
                 };
@@ -169,6 +194,25 @@ mod tests {
         assert_eq!(claim(UID, "a").key_name, format!("kube-provisioner cluster=a uid={UID} claim=shop/photos"));
         let nameless = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: String::new() };
         assert!(Claim::of(&nameless, "a").is_err());
+    }
+
+    #[test]
+    fn a_key_says_for_whom_it_was_made() {
+        let shop = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
+        let cosi = ClaimName { namespace: String::new(), name: "bc-1".into(), uid: "b.bc-1".into() };
+        let key = |id: &str, name: &str| Key { id: id.to_owned(), name: name.to_owned() };
+        for (claim, cluster) in [(shop.clone(), "a"), (shop, "a uid=b claim=c/d"), (cosi, "a")] {
+            let Claim { key_name, id_prefix, .. } = Claim::of(&claim, cluster).unwrap();
+            let id = format!("{id_prefix}00000000");
+            let expected = Marked { cluster: cluster.to_owned(), claim };
+            for name in [&key_name, &format!("{key_name}{FOR_DELETION}")] {
+                assert_eq!(marked(&key(&id, name)), Some(Ok(expected.clone())), "{name}");
+            }
+            // Somebody else has taken the name, or the id.
+            assert_eq!(marked(&key("GK0", &key_name)), Some(Err(NotOurs("GK0".to_owned()))));
+            assert_eq!(marked(&key(&id, "somebody")), None);
+        }
+        assert_eq!(marked(&key("GK0", MARK)), Some(Err(NotOurs("GK0".to_owned()))));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The provisioner.
 
+mod listing;
 mod removing;
 
+use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Access, Account, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, GrantOf,
-    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    Access, Account, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials,
+    GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::Value;
@@ -171,6 +173,10 @@ impl BucketProvisioner for Garage {
         Ok(())
     }
 
+    async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+        listing::list(&self.stores.of(&list.parameters, &list.secrets)?, &list.cluster_id).await
+    }
+
     async fn probe(&self) -> Result<(), StartError> {
         if let Some(store) = self.stores.default()? {
             store.admin.bucket_named("kube-provisioner-probe").await?;
@@ -179,7 +185,7 @@ impl BucketProvisioner for Garage {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets().optional_secret(ADMIN)
+        BucketCapabilities::default().rotation().multiple_buckets().assets().optional_secret(ADMIN)
     }
 }
 

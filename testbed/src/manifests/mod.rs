@@ -59,12 +59,22 @@ const ALL: &str = "common/schema.yaml";
 const REPLICAS: &str = "common/schema-replicas.yaml";
 const BUCKETS: &str = "common/schema-buckets.yaml";
 
-const OF_BUCKETS: &[Variant] = &[Variant {
-    folder: "default",
-    about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/standard",
-    values: &[],
-    only: None,
-}];
+const OF_BUCKETS: &[Variant] = &[
+    Variant {
+        folder: "default",
+        about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/standard",
+        values: &[],
+        only: None,
+    },
+    Variant {
+        folder: "cosi",
+        about: "In the place of default: for the Buckets and BucketAccesses of COSI v1alpha2, whose CRDs and controller come first.",
+        values: &[r#"cosi.mode="controller""#],
+        only: None,
+    },
+];
+const RIGHTS_OF_BUCKETS: &[(&str, &[&str])] =
+    &[LEASE, LEASE_SHARDED, ("cosi-controller", &["--cosi-controller"]), ("cosi-sidecar", &["--cosi"])];
 
 /// All of them.
 pub const PROVISIONERS: [Provisioner; 7] = [
@@ -143,7 +153,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         mode: &[],
         folder: "ceph-rgw",
         values: &[ALL, REPLICAS, BUCKETS],
-        rights: &[LEASE, LEASE_SHARDED],
+        rights: RIGHTS_OF_BUCKETS,
         variants: OF_BUCKETS,
     },
     Provisioner {
@@ -152,7 +162,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         mode: &[],
         folder: "aws-s3",
         values: &[ALL, REPLICAS, BUCKETS],
-        rights: &[LEASE, LEASE_SHARDED],
+        rights: RIGHTS_OF_BUCKETS,
         variants: OF_BUCKETS,
     },
     Provisioner {
@@ -161,7 +171,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         mode: &[],
         folder: "gcs",
         values: &[ALL, REPLICAS, BUCKETS],
-        rights: &[LEASE, LEASE_SHARDED],
+        rights: RIGHTS_OF_BUCKETS,
         variants: OF_BUCKETS,
     },
     Provisioner {
@@ -170,7 +180,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         mode: &[],
         folder: "garage",
         values: &[ALL, REPLICAS, BUCKETS],
-        rights: &[LEASE, LEASE_SHARDED],
+        rights: RIGHTS_OF_BUCKETS,
         variants: OF_BUCKETS,
     },
 ];
@@ -190,6 +200,11 @@ impl Provisioner {
     /// Whether its pods can share the work.
     pub fn has_shards(&self) -> bool {
         self.values.contains(&REPLICAS)
+    }
+
+    /// Whether its pods can serve COSI.
+    pub fn has_cosi(&self) -> bool {
+        self.values.contains(&BUCKETS)
     }
 
     /// The files of its chart that come from the program and from `schema.yaml`.

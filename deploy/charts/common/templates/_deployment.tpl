@@ -49,18 +49,25 @@ containers:
       {{- . | nindent 6 }}
       {{- end }}
     securityContext:
-      allowPrivilegeEscalation: false
-      readOnlyRootFilesystem: true
-      capabilities:
-        drop: [ALL]
-    {{- with include (printf "%s.mounts" .Chart.Name) . | trim }}
+      {{- include "common.confined" . | nindent 6 }}
+    {{- with print (include (printf "%s.mounts" .Chart.Name) .) (include "common.cosiMount" .) | trim }}
     volumeMounts:
       {{- . | nindent 6 }}
     {{- end }}
-{{- with include (printf "%s.volumes" .Chart.Name) . | trim }}
+  {{- with include "common.cosiSidecar" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
+{{- with print (include (printf "%s.volumes" .Chart.Name) .) (include "common.cosiVolume" .) | trim }}
 volumes:
   {{- . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{- define "common.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
 {{- end -}}
 
 {{- /* The certificates that those of the backend are signed by. */ -}}

@@ -30,12 +30,20 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- /* Which rights of files/rights.yaml apply. */ -}}
 {{- define "common.mode" -}}
-{{- if and (eq .Values.coordination "lease") (gt (int .Values.shards) 1) -}}lease-sharded{{- else -}}{{ .Values.coordination }}{{- end -}}
+{{- if include "common.cosi" . -}}cosi-{{ include "common.cosi" . }}
+{{- else if and (eq .Values.coordination "lease") (gt (int .Values.shards) 1) -}}lease-sharded
+{{- else -}}{{ .Values.coordination }}
+{{- end -}}
+{{- end -}}
+
+{{- /* After whom journals are named. */ -}}
+{{- define "common.worker" -}}
+{{- if include "common.cosi" . }}{{ include "common.driver" . }}{{ else }}{{ .Values.provisionerName | replace "/" "-" }}{{ end -}}
 {{- end -}}
 
 {{- /* The names of the journals: of one shard, of these shards, and of former ones. */ -}}
 {{- define "common.journals" -}}
-{{- $name := .Values.provisionerName | replace "/" "-" -}}
+{{- $name := include "common.worker" . -}}
 {{- $names := list -}}
 {{- range $shards := concat (list 1 (int .Values.shards)) .Values.formerShards | uniq | sortAlpha -}}
 {{- $shards := int $shards -}}

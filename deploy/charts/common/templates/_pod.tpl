@@ -8,6 +8,7 @@
 {{- if gt (int .Values.shards) 1 }}
 - {name: SHARDS, value: {{ .Values.shards | quote }}}
 {{- end }}
+{{- include "common.cosiEnvironment" . }}
 {{- range $name, $value := .Values.options }}
 - {name: {{ $name }}, value: {{ $value | toString | quote }}}
 {{- end }}

@@ -2,6 +2,10 @@
 {{- $name := include "common.account" . -}}
 {{- $clusterName := printf "%s-%s" .Release.Namespace $name -}}
 {{- $rights := index (.Files.Get "files/rights.yaml" | fromYaml) (include "common.mode" .) -}}
+{{- if eq (include "common.cosi" .) "sidecar" -}}
+{{- $sidecar := include "common.cosiSidecarRights" . | fromYaml -}}
+{{- $rights = dict "cluster" (concat $rights.cluster $sidecar.cluster) "namespace" (concat $rights.namespace $sidecar.namespace) -}}
+{{- end -}}
 {{- if .Values.serviceAccount.create }}
 apiVersion: v1
 kind: ServiceAccount
@@ -62,12 +66,12 @@ subjects:
 {{- end }}
 {{- end -}}
 
-{{- /* One rule. Names of journals and Leases are those of this provisioner; those of other objects are every provisioner's. */ -}}
+{{- /* One rule. Names of journals and Leases are those of this provisioner or driver; those of other objects are every provisioner's. */ -}}
 {{- define "common.rule" -}}
 {{- $context := index . 0 -}}
 {{- $rule := index . 1 -}}
 {{- if and $rule.resourceNames (or (has "configmaps" $rule.resources) (has "leases" $rule.resources)) -}}
-{{- $names := list ($context.Values.provisionerName | replace "/" "-") -}}
+{{- $names := list (printf "%s%s" (include "common.cosi" $context | empty | ternary "" "cosi-sidecar-leader-") (include "common.worker" $context)) -}}
 {{- if has "configmaps" $rule.resources -}}
 {{- $names = include "common.journals" $context | fromJsonArray -}}
 {{- end -}}

@@ -2,7 +2,7 @@
 {{- define "common.class" -}}
 {{- $context := index . 0 -}}
 {{- $class := $context.Values.storageClass -}}
-{{- if $class.create -}}
+{{- if and $class.create (not (include "common.cosi" $context)) -}}
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata:

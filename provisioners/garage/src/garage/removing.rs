@@ -23,17 +23,19 @@ impl Garage {
         let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
         let named = store.admin.bucket_named(&bucket.name).await?;
         if let Some(live) = claim.bucket(&store, &bucket.name, named.as_ref(), &bucket.state).await? {
-            if bucket.state.is_empty() {
-                take_name(&store, &bucket.name, &live).await?;
+            // Its uploads end, and its name goes, only with the bucket.
+            if policy == DeletionPolicy::DeleteIfEmpty && live.objects > 0 {
+                return Err(DeletionPolicy::not_empty(&bucket.name));
             }
+            let has_lost_name = bucket.state.is_empty() && take_name(&store, &bucket.name, &live).await?;
             match policy {
                 DeletionPolicy::Delete => empty(&store, &claim, &bucket.name, &live).await?,
+                DeletionPolicy::DeleteIfEmpty if delete_empty(&store, &live).await? => {}
                 DeletionPolicy::DeleteIfEmpty => {
-                    // Uploads end only with a bucket that goes.
-                    let is_gone = live.objects == 0 && delete_empty(&store, &live).await?;
-                    if !is_gone {
-                        return Err(DeletionPolicy::not_empty(&bucket.name));
+                    if has_lost_name {
+                        store.admin.add_global_alias(&live.id, &bucket.name).await?;
                     }
+                    return Err(DeletionPolicy::not_empty(&bucket.name));
                 }
             }
         }
@@ -75,11 +77,11 @@ impl Garage {
 }
 
 /// Takes the name that everybody has for the bucket. Garage deletes the claim's mark before this name, and where it were stopped in
-/// between, the bucket of an attempt that nothing records would be nobody's and keep its name.
-async fn take_name(store: &Store, name: &str, live: &BucketInfo) -> Result<(), Failure> {
+/// between, a bucket that nothing records would be nobody's and keep its name. Whether the bucket had it.
+async fn take_name(store: &Store, name: &str, live: &BucketInfo) -> Result<bool, Failure> {
     match store.admin.bucket_named(name).await? {
-        Some(named) if named.id == live.id => store.admin.remove_global_alias(&live.id, name).await,
-        _ => Ok(()),
+        Some(named) if named.id == live.id => store.admin.remove_global_alias(&live.id, name).await.map(|()| true),
+        _ => Ok(false),
     }
 }
 

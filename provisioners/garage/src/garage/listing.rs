@@ -1,0 +1,109 @@
+//! What Garage has for claims, by the names of the keys. A bucket that was to stay has no key of its claim any more, and is not
+//! listed.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use kube_provisioner::bucket::{Asset, AssetKind, Assets, ClaimName, MarkedCluster};
+
+use crate::admin::{BucketInfo, Failure, Key};
+use crate::claim::{Marked, marked};
+use crate::store::Store;
+
+pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+    let (mut assets, mut claims) = (Assets::default(), BTreeMap::<_, Vec<Key>>::new());
+    for key in store.admin.all_keys().await? {
+        match marked(&key) {
+            Some(Ok(Marked { cluster, claim })) => {
+                let ClaimName { namespace, name, uid } = claim;
+                claims.entry((cluster, uid, namespace, name)).or_default().push(key);
+            }
+            Some(Err(not_given)) => assets.unread.push(not_given.to_string()),
+            None => {}
+        }
+    }
+    for ((of_cluster, uid, namespace, name), keys) in claims {
+        let claim = ClaimName { namespace, name, uid };
+        let asset = |kind, name: &str| {
+            Asset::new(kind, name, claim.clone(), MarkedCluster::of(Some(of_cluster.as_str()), cluster))
+        };
+        match buckets_of(store, &keys).await? {
+            Ok(buckets) => {
+                assets.found.extend(buckets.iter().map(|name| asset(AssetKind::Bucket, name)));
+                assets.found.extend(keys.iter().map(|key| asset(AssetKind::Account, &key.id)));
+            }
+            Err(unproven) => assets.unread.push(format!("the keys of {claim} are left out: {unproven}")),
+        }
+    }
+    Ok(assets)
+}
+
+/// The names of the buckets that were made for the claim with these keys, or why one of them may be somebody else's.
+async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, String>, Failure> {
+    let mut names = Vec::new();
+    for key in keys {
+        // Its buckets go before it.
+        let Some(info) = store.admin.key(&key.id).await? else { continue };
+        for bucket in info.buckets {
+            if bucket.is_half_made() {
+                return Ok(Err(format!(
+                    "the key {} may have made the bucket {}, which has no name: if nobody needs it, garage bucket delete removes it",
+                    key.id, bucket.id
+                )));
+            }
+            // Into the others the key was let.
+            let Some(name) = bucket.local_aliases.first() else { continue };
+            let Some(live) = store.admin.bucket(&bucket.id).await? else { continue };
+            match is_theirs(&live, name, keys) {
+                true if names.contains(name) => {}
+                true => names.push(name.clone()),
+                false => {
+                    return Ok(Err(format!(
+                        "the key {} has the name {name} for the bucket {}, which may not have been made for the claim",
+                        key.id, bucket.id
+                    )));
+                }
+            }
+        }
+    }
+    Ok(Ok(names))
+}
+
+/// An administrator can give a claim's key a name for any bucket. One that was made for the claim has the name for everybody, too,
+/// unless it is yet to get it or has lost it, and no other key has a name of its own for it.
+fn is_theirs(bucket: &BucketInfo, name: &str, keys: &[Key]) -> bool {
+    let is_its_name = bucket.global_aliases.is_empty() || bucket.global_aliases.iter().any(|alias| alias == name);
+    let mut aliases = bucket.keys.iter().flat_map(|key| key.bucket_local_aliases.iter().map(|alias| (&key.id, alias)));
+    is_its_name && aliases.all(|(id, alias)| alias == name && keys.iter().any(|key| key.id == *id))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_that_a_key_has_a_name_for_may_be_an_administrators() {
+        let keys = ["GK1", "GK2"].map(|id| Key { id: id.to_owned(), name: String::new() });
+        let is_theirs = |global: &[&str], local: &[(&str, &[&str])]| {
+            let keys_of = local.iter().map(|(id, aliases)| {
+                json!({"accessKeyId": id, "name": "", "permissions": {"read": true, "write": true, "owner": false},
+                    "bucketLocalAliases": aliases})
+            });
+            let bucket = json!({"id": "b-1", "globalAliases": global, "keys": keys_of.collect::<Vec<_>>(), "objects": 0,
+                "quotas": {"maxSize": null, "maxObjects": null}});
+            is_theirs(&serde_json::from_value(bucket).unwrap(), "photos", &keys)
+        };
+        let own: (&str, &[&str]) = ("GK1", &["photos"]);
+        assert!(is_theirs(&["photos"], &[own]));
+        assert!(is_theirs(&["photos"], &[own, ("GK2", &["photos"]), ("granted", &[])]));
+        assert!(is_theirs(&["photos", "films"], &[own]));
+        // An attempt that has ended early, or a deletion.
+        assert!(is_theirs(&[], &[own]));
+        assert!(!is_theirs(&["films"], &[own]));
+        assert!(!is_theirs(&["photos"], &[own, ("somebody", &["photos"])]));
+        assert!(!is_theirs(&[], &[own, ("somebody", &["films"])]));
+        assert!(!is_theirs(&["photos"], &[("GK1", &["photos", "films"])]));
+    }
+}

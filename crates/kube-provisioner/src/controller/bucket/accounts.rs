@@ -57,6 +57,13 @@ pub enum AccountProblem {
     Changed,
 }
 
+impl AccountProblem {
+    /// Whether the end of another claim ends it.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::OtherClass { .. } | Self::OtherParameters)
+    }
+}
+
 impl SharedAccount {
     /// An account that this claim founds. In each attempt it is the same.
     pub(crate) fn founded(name: &str, claim: &ClaimFacts) -> Self {

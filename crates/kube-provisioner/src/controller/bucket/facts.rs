@@ -299,7 +299,9 @@ impl Facts {
             ClassState::Unmanaged => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
-        let fellows: Vec<_> = self.fellows.iter().map(|fellow| (fellow.has_claim, fellow.bucket.as_fellow())).collect();
+        let of_attempts = |fellow: &Fellow| fellow.bucket.record().is_some_and(|record| !record.made);
+        let fellows = self.fellows.iter().filter(|fellow| !of_attempts(fellow));
+        let fellows: Vec<_> = fellows.map(|fellow| (fellow.has_claim, fellow.bucket.as_fellow())).collect();
         let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users, fellows);
         stable_hash(&format!("{:?}", (claim, made, by_hand, class, others)))
     }
@@ -412,7 +414,7 @@ impl BucketFacts {
     fn as_fellow(&self) -> impl std::fmt::Debug {
         let of_record = self.record().map(|record| {
             let account = record.account.as_ref().map(|account| (account.uid.clone(), account.generation));
-            (account, record.made, record.new_key.is_some(), record.parameters.clone())
+            (account, record.new_key.is_some(), record.parameters.clone())
         });
         (self.uid.clone(), self.class.clone(), of_record)
     }

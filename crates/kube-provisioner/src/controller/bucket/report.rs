@@ -16,6 +16,8 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::Changed => Next::Again,
         // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
+        // So does the end of another claim's attempt, which wakes nobody.
+        Outcome::Refused(Refusal::Account { problem, .. }) if problem.may_pass() => Next::Retry,
         Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
         Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretMissing { .. } | Outcome::SecretName(_) => {
             Next::Retry

@@ -290,6 +290,26 @@ async fn z36_a_lost_secret_gets_the_key_of_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn z37_claims_that_are_refused_do_not_wake_each_other() {
+    let fixture = Fixture::new();
+    fixture.class("another", json!({}));
+    fixture.store.state().buckets.extend(THREE.map(|name| (name.to_owned(), "somebody".to_owned())));
+    let _running = fixture.start(1);
+    for (claim, class) in THREE.into_iter().zip(["another", "class", "class"]) {
+        let spec = json!({"bucketName": claim, "storageClassName": class, "additionalConfig": {"account": "team"}});
+        fixture.claim(claim, spec);
+    }
+    for claim in THREE {
+        fixture.until("it is refused", || fixture.phase(claim) == "Failed").await;
+    }
+    sleep(Duration::from_secs(3600)).await;
+    let calls = fixture.store.calls("create_bucket");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(fixture.store.calls("create_bucket"), calls, "after {calls} calls");
+    assert!(calls < 10, "{calls} calls");
+}
+
+#[tokio::test(start_paused = true)]
 async fn z37_what_cannot_be_shared_is_refused() {
     let fixture = Fixture::new();
     fixture.class("another", json!({}));

@@ -96,12 +96,12 @@ impl BucketCache {
                 if let Some(known) = self.claims.remove(&key) {
                     self.claim_gone(&key, &known);
                 }
-                return self.with_asking(key);
+                return self.of_gone_claim(key);
             }
             Change::Ready => {
                 let gone = self.claims.end_snapshot();
                 gone.iter().for_each(|(key, known)| self.claim_gone(key, known));
-                return gone.into_iter().flat_map(|(key, _)| self.with_asking(key)).collect();
+                return gone.into_iter().flat_map(|(key, _)| self.of_gone_claim(key)).collect();
             }
         }
         Vec::new()
@@ -352,13 +352,20 @@ impl BucketCache {
         self.concerned(bucket)
     }
 
-    /// The claim's key, and those of the claims that ask for its bucket or its account.
+    /// The claim's key, and those of the claims that ask for its bucket.
     fn with_asking(&self, key: Key) -> Vec<Key> {
-        let buckets = self.of_claim.get(key.path()).into_iter().flatten().filter_map(|name| self.buckets.get(name));
-        let fellows = buckets.flat_map(|bucket| self.by_account.asking(bucket));
-        let asking = self.asking.get(key.path()).into_iter().flatten();
-        let mut keys: Vec<Key> = asking.chain(fellows).filter(|other| **other != key).cloned().collect();
+        let asking = self.asking.get(key.path()).into_iter().flatten().cloned();
+        let mut keys: Vec<Key> = asking.collect();
         keys.push(key);
+        keys
+    }
+
+    /// As [`with_asking`](Self::with_asking), of a claim that is gone, with those of the claims that ask for its account.
+    fn of_gone_claim(&self, key: Key) -> Vec<Key> {
+        let buckets = self.of_claim.get(key.path()).into_iter().flatten().filter_map(|name| self.buckets.get(name));
+        let fellows: Vec<Key> = buckets.flat_map(|bucket| self.by_account.asking(bucket)).cloned().collect();
+        let mut keys = self.with_asking(key);
+        keys.extend(fellows);
         keys
     }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask test`
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -149,7 +150,8 @@ fn is_called(suite: &str, name: &str) -> bool {
     suite == name || suite.split(' ').any(|word| word == name)
 }
 
-/// Runs what shares the control plane one program at a time, and everything else beside it: most tests wait.
+/// Runs what shares the control plane one program at a time, and everything else beside it: most tests wait. Two of the others run at
+/// a time once nothing is left that shares it.
 async fn run_suites(
     built: &Built,
     plan: &Plan,
@@ -164,24 +166,27 @@ async fn run_suites(
         suite::run(suite, command, &environment, progress).await
     };
     let program = |program| program_command(program, plan, filter, guard);
+    let (sharing, others): (Vec<_>, Vec<_>) = built.programs.iter().partition(|program| program.uses_shared_servers());
+    let others = others.into_iter().map(|each| (&*each.suite, program(each)));
+    let docs = built.doc_tests.then(|| (DOC_TESTS, docs_command(filter, guard)));
+    let queue: RefCell<VecDeque<_>> = RefCell::new(others.chain(docs).collect());
+    let next = || queue.borrow_mut().pop_front();
+    let others = async || {
+        let mut suites = Vec::new();
+        while let Some((suite, command)) = next() {
+            suites.push(run(suite, command, &progress::buffered(progress)).await);
+        }
+        suites
+    };
     let sharing = async {
         let mut suites = Vec::new();
-        for each in built.programs.iter().filter(|program| program.uses_shared_servers()) {
+        for each in sharing {
             suites.push(run(&each.suite, program(each), progress).await);
         }
+        suites.extend(others().await);
         suites
     };
-    let others = async {
-        let mut suites = Vec::new();
-        for each in built.programs.iter().filter(|program| !program.uses_shared_servers()) {
-            suites.push(run(&each.suite, program(each), &progress::buffered(progress)).await);
-        }
-        if built.doc_tests {
-            suites.push(run(DOC_TESTS, docs_command(filter, guard), &progress::buffered(progress)).await);
-        }
-        suites
-    };
-    let (mut suites, others) = tokio::join!(sharing, others);
+    let (mut suites, others) = tokio::join!(sharing, others());
     suites.extend(others);
     suites.sort_by(|a, b| a.name.cmp(&b.name));
     suites

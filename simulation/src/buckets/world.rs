@@ -283,9 +283,12 @@ impl Wires {
     fn check_end(&self, process: &Process, request: &Request, world: &World) {
         let Some(cluster) = world.cluster(self.cluster) else { return };
         let Ok(object) = cluster.get("objectbucket.io", "objectbuckets", "", &request.name) else { return };
-        let wanted =
-            request.options.delete.preconditions.as_ref().and_then(|preconditions| preconditions.uid.as_deref());
-        if wanted.is_some_and(|uid| uid != text(&object, "/metadata/uid")) || record_of(&object)["made"] != true {
+        let wanted = request.options.delete.preconditions.clone().unwrap_or_default();
+        let is_another = |wanted: Option<String>, at: &str| wanted.is_some_and(|wanted| wanted != text(&object, at));
+        if is_another(wanted.uid, "/metadata/uid")
+            || is_another(wanted.resource_version, "/metadata/resourceVersion")
+            || record_of(&object)["made"] != true
+        {
             return;
         }
         let uid = claimed_uid(&object);

@@ -265,7 +265,10 @@ impl Actions {
 
     /// Begins the deletion of the ObjectBucket. Our finalizer keeps it. `false` if it is gone already.
     pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<bool, Outcome> {
-        let answer = self.delete::<WatchedBucket>(bucket).await;
+        // An attempt may have succeeded, and the answer to the write that says so may have been lost.
+        let is_attempts = bucket.record().is_some_and(|record| !record.made);
+        let version = is_attempts.then(|| bucket.resource_version.to_string());
+        let answer = self.delete::<WatchedBucket>(bucket, version).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
             Ok(going) => {
                 self.observe(&going);
@@ -275,7 +278,7 @@ impl Actions {
                 self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
                 Ok(false)
             }
-            // Another object has this name by now.
+            // It has changed, or another object has this name by now.
             Err(CallError::Conflict) => {
                 self.read_bucket(&bucket.name).await?;
                 Err(Outcome::Changed)
@@ -285,8 +288,12 @@ impl Actions {
     }
 
     /// The answer is the object, or the word that it is gone.
-    async fn delete<T: DeserializeOwned>(&self, bucket: &BucketFacts) -> Result<T, CallError> {
-        let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version: None };
+    async fn delete<T: DeserializeOwned>(
+        &self,
+        bucket: &BucketFacts,
+        resource_version: Option<String>,
+    ) -> Result<T, CallError> {
+        let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
         let request = request.delete(&bucket.name, &parameters).map_err(unsent)?;
@@ -320,7 +327,7 @@ impl Actions {
     /// it is taken for a person's wish to remove the bucket.
     pub(super) async fn remove_bucket(&self, bucket: &BucketFacts) -> Result<(), Outcome> {
         self.remove_finalizer(bucket).await?;
-        match self.delete::<Value>(bucket).await {
+        match self.delete::<Value>(bucket, None).await {
             Ok(_) | Err(CallError::NotFound) => {
                 self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
                 Ok(())

@@ -53,6 +53,11 @@ pub enum AccountProblem {
         /// That claim.
         claim: String,
     },
+    /// Nobody knows whether another claim has an account of this name.
+    Unreadable {
+        /// That claim's ObjectBucket.
+        object: String,
+    },
     /// The claim has a bucket, and another account or one of its own.
     Changed,
 }
@@ -60,7 +65,7 @@ pub enum AccountProblem {
 impl AccountProblem {
     /// Whether the end of another claim ends it.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::OtherClass { .. } | Self::OtherParameters)
+        matches!(self, Self::OtherClass { .. } | Self::OtherParameters | Self::Unreadable { .. })
     }
 }
 

@@ -68,6 +68,7 @@ every!(account_problems -> AccountProblem {
     AccountProblem::OtherClass { .. } => [AccountProblem::OtherClass { class: "CLASS".to_owned() }],
     AccountProblem::OtherParameters => [AccountProblem::OtherParameters],
     AccountProblem::Rotating { .. } => [AccountProblem::Rotating { claim: "OTHER".to_owned() }],
+    AccountProblem::Unreadable { .. } => [AccountProblem::Unreadable { object: "OBJECT".to_owned() }],
     AccountProblem::Changed => [AccountProblem::Changed],
 });
 

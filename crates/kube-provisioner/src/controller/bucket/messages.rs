@@ -389,6 +389,13 @@ fn no_account(account: &str, problem: &AccountProblem, class: &str, provisioner:
             ),
             State::Pending,
         )),
+        AccountProblem::Unreadable { object } => warning(
+            "AwaitsAccount",
+            format!(
+                "The ObjectBucket {object} has an account of the name {account} and cannot be read; correct it, or delete it"
+            ),
+            State::Pending,
+        ),
         AccountProblem::Changed => event_only(warning(
             "AccountChanged",
             format!(

@@ -289,6 +289,35 @@ async fn z36_a_lost_secret_gets_the_key_of_the_others() {
     assert_eq!(secret("fourth"), secret("second"));
 }
 
+/// Where the only claim that has the account cannot be read, another one must not found it anew.
+#[tokio::test(start_paused = true)]
+async fn z37_an_account_that_cannot_be_read_is_waited_for() {
+    let fixture = Fixture::new();
+    let _running = fixture.start(1);
+    fixture.claim("first", shares("team"));
+    fixture.bound("first").await;
+    let object = "obc-default-first";
+    let annotation = "kube-provisioner/bucket";
+    let record = fixture.get(BUCKETS, object).unwrap()["metadata"]["annotations"][annotation].clone();
+    let write = |record: Value| {
+        fixture.patch(BUCKETS, object, json!({"metadata": {"annotations": {annotation: record}}}));
+    };
+    write(json!("{\"source\": 7}"));
+    fixture.claim("second", shares("team"));
+    let says =
+        || fixture.events("second").iter().any(|event| event.contains("cannot be read; correct it, or delete it"));
+    fixture.until("it says what it waits for", says).await;
+    assert_eq!(fixture.phase("second"), "Pending");
+    write(record);
+    fixture.bound("second").await;
+    assert!(fixture.have_one_key(&["first", "second"]));
+    for claim in ["first", "second"] {
+        fixture.delete(CLAIMS, claim);
+        fixture.gone(claim).await;
+    }
+    assert!(fixture.store.is_empty() && fixture.store.state().grants.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn z37_claims_that_are_refused_do_not_wake_each_other() {
     let fixture = Fixture::new();

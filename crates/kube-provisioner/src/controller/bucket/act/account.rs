@@ -10,7 +10,8 @@ use super::Actions;
 use super::attempt::Texts;
 use super::make::Made;
 use crate::bucket::{Account, BucketAccess, Credentials};
-use crate::controller::bucket::accounts::{SharedAccount, account_label};
+use crate::controller::bucket::accounts::{AccountProblem, SharedAccount, account_label};
+use crate::controller::bucket::decide::Refusal;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::partial::{WatchedBucket, bucket_facts};
@@ -247,11 +248,18 @@ impl Actions {
 }
 
 /// The account that a new claim asks for: that of other claims, or one that it founds.
-pub(super) fn account_of(claim: &ClaimFacts, fellows: &[BucketFacts]) -> Option<SharedAccount> {
-    let name = claim.account()?;
+pub(super) fn account_of(claim: &ClaimFacts, fellows: &[BucketFacts]) -> Result<Option<SharedAccount>, Outcome> {
+    let Some(name) = claim.account() else { return Ok(None) };
     let known = fellows.iter().filter_map(|fellow| fellow.record()?.account.as_ref());
     let newest = known.filter(|account| account.name == name).max_by_key(|account| account.generation);
-    Some(newest.cloned().unwrap_or_else(|| SharedAccount::founded(name, claim)))
+    match (newest, fellows.iter().find(|fellow| fellow.record().is_none())) {
+        (Some(newest), _) => Ok(Some(newest.clone())),
+        (None, Some(unread)) => {
+            let problem = AccountProblem::Unreadable { object: unread.name.to_string() };
+            Err(Outcome::Refused(Refusal::Account { account: name.to_owned(), problem }))
+        }
+        (None, None) => Ok(Some(SharedAccount::founded(name, claim))),
+    }
 }
 
 /// The bucket of another claim with the account, once the account may have been let into it.

@@ -64,7 +64,7 @@ impl Actions {
             let fellows = self.live_fellows(facts).await?;
             self.confirm_no_new_key(&fellows).await?;
             if facts.bucket().is_none_or(|bucket| bucket.record().is_none()) {
-                inputs.record.account = account_of(&inputs.claim, &fellows);
+                inputs.record.account = account_of(&inputs.claim, &fellows)?;
             }
             let key = self.account_key(facts, &inputs.record, &fellows).await?;
             let bucket = self.recorded(&inputs, facts).await?;

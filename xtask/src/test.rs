@@ -1,7 +1,7 @@
 //! `cargo xtask test`
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -169,8 +169,8 @@ async fn run_suites(
     let (sharing, others): (Vec<_>, Vec<_>) = built.programs.iter().partition(|program| program.uses_shared_servers());
     let others = others.into_iter().map(|each| (&*each.suite, program(each)));
     let docs = built.doc_tests.then(|| (DOC_TESTS, docs_command(filter, guard)));
-    let queue: RefCell<VecDeque<_>> = RefCell::new(others.chain(docs).collect());
-    let next = || queue.borrow_mut().pop_front();
+    let queue = RefCell::new(others.chain(docs));
+    let next = || queue.borrow_mut().next();
     let others = async || {
         let mut suites = Vec::new();
         while let Some((suite, command)) = next() {

@@ -97,15 +97,16 @@ impl Bed {
     ) -> anyhow::Result<()> {
         let asked = self.folder.path().join("restart");
         let restart = format!("touch {0}; while [ -e {0} ]; do sleep 0.1; done", asked.display());
+        let (endpoint, version) = (self.endpoint(), version.to_string());
         let mut arguments = vec![
-            ["--endpoint", &self.endpoint()].map(str::to_owned),
-            ["--versions", &version.to_string()].map(str::to_owned),
-            ["--concurrency", "2"].map(str::to_owned),
-            ["--other-access-parameters", "accessMode=read-only"].map(str::to_owned),
-            ["--restart-command", &restart].map(str::to_owned),
+            ["--endpoint", &endpoint],
+            ["--versions", &version],
+            ["--concurrency", "2"],
+            ["--other-access-parameters", "accessMode=read-only"],
+            ["--restart-command", &restart],
         ];
-        arguments.extend(other_bucket.map(|other| ["--other-bucket-parameters", other].map(str::to_owned)));
-        let options = Options::try_parse_from(["cosi-sanity".to_owned()].into_iter().chain(arguments.concat()))?;
+        arguments.extend(other_bucket.map(|other| ["--other-bucket-parameters", other]));
+        let options = Options::try_parse_from(["cosi-sanity"].into_iter().chain(arguments.concat()))?;
         let mut program = start().await?;
         let restarting = async {
             loop {

@@ -61,7 +61,8 @@ impl Ledger {
     }
 
     pub(crate) fn is_account_forgotten(&self, account: &str) -> bool {
-        [account, ""].into_iter().any(|account| self.forgotten_accounts.contains(account))
+        let is_claims_own = self.claims.contains_key(account);
+        !is_claims_own && [account, ""].into_iter().any(|account| self.forgotten_accounts.contains(account))
     }
 
     /// The cluster that has used this account first.

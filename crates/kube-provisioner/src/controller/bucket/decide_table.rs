@@ -319,7 +319,7 @@ fn a_claim_with_its_bucket() {
         ("a restored bucket", bound().record(json!({"assigned": true})), Attempt(Reason::Secret)),
         (
             "a restored bucket in the middle of a rotation",
-            { bound().record(json!({"assigned": true, "newKey": {"accessKeyId": "new"}})) },
+            bound().record(json!({"assigned": true, "newKey": {"accessKeyId": "new"}})),
             Attempt(Reason::Secret),
         ),
         ("a restored Secret", bound().delivered(Unowned, Intact), Attempt(Reason::Secret)),

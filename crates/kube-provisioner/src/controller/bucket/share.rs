@@ -103,12 +103,11 @@ pub(crate) fn of_author(config: &BTreeMap<String, String>) -> BTreeMap<String, S
 
 /// Whether an unfinished attempt cannot come to its end: the bucket is going, or the claim does not ask for it any more.
 pub(crate) fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
-    let of_claim = |bucket: &BucketFacts, owner: &ClaimFacts| bucket.claim().is_some_and(|of| *of.uid == *owner.uid);
-    let is_going = || match (&facts.owner.bucket, &facts.owner.claim) {
-        (Some(bucket), Some(owner)) => bucket.deleting || owner.deleting && of_claim(bucket, owner),
-        (Some(bucket), None) => bucket.deleting,
-        (None, _) => true,
+    let has_leaving_claim = |bucket: &BucketFacts| {
+        let owner = facts.owner.claim.as_ref().filter(|owner| owner.deleting);
+        owner.is_some_and(|owner| bucket.claim().is_some_and(|of| *of.uid == *owner.uid))
     };
+    let is_going = || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting || has_leaving_claim(bucket));
     asks_for_another(record, claim) || has_another_account(record, claim) || record.owner.is_some() && is_going()
 }
 

@@ -171,23 +171,23 @@ impl Actions {
 
     /// When this succeeds, no other claim is about to get another key. An author whose users have room for few keys might remove it.
     pub(super) async fn confirm_no_new_key(&self, fellows: &[BucketFacts]) -> Result<(), Outcome> {
-        let has_new_key = |fellow: &BucketFacts| fellow.record().is_some_and(|record| record.new_key.is_some());
-        match self.any_with_claim(fellows.iter().filter(|fellow| has_new_key(fellow))).await? {
-            true => Err(Outcome::AwaitsAccount { after: BEHIND }),
-            false => Ok(()),
-        }
+        self.await_claims(fellows, |_, record| record.new_key.is_some()).await
     }
 
-    /// Whether the claim of any exists. What the cache shows may be behind.
-    async fn any_with_claim(&self, buckets: impl Iterator<Item = &BucketFacts>) -> Result<bool, Outcome> {
-        for bucket in buckets {
-            let has_claim = self.cache().has_claim(bucket);
-            match bucket.claim().filter(|_| !has_claim) {
+    /// When this succeeds, none of the claims that exist has to be waited for. The cache may be behind.
+    async fn await_claims(
+        &self,
+        fellows: &[BucketFacts],
+        waits_for: impl Fn(&BucketFacts, &Record) -> bool,
+    ) -> Result<(), Outcome> {
+        for fellow in fellows.iter().filter(|fellow| fellow.record().is_some_and(|record| waits_for(fellow, record))) {
+            let has_claim = self.cache().has_claim(fellow);
+            match fellow.claim().filter(|_| !has_claim) {
                 Some(claim) if self.read_claim(&claim).await?.is_none() => {}
-                _ => return Ok(true),
+                _ => return Err(Outcome::AwaitsAccount { after: BEHIND }),
             }
         }
-        Ok(false)
+        Ok(())
     }
 
     /// When this succeeds, all claims with the account have its newest key, and none is about to get another one.
@@ -197,13 +197,10 @@ impl Actions {
         record: &Record,
         fellows: &[BucketFacts],
     ) -> Result<(), Outcome> {
-        self.confirm_no_new_key(fellows).await?;
         let is_older = |of: &Record| of.account.as_ref().is_none_or(|of| of.generation != account.generation);
-        let is_behind =
-            |fellow: &BucketFacts| !fellow.deleting && fellow.record().is_some_and(|of| of.made && is_older(of));
-        if self.any_with_claim(fellows.iter().filter(|fellow| is_behind(fellow))).await? {
-            return Err(Outcome::AwaitsAccount { after: BEHIND });
-        }
+        let has_another =
+            |fellow: &BucketFacts, of: &Record| of.new_key.is_some() || of.made && !fellow.deleting && is_older(of);
+        self.await_claims(fellows, has_another).await?;
         let cache = self.cache();
         let has_newest = |fellow: &BucketFacts| {
             let Some((of, claim)) = fellow.record().zip(fellow.claim()) else { return false };

@@ -264,15 +264,12 @@ impl Rgw {
                 return Ok(Err(BucketAccess::is_not_its_setting(key)));
             }
         }
-        let live = store.admin.bucket(name).await?;
-        if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), store, &request.cluster_id).await? {
+        let Some(info) = store.admin.bucket(name).await? else { return Err(bucket.missing()) };
+        if let Some(owner) = &bucket.owner
+            && !is_its_owners(bucket, owner, &info, (store, &request.cluster_id)).await?
+        {
             return Ok(Err(bucket.is_not_its_owners()));
         }
-        let Some(info) = live else {
-            return Err(ProvisionError::retry(format!(
-                "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
-            )));
-        };
         if info.owner == account.id {
             // With bucketOwner the claim gets the owner's own key.
             return Ok(Ok(None));
@@ -350,11 +347,10 @@ fn has_no_key(bucket: &str, owner: &str) -> String {
 /// Whether a bucket is still the one that was made for its owner.
 async fn is_its_owners(
     bucket: &BucketAccess,
-    live: Option<&BucketInfo>,
-    store: &Store,
-    cluster: &str,
+    owner: &bucket::Account,
+    live: &BucketInfo,
+    (store, cluster): (&Store, &str),
 ) -> Result<bool, ProvisionError> {
-    let (Some(owner), Some(live)) = (&bucket.owner, live) else { return Ok(false) };
     let bucket_owner = bucket.state.get(BUCKET_OWNER).map(String::as_str);
     let users = Users::of(owner, &bucket.state, bucket_owner, cluster)?;
     Ok(users.whose(store, &bucket.state, live).await? == Whose::Claim)

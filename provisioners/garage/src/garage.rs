@@ -111,13 +111,11 @@ impl BucketProvisioner for Garage {
                 return refuse_grant(&store, &claim, &request, text).await;
             }
             let Some(live) = self.live(&store, bucket, (&request.account, &request.cluster_id)).await? else {
-                if bucket.owner.is_some() {
+                // Another bucket may have its name.
+                if bucket.owner.is_some() && store.admin.bucket_named(&bucket.name).await?.is_some() {
                     return refuse_grant(&store, &claim, &request, bucket.is_not_its_owners()).await;
                 }
-                return Err(ProvisionError::retry(format!(
-                    "the bucket {} does not exist: make it, or change bucketName in the StorageClass",
-                    bucket.name
-                )));
+                return Err(bucket.missing());
             };
             buckets.push((bucket, live, rights(access)));
         }

@@ -102,17 +102,11 @@ impl BucketProvisioner for Gcs {
                 return account.refuse(&store, &request, text).await;
             }
             buckets.push((bucket, bucket.allowed(parameters.access_mode, config.access_mode)?));
-            let (name, live) = (&bucket.name, store.storage.bucket(&bucket.name).await?);
-            if let Some(of) = &bucket.owner {
-                let is_its = |live: &Value| owner(live, &of.claim, &request.cluster_id) == Owner::Claim;
-                if !live.as_ref().is_some_and(is_its) {
-                    return account.refuse(&store, &request, bucket.is_not_its_owners()).await;
-                }
-            }
-            if live.is_none() {
-                return Err(ProvisionError::retry(format!(
-                    "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
-                )));
+            let Some(live) = store.storage.bucket(&bucket.name).await? else { return Err(bucket.missing()) };
+            if let Some(of) = &bucket.owner
+                && owner(&live, &of.claim, &request.cluster_id) != Owner::Claim
+            {
+                return account.refuse(&store, &request, bucket.is_not_its_owners()).await;
             }
         }
         match principal {

@@ -97,14 +97,14 @@ impl<'a> Picture<'a> {
     fn check(&self, wish: &Wish, wanted: &mut BTreeSet<String>) -> Result<(), Unmet> {
         let Wish { name, kind, .. } = wish;
         let claim = self.claims.get(name);
-        let Some(uid) = &wish.uid else {
+        if wish.uid.is_none() {
             // It points at an ObjectBucket that does not name it, and nobody has said that it is the claim's. An older
             // definition has no conditions.
             let waits = |event: &Value| text(event, "/message").contains("that ObjectBucket does not name the claim");
             match claim {
                 Some(claim) if self.events_of(claim).any(waits) => return Ok(()),
                 Some(claim) if self.is_in_use(claim) => {
-                    wanted.insert(self.world.ledger().origin(text(claim, "/metadata/uid")).to_owned());
+                    wanted.insert(self.origin(claim));
                     return Ok(());
                 }
                 Some(_) => return Err((Invariant::Gone, format!("{name} is still there"))),
@@ -116,10 +116,10 @@ impl<'a> Picture<'a> {
                 return Err((Invariant::Gone, format!("the Secret or ConfigMap of {name} is still there")));
             }
             return Ok(());
-        };
+        }
         let Some(claim) = claim else { return Err((Invariant::Untouched, format!("{name} is gone"))) };
         let phase = text(claim, "/status/phase");
-        let origin = self.world.ledger().origin(uid).to_owned();
+        let origin = self.origin(claim);
         let excused = || wish.disturbed || self.may_wait(wish, claim, &origin) && self.is_told(claim);
         match kind {
             Kind::Greedy if phase == "Failed" => return Ok(()),
@@ -178,7 +178,13 @@ impl<'a> Picture<'a> {
         let are_needed =
             keys.iter().all(is_delivered) || self.objects.iter().any(is_lost) || self.users.wishes.iter().any(is_stuck);
         let are_needed = wish.account.is_some() && are_needed;
-        let (Some(key), true) = (keys.first(), keys.len() <= 1 || forgotten || are_needed) else {
+        // A change that the store refuses comes before the end of former keys.
+        let bucket = text(claim, "/spec/bucketName");
+        let is_granted = matches!(kind, Kind::Granted | Kind::Sharing);
+        let applied = if is_granted { store.configs.get(&user) } else { store.configs.get(bucket) };
+        let is_refused = *kind == Kind::Sharing && wish.disturbed && applied != Some(limit);
+        let may_have_several = forgotten || are_needed || is_refused;
+        let (Some(key), true) = (keys.last(), keys.len() <= 1 || may_have_several) else {
             return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
         };
         // A claim that has got the bucket of another one need not have a key whose making had no answer.
@@ -206,15 +212,11 @@ impl<'a> Picture<'a> {
         if !keys.iter().any(is_in) {
             return Err((Invariant::Bound, format!("the Secret of {name} has not the key {key}")));
         }
-        let bucket = text(claim, "/spec/bucketName");
         let map = self.maps.get(wish.delivered("configmaps")).map(|map| &map["data"]).unwrap_or(&Value::Null);
         if map["BUCKET_NAME"] != bucket || map["BUCKET_HOST"] != "store.example.com" {
             return Err((Invariant::Bound, format!("the ConfigMap of {name} has {map} about the bucket {bucket}")));
         }
-        let is_granted = matches!(kind, Kind::Granted | Kind::Sharing);
-        let applied = if is_granted { store.configs.get(&user) } else { store.configs.get(bucket) };
-        // While its bucket was gone, another limit was refused for good.
-        let is_refused = *kind == Kind::Sharing && wish.disturbed;
+        // While its bucket was gone, another limit was refused.
         if applied != Some(limit) && !is_refused {
             return Err((Invariant::Bound, format!("{name} has the limit {applied:?} instead of {limit}")));
         }
@@ -284,12 +286,19 @@ impl<'a> Picture<'a> {
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
     }
 
+    /// The claim that a claim's bucket was made for. One that took an unfinished attempt over has ended it, and has its own.
+    fn origin(&self, claim: &Value) -> String {
+        let own = text(claim, "/metadata/uid");
+        let has_own = self.objects.iter().any(|object| claimed_uid(object) == own);
+        if has_own { own.to_owned() } else { self.world.ledger().origin(own).to_owned() }
+    }
+
     /// Whether a claim has a bucket, made for it, that others may use.
     fn has_bucket_to_share(&self, name: &str, kind: Kind) -> bool {
         let Some(claim) = self.claims.get(name).filter(|_| matches!(kind, Kind::Made | Kind::Kept)) else {
             return false;
         };
-        let origin = self.world.ledger().origin(text(claim, "/metadata/uid")).to_owned();
+        let origin = self.origin(claim);
         let lives = |object: &&Value| object["metadata"]["deletionTimestamp"].is_null();
         let has_object = self.objects.iter().filter(lives).any(|object| claimed_uid(object) == origin);
         let user = format!("obc-{NAMESPACE}-{name}-{origin}");
@@ -299,7 +308,7 @@ impl<'a> Picture<'a> {
 
     /// Whether a claim that is being deleted waits for others that use its bucket, and says so.
     fn is_in_use(&self, claim: &Value) -> bool {
-        let origin = self.world.ledger().origin(text(claim, "/metadata/uid")).to_owned();
+        let origin = self.origin(claim);
         let uses = |object: &Value| text(&record_of(object), "/owner/uid") == origin;
         let is_told = |event: &Value| text(event, "/message").contains("which use it, are deleted");
         self.objects.iter().any(uses) && self.events_of(claim).any(is_told)

@@ -195,8 +195,15 @@ impl Author {
         let ledger = self.world.ledger();
         let forgotten = ledger.entry(&claim.uid).is_some_and(|entry| entry.forgotten);
         let forgotten = forgotten || ledger.is_account_forgotten(&claim.uid);
+        let is_account = ledger.entry(&claim.uid).is_none();
         drop(ledger);
-        forgotten || objects.iter().any(|object| claims_of(object).contains(&claim.uid))
+        // The record that names the account may have become unreadable under the call.
+        let may_name_it = |object: &Value| {
+            let has_label = object["metadata"]["labels"]["kube-provisioner/account"].is_string();
+            is_account && has_label && record_of(object)["account"].is_null()
+        };
+        let names_it = |object: &Value| claims_of(object).contains(&claim.uid) || may_name_it(object);
+        forgotten || objects.iter().any(names_it)
     }
 
     /// Whether a bucket is this call's claim's.
@@ -347,8 +354,10 @@ impl BucketProvisioner for Author {
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
         let bucket = request.bucket();
         if let Some(owner) = &bucket.owner {
-            let mark = self.world.store().buckets.get(&bucket.name).cloned();
-            if !mark.is_some_and(|mark| is_made_for(&mark, &owner.name, &call.cluster)) {
+            let Some(mark) = self.world.store().buckets.get(&bucket.name).cloned() else {
+                return Err(bucket.missing());
+            };
+            if !is_made_for(&mark, &owner.name, &call.cluster) {
                 // The user of an earlier step would be left, unless a call has succeeded before.
                 if request.state.is_empty() {
                     self.end_attempt(&mut call).await.map_err(ProvisionError::retry)?;

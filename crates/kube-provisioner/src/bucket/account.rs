@@ -101,18 +101,39 @@ impl BucketAccess {
         format!("{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig")
     }
 
+    /// The error of a grant for a bucket that does not exist. Its claim or an administrator may create it.
+    pub fn missing(&self) -> ProvisionError {
+        let bucket = &self.name;
+        match &self.owner {
+            None => ProvisionError::retry(format!(
+                "the bucket {bucket} does not exist: make it, or change bucketName in the StorageClass"
+            )),
+            Some(owner) if is_of_cosi(owner) => ProvisionError::invalid(self.is_not_its_owners()),
+            Some(Account { claim, .. }) => ProvisionError::retry(format!(
+                "the bucket {bucket} of the claim {claim} does not exist: create {claim} again, or name another claim in \
+                 {BUCKET_CLAIM_NAME}"
+            )),
+        }
+    }
+
     /// The error of a grant for a bucket that was not made for its recorded owner, or was replaced since.
     pub fn is_not_its_owners(&self) -> String {
-        let (bucket, claim) =
-            (&self.name, self.owner.as_ref().map(|owner| owner.claim.to_string()).unwrap_or_default());
-        if self.owner.as_ref().is_some_and(|owner| owner.claim.namespace.is_empty()) {
-            return format!(
+        let bucket = &self.name;
+        match &self.owner {
+            Some(owner) if !is_of_cosi(owner) => format!(
+                "the bucket {bucket} of the claim {claim} was replaced by another one: create {claim} again, or name another claim \
+                 in {BUCKET_CLAIM_NAME}",
+                claim = owner.claim
+            ),
+            _ => format!(
                 "the bucket {bucket} does not exist, or was not made by this COSI driver: for access to a bucket that exists, set \
                  {EXISTING_BUCKETS} to \"true\" in the BucketAccessClass"
-            );
+            ),
         }
-        format!(
-            "the bucket {bucket} of the claim {claim} is gone, or was replaced by another one: create {claim} again, or name another claim in {BUCKET_CLAIM_NAME}"
-        )
     }
+}
+
+/// COSI does not tell a driver the namespace of anything.
+fn is_of_cosi(owner: &Account) -> bool {
+    owner.claim.namespace.is_empty()
 }

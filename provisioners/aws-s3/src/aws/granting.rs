@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::{Authentication, BucketAccess, ClaimName, GrantOf, Granted, ServiceAccount};
+use kube_provisioner::bucket::{
+    self as claims, Authentication, BucketAccess, ClaimName, GrantOf, Granted, ServiceAccount,
+};
 
 use super::{Aws, is_removed, own_user, reserved};
 use crate::account::{Account, Sight};
@@ -80,18 +82,15 @@ async fn policy_for(
     if let Some(key) = request.config.of_the_bucket().filter(|_| !request.is_made_for_claim(bucket)) {
         return Ok(Err(BucketAccess::is_not_its_setting(key)));
     }
-    let live = match bucket::find(store, name).await? {
-        Live::Tagged(tags) => Some(tags),
-        Live::Absent => None,
+    let tags = match bucket::find(store, name).await? {
+        Live::Tagged(tags) => tags,
+        Live::Absent => return Err(bucket.missing()),
         Live::Forbidden(failure) => return Err(failure.into()),
     };
-    if bucket.owner.is_some() && !is_its_owners(bucket, live.as_ref(), store, &request.cluster_id).await? {
+    if let Some(owner) = &bucket.owner
+        && !is_its_owners(bucket, owner, &tags, (store, &request.cluster_id)).await?
+    {
         return Ok(Err(bucket.is_not_its_owners()));
-    }
-    if live.is_none() {
-        return Err(ProvisionError::retry(format!(
-            "the bucket {name} does not exist: make it, or change bucketName in the StorageClass"
-        )));
     }
     let document = policy::document(&store.region, name, access, parameters.kms_key());
     let name = if bucket.belongs_to(&request.account) { policy::NAME.to_owned() } else { policy::name(name) };
@@ -136,11 +135,10 @@ async fn give_access(
 /// Whether a bucket with these tags is still the one that was made for its owner.
 async fn is_its_owners(
     bucket: &BucketAccess,
-    tags: Option<&BTreeMap<String, String>>,
-    store: &Store,
-    cluster: &str,
+    owner: &claims::Account,
+    tags: &BTreeMap<String, String>,
+    (store, cluster): (&Store, &str),
 ) -> Result<bool, Failure> {
-    let (Some(owner), Some(tags)) = (&bucket.owner, tags) else { return Ok(false) };
     let owner = Account::of(owner, cluster, (&bucket.name, true), &bucket.state);
     Ok(match owner.owner_of(tags) {
         Owner::Claim => true,

@@ -65,6 +65,8 @@ impl Author {
                 && claim["metadata"]["deletionTimestamp"].is_null()
         });
         let may_end = ledger.may_end(&call.claim.uid);
+        // Whether the attempt was finished, its ObjectBucket said.
+        let is_unknown = what == "the user" && ledger.entry(&call.claim.uid).is_some_and(|entry| entry.forgotten);
         drop(ledger);
         // An attempt ends when the bucket that it is to use is removed, or that of its own is refused.
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
@@ -76,7 +78,7 @@ impl Author {
                 || record["source"].is_string() && what == "the user";
             ends && record["made"] != true && claims_of(object).contains(&call.claim.uid)
         };
-        if objects.iter().any(|object| is_unfinished(&object)) {
+        if is_unknown || objects.iter().any(|object| is_unfinished(&object)) {
             return;
         }
         if lives || !may_end {

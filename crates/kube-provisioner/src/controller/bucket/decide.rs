@@ -337,6 +337,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     }
     if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
         return match rules.capabilities.rotation && !record.keyless {
+            // The Secret of a former name may have an older key.
+            true if !record.formerly_delivered.is_empty() => Decision::Restore,
             true => {
                 let waits = facts.older_key_elsewhere(record);
                 waits.map_or_else(|| attempt_beside(record, facts, Decision::Rotate), Decision::Refuse)

@@ -277,6 +277,13 @@ fn z32_names_of_secret_and_config_map() {
             named().record(json!({"formerlyDelivered": [delivered("photos")]})),
             Restore,
         ),
+        (
+            "and a rotation is asked for",
+            named()
+                .record(json!({"formerlyDelivered": [delivered("photos")]}))
+                .claim(json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}})),
+            Restore,
+        ),
         ("another's Secret", named().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
         (
             "another's Secret, and the claim asks for another name by now",

@@ -292,7 +292,7 @@ async fn bad_input_changes_nothing() {
     refused(V1::driver_grant_bucket_access(&bed.client(), of_pods).await, Code::InvalidArgument, "use Key");
     refused(bed.grant(access("ba-1", &["photos", "photos"])).await, Code::InvalidArgument, "twice");
     // The bucket does not exist, so the author has made nothing.
-    refused(bed.grant(access("ba-1", &["photos"])).await, Code::Unavailable, "there is no bucket photos");
+    refused(bed.grant(access("ba-1", &["photos"])).await, Code::InvalidArgument, "the bucket photos does not exist");
     bed.assert_empty();
 }
 

@@ -1,6 +1,7 @@
 //! Secrets and ConfigMaps that do not have their claim's name.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use kube_sim::{Request, Verb};
 use serde_json::{Value, json};
@@ -165,4 +166,24 @@ async fn z33_a_move_that_is_cut_short_comes_to_its_end() {
         assert_eq!(fixture.delivered(), [const { Vec::<String>::new() }; 2]);
         assert!(fixture.store.is_empty());
     }
+}
+
+/// The Secret of the former name may have an older key, which a rotation would remove.
+#[tokio::test(start_paused = true)]
+async fn z33_a_rotation_waits_for_the_end_of_a_move() {
+    let deletions = |request: &Request| request.resource.plural == "secrets" && request.verb == Verb::Delete;
+    let (refused, fixture) = refusing(deletions);
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    refused.store(u32::MAX, Ordering::Relaxed);
+    fixture.patch(CLAIMS, "photos", json!({"spec": names("keys", "photos")}));
+    fixture.until("there are two Secrets", || fixture.delivered()[0].len() == 2).await;
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(fixture.key_in("photos"), fixture.key_in("keys"));
+    assert_eq!(fixture.record("photos")["rotation"], Value::Null);
+    refused.store(0, Ordering::Relaxed);
+    fixture.until("it has rotated", || fixture.record("photos")["rotation"] == "1").await;
+    assert_eq!(fixture.delivered(), [["keys"], ["photos"]]);
 }

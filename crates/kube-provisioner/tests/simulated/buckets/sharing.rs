@@ -146,12 +146,27 @@ async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody_until_it_is_back()
     fixture.bound("first").await;
     fixture.store.state().buckets.insert("photos".to_owned(), "somebody else".to_owned());
     fixture.claim("second", of("first"));
-    fixture.says("second", "the bucket photos of the claim default/first is gone, or was replaced").await;
+    fixture.says("second", "the bucket photos of the claim default/first was replaced").await;
     assert!(fixture.grants().is_empty());
     assert!(fixture.get(BUCKETS, "obc-default-second").is_none());
     fixture.store.state().buckets.remove("photos");
     // The next call for the first claim makes the bucket again.
     fixture.patch(CLAIMS, "first", json!({"spec": {"additionalConfig": {"maxObjects": "7"}}}));
+    fixture.bound("second").await;
+}
+
+/// Nothing in the cluster says that it is back.
+#[tokio::test(start_paused = true)]
+async fn z30_a_bucket_that_is_missing_may_come_back() {
+    let fixture = Fixture::new();
+    let _running = fixture.start(1);
+    fixture.claim("first", json!({"bucketName": "photos"}));
+    fixture.bound("first").await;
+    let bucket = fixture.store.state().buckets.remove("photos").unwrap();
+    fixture.claim("second", of("first"));
+    fixture.says("second", "the bucket photos of the claim default/first does not exist").await;
+    assert_eq!(fixture.phase("second"), "Pending");
+    fixture.store.state().buckets.insert("photos".to_owned(), bucket);
     fixture.bound("second").await;
 }
 

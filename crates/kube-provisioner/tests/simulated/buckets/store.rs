@@ -304,7 +304,7 @@ impl BucketProvisioner for Store {
                 if state.fault == Some(Fault::EndsWithARefusal) {
                     state.users.remove(&user);
                 }
-                return Err(ProvisionError::nothing_left(format!("there is no bucket {}", bucket.name)));
+                return Err(bucket.missing());
             };
             let owner = bucket.owner.as_ref();
             if owner.is_some_and(|owner| owner.name != known) && state.fault != Some(Fault::LetsInByName) {

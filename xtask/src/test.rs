@@ -150,8 +150,7 @@ fn is_called(suite: &str, name: &str) -> bool {
     suite == name || suite.split(' ').any(|word| word == name)
 }
 
-/// Runs what shares the control plane one program at a time, and everything else beside it: most tests wait. Two of the others run at
-/// a time once nothing is left that shares it.
+/// Runs what shares the control plane one program at a time, and beside it two at a time of everything else: most tests wait.
 async fn run_suites(
     built: &Built,
     plan: &Plan,
@@ -183,11 +182,10 @@ async fn run_suites(
         for each in sharing {
             suites.push(run(&each.suite, program(each), progress).await);
         }
-        suites.extend(others().await);
         suites
     };
-    let (mut suites, others) = tokio::join!(sharing, others());
-    suites.extend(others);
+    let (mut suites, some, rest) = tokio::join!(sharing, others(), others());
+    suites.extend(some.into_iter().chain(rest));
     suites.sort_by(|a, b| a.name.cmp(&b.name));
     suites
 }

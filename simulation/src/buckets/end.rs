@@ -138,11 +138,15 @@ impl<'a> Picture<'a> {
             _ => {}
         }
         if self.may_wait(wish, claim, &origin) {
-            let made = |object: &Value| claimed_uid(object) == origin && record_of(object)["made"] == true;
-            if phase == "Bound" || self.objects.iter().any(made) {
-                wanted.insert(origin);
-            } else if !self.is_told(claim) {
+            let of_claim = self.objects.iter().filter(|object| claimed_uid(object) == origin);
+            let records: Vec<Value> = of_claim.map(record_of).collect();
+            let is_served = phase == "Bound" || records.iter().any(|record| record["made"] == true);
+            if !is_served && !self.is_told(claim) {
                 return Err((Invariant::Bound, format!("{name} waits, and nothing says why")));
+            }
+            // An attempt for a bucket that is missing goes on, with what it has.
+            if is_served || records.iter().any(|record| record["owner"].is_object()) {
+                wanted.insert(origin);
             }
             return Ok(());
         }

@@ -17,14 +17,14 @@ use crate::volume::Volume;
 
 /// Decisions about claims and their volumes.
 pub mod volume {
-    pub use crate::controller::volume::decide::{Decision, Deletion, NoAction, Refusal};
+    pub use crate::controller::volume::decision::{Decision, Deletion, NoAction, Refusal};
     pub use crate::controller::volume::explain::{Attempt, Judgement, Objects, about_claim, about_volume};
 }
 
 /// Decisions about claims of buckets and their ObjectBuckets.
 pub mod bucket {
     pub use crate::controller::bucket::accounts::{AccountProblem, account_label};
-    pub use crate::controller::bucket::decide::{Decision, Ending, NoAction, Reason, Refusal};
+    pub use crate::controller::bucket::decision::{Decision, Ending, NoAction, Reason, Refusal};
     pub use crate::controller::bucket::explain::{Delivery, Judgement, Objects, about_claim, delivered_names};
     pub use crate::controller::bucket::key::shard_text;
     pub use crate::controller::bucket::share::BucketClaimProblem;

@@ -9,10 +9,11 @@ mod act;
 mod backend;
 mod cache;
 mod class;
-#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
-pub(crate) mod decide;
+mod decide;
 #[cfg(test)]
 mod decide_table;
+#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
+pub(crate) mod decision;
 mod delivered;
 mod delivered_index;
 mod delivered_names;
@@ -56,7 +57,8 @@ use self::act::{Actions, BusyAccounts, Step};
 use self::cache::BucketCache;
 use self::class::read_class;
 pub(crate) use self::class::read_texts;
-use self::decide::{Decision, Rules, decide};
+use self::decide::{Rules, decide};
+use self::decision::Decision;
 use self::delivered::{of_config_map, of_secret};
 use self::facts::Facts;
 use self::key::Key;

@@ -8,8 +8,9 @@ mod author_view;
 mod backend;
 mod cache;
 mod class;
+mod decide;
 #[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
-pub(crate) mod decide;
+pub(crate) mod decision;
 mod events;
 #[cfg(feature = "unstable-explain")]
 pub(crate) mod explain;
@@ -45,7 +46,8 @@ use provisioner_runtime::watch::{Change, WatchHealth};
 use self::act::{ActContext, Actions, Step};
 use self::cache::VolumeCache;
 use self::class::{ReadClass, read_class};
-use self::decide::{Decision, Rules, decide};
+use self::decide::{Rules, decide};
+use self::decision::Decision;
 use self::facts::{ClaimState, Facts};
 use self::key::Key;
 use self::metrics::VolumeMetrics;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use provisioner_runtime::is_dns_subdomain;
 use serde::{Deserialize, Serialize};
 
-use super::decide::{Refusal, Rules};
+use super::decide::Rules;
+use super::decision::Refusal;
 use super::delivered_names::without_names;
 use super::facts::{BucketFacts, ClaimFacts, Facts, Fellow, OurClass};
 use super::key::Key;

@@ -1,29 +1,25 @@
 //! What is known of the cluster: compact tables of claims, ObjectBuckets, classes, Secrets and ConfigMaps, fed by the
 //! watches. A pure data structure. Every change returns the keys that it may affect.
 
+mod view;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use objectbucket_api::names::object_bucket_name;
-use provisioner_runtime::controller::{Cache, StaleReads};
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 
 use super::accounts::AccountIndex;
 use super::class::ReadClass;
-use super::decide::{Decision, Rules, decide};
+use super::decide::Rules;
 use super::delivered::{DeliveredFacts, Seen};
 use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
-use super::facts::{
-    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Fellow, Obstacle, OurClass, OwnerFacts,
-    Recorded,
-};
+use super::facts::{BucketFacts, ClaimFacts, ClassState, OurClass};
 use super::gone::Gone;
 use super::key::Key;
-use super::safeguards::BucketSafeguard;
 use crate::bucket::ClaimName;
 use crate::controller::shared::index::take;
 
@@ -395,199 +391,8 @@ impl BucketCache {
         if keys.is_empty() { vec![Key::of("", &bucket.name, &bucket.uid)] } else { keys }
     }
 
-    /// Whether the ObjectBucket stands for this claim.
-    fn is_of(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
-        let points = claim.object_bucket.as_deref() == Some(&bucket.name);
-        if !self.rules.safeguards.include(BucketSafeguard::Pointer) && bucket.claim().is_none_or(|of| of.uid.is_empty())
-        {
-            return points;
-        }
-        match bucket.claim() {
-            Some(of) if !of.uid.is_empty() => *of.uid == *claim.uid,
-            Some(of) => {
-                let same_name = *of.namespace == *claim.namespace && *of.name == *claim.name;
-                points && same_name && has_its_bucket(bucket, claim)
-            }
-            // A damaged object is nobody else's as long as it may be the claim's.
-            None if bucket.unreadable.is_some() || matches!(bucket.record, Recorded::Unreadable(_)) => points,
-            None => points && self.is_named_after(bucket, claim) && has_its_bucket(bucket, claim),
-        }
-    }
-
-    /// Whether an ObjectBucket of another provisioner that names no claim can only be this claim's: it has the name that all
-    /// give to the claim's ObjectBucket, no other claim would have the same, and it was made after the claim. Tenants choose
-    /// what a claim points at, but not when it was made.
-    fn is_named_after(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
-        let Some(path) = bucket.name.strip_prefix("obc-") else { return false };
-        let mut claims = path.match_indices('-').filter_map(|(hyphen, _)| {
-            let path = format!("{}/{}", &path[..hyphen], &path[hyphen + 1..]);
-            self.by_path.get(&*path)
-        });
-        let only = claims.next().filter(|_| claims.next().is_none());
-        let is_older = claim.created.zip(bucket.created).is_some_and(|(claim, bucket)| claim <= bucket);
-        is_older && only == Some(&key_of(claim))
-    }
-
-    /// Whether no claim has the ObjectBucket.
-    fn is_free(&self, bucket: &BucketFacts) -> bool {
-        let of = bucket.claim().map(|of| Key::of(&of.namespace, &of.name, &of.uid));
-        of.is_none_or(|key| self.claims.get(&key).is_none())
-    }
-
-    /// What keeps a claim without an ObjectBucket from getting one.
-    fn obstacle(&self, key: &Key, claim: Option<&ClaimFacts>, class: &ClassState) -> Option<Obstacle> {
-        let (mut left, mut former) = (None, false);
-        for other in self.candidates(key, None).filter(|other| self.rules.own(other, class)) {
-            if other.claim().is_none_or(|of| of.uid.is_empty() || of.uid == key.uid()) {
-                continue;
-            }
-            if let Some(maker) = self.rules.other_cluster(other) {
-                return Some(Obstacle::OtherCluster { maker: maker.into() });
-            }
-            match other.deleting || !self.rules.safeguards.include(BucketSafeguard::Absence) {
-                true => former = true,
-                false => left = Some(other.name.clone()),
-            }
-        }
-        let unproven = || {
-            let claim = claim?;
-            // A claim that cannot be read does not say where it points, and probably it is there.
-            let usual = claim.unreadable.as_ref().map(|_| object_bucket_name(&claim.namespace, &claim.name));
-            let pointed = self.buckets.get(claim.object_bucket.as_deref().or(usual.as_deref())?)?;
-            let may_be_ours = usual.is_some() || self.rules.own(pointed, class);
-            let proven = pointed.claim().is_some_and(|of| !of.uid.is_empty());
-            Some(pointed).filter(|_| !proven && may_be_ours)
-        };
-        match left {
-            _ if former => Some(Obstacle::Former),
-            Some(object) => Some(Obstacle::Left { object }),
-            None => unproven().map(|other| Obstacle::Unproven { object: other.name.clone() }),
-        }
-    }
-
-    /// The claim whose bucket this one uses, or asks for.
-    fn owner(&self, claim: &ClaimFacts, bucket: Option<&BucketFacts>) -> OwnerFacts {
-        let recorded = bucket.and_then(owner_of);
-        let path = recorded.map(|owner| owner.to_string().into_boxed_str()).or_else(|| asked_path(claim));
-        let Some(path) = path else { return OwnerFacts::default() };
-        let claim = self.by_path.get(&path).and_then(|key| self.claims.get(key)).cloned();
-        let is_its = |bucket: &&Arc<BucketFacts>| match (recorded, &claim) {
-            (Some(owner), _) => made_for(bucket).is_some_and(|claim| claim.uid == owner.uid),
-            (None, Some(claim)) => self.is_of(bucket, claim),
-            (None, None) => false,
-        };
-        let pointed = claim.as_ref().and_then(|claim| claim.object_bucket.as_deref());
-        let named = self.of_claim.get(&path).into_iter().flatten().map(|name| &**name);
-        let bucket = named.chain(pointed).filter_map(|name| self.buckets.get(name)).find(is_its).cloned();
-        OwnerFacts { claim, bucket }
-    }
-
-    /// The other claims that use a bucket.
-    fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
-        let made_for = made_for(bucket).filter(|_| owner_of(bucket).is_none());
-        let using = made_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
-        using.filter_map(|name| self.buckets.get(name)?.claim()).collect()
-    }
-
     fn of_class(&self, class: &str) -> Vec<Key> {
         self.by_class.get(class).into_iter().flatten().cloned().collect()
-    }
-
-    fn class(&self, name: Option<&str>) -> ClassState {
-        match name.and_then(|name| self.classes.get(name)) {
-            None => ClassState::Missing,
-            Some(None) => ClassState::Unmanaged,
-            Some(Some(class)) => ClassState::Ours(class.clone()),
-        }
-    }
-
-    /// The ObjectBuckets of claims of this name, and the one that the claim points at.
-    fn candidates<'a>(
-        &'a self,
-        key: &'a Key,
-        claim: Option<&'a ClaimFacts>,
-    ) -> impl Iterator<Item = &'a Arc<BucketFacts>> + use<'a> {
-        let named = self.of_claim.get(key.path()).into_iter().flatten();
-        let pointed = claim.and_then(|claim| claim.object_bucket.as_deref());
-        let unclaimed = key.path().strip_prefix('/');
-        named.map(|name| &**name).chain(pointed).chain(unclaimed).filter_map(|name| self.buckets.get(name))
-    }
-}
-
-impl Cache for BucketCache {
-    type Key = Key;
-    type Facts = Facts;
-
-    fn facts(&self, key: &Key) -> Facts {
-        let claim = self.claims.get(key).cloned();
-        let is_own = |bucket: &&Arc<BucketFacts>| match (&claim, bucket.claim()) {
-            (Some(claim), _) => self.is_of(bucket, claim),
-            (None, Some(of)) if !of.uid.is_empty() => of.uid == key.uid(),
-            (None, _) => *bucket.uid == *key.uid() && self.keys_of(bucket).contains(key),
-        };
-        let is_given = |bucket: &&Arc<BucketFacts>| {
-            let claim = claim.as_ref().filter(|_| !bucket.deleting);
-            claim.is_some_and(|claim| bucket.is_given_to(claim) && self.is_free(bucket))
-        };
-        let candidates = || self.candidates(key, claim.as_deref());
-        let bucket = candidates().find(is_own).or_else(|| candidates().find(is_given)).cloned();
-        let class = claim.as_ref().and_then(|claim| claim.class.as_deref());
-        let class = self.class(class.or_else(|| bucket.as_ref()?.class.as_deref()));
-        let obstacle = match bucket {
-            Some(_) => None,
-            None => self.obstacle(key, claim.as_deref(), &class),
-        };
-        let owner = claim.as_ref().map(|claim| self.owner(claim, bucket.as_deref())).unwrap_or_default();
-        let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
-        let fellows = self.by_account.buckets(claim.as_deref(), bucket.as_deref());
-        let fellows = fellows.filter_map(|name| self.buckets.get(name));
-        let fellows = fellows.filter(|fellow| self.rules.is_of_this_installation(fellow));
-        let fellows =
-            fellows.map(|fellow| Fellow { bucket: fellow.clone(), has_claim: self.has_claim(fellow) }).collect();
-        let mut facts = Facts {
-            claim,
-            bucket: bucket.map_or(BucketState::Absent, BucketState::Known),
-            obstacle,
-            owner,
-            users,
-            fellows,
-            class,
-            names: DeliveredNames::of(key.name()),
-            secret: Delivered::Absent,
-            config_map: Delivered::Absent,
-        };
-        match (facts.bucket().map(|bucket| bucket.record()), &facts.claim) {
-            (Some(Some(record)), _) => facts.names = record.delivered_names(key.name()),
-            (None, Some(claim)) => facts.names = facts.wanted_names(claim).unwrap_or(facts.names),
-            _ => {}
-        }
-        let record = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
-        let [secret, config_map] = self.delivered(key.namespace(), &facts.names);
-        let secret =
-            secret.map_or(Delivered::Absent, |secret| secret.as_secret(key.uid(), record.map(|(_, record)| &**record)));
-        let config_map = config_map.map_or(Delivered::Absent, |map| {
-            let wanted = record.map(|(bucket, record)| record.config_map(&bucket.endpoint)).unwrap_or_default();
-            map.as_config_map(key.uid(), &wanted)
-        });
-        (facts.secret, facts.config_map) = (secret, config_map);
-        facts
-    }
-
-    fn inputs(&self, key: &Key) -> u64 {
-        self.facts(key).inputs()
-    }
-
-    fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
-        let mut keys: BTreeSet<Key> = self.claims.iter().map(|(key, _)| key.clone()).collect();
-        keys.extend(self.buckets.iter().flat_map(|(_, bucket)| self.keys_of(bucket)));
-        let needs_work =
-            |key: &Key| among(key) && !matches!(decide(&self.facts(key), &self.rules), Decision::NoAction(_));
-        keys.into_iter().filter(needs_work).collect()
-    }
-
-    /// Whoever had our keys before may have changed anything: a watch that is behind lists again.
-    fn stale_reads(&self, _: usize) -> StaleReads {
-        if self.rules.safeguards.include(BucketSafeguard::Fresh) { StaleReads::ListAgain } else { StaleReads::Each(0) }
     }
 }
 
@@ -595,21 +400,9 @@ pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
     Key::of(&claim.namespace, &claim.name, &claim.uid)
 }
 
-/// Whether both name the same bucket, as far as they name one. An ObjectBucket that comes from the backup of another cluster may
-/// name a claim of this name.
-fn has_its_bucket(bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
-    let named = claim.bucket_name.as_deref().filter(|name| !name.is_empty());
-    bucket.endpoint.bucket.is_empty() || named.is_none_or(|name| *name == *bucket.endpoint.bucket)
-}
-
 /// The claim that the bucket was made for, where it is not the ObjectBucket's own.
 fn owner_of(bucket: &BucketFacts) -> Option<&ClaimName> {
     bucket.record()?.owner.as_ref()
-}
-
-/// The claim that marks in the backend name.
-fn made_for(bucket: &BucketFacts) -> Option<ClaimName> {
-    bucket.claim().map(|claim| bucket.made_for(claim)).filter(|claim| !claim.uid.is_empty())
 }
 
 /// `namespace/name` of the claim whose bucket a claim asks for.

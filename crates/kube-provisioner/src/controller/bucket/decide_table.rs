@@ -1,6 +1,7 @@
 //! The rules of [`decide`] as tables: objects in, decision out.
 
 mod accounts;
+mod sharing;
 
 use std::sync::Arc;
 
@@ -11,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::cache::BucketCache;
 use super::class::read_class;
-use super::decide::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
-use super::decide::{Ending, NoAction, Reason, Refusal, Rules, decide};
+use super::decide::{Rules, decide};
+use super::decision::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
+use super::decision::{Ending, NoAction, Reason, Refusal};
 use super::facts::Delivered;
 use super::key::Key;
 use super::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
@@ -497,134 +499,6 @@ fn what_is_in_a_new_claims_way() {
             "it points at one without a uid that has another bucket",
             pointing.bucket(json!({"spec": {"claimRef": {"uid": null}, "endpoint": {"bucketName": "other"}}})),
             Refuse(Refusal::Unproven { object: object() }),
-        ),
-    ]);
-}
-
-#[test]
-fn a_claim_that_asks_for_the_bucket_of_another_one() {
-    let asking = || {
-        let asks = json!({"spec": {"bucketName": null, "additionalConfig": {"bucketClaimName": "first"}}});
-        Fixture { others: vec![first(json!({})), of_first(json!({}), json!({}))], ..Fixture::new().claim(asks) }
-    };
-    let with = |claim: Value, bucket: Value, record: Value| {
-        let others = if bucket.is_null() { vec![first(claim)] } else { vec![first(claim), of_first(bucket, record)] };
-        Fixture { others, ..asking() }
-    };
-    let refused = |problem| Refuse(Refusal::BucketClaim { claim: "first".to_owned(), problem });
-    let deleted = json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}});
-    let (same, nothing) = (|| json!({}), Value::Null);
-    let annotated = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
-    let is_itself = asking().claim(json!({"spec": {"additionalConfig": {"bucketClaimName": "photos"}}}));
-    let itself = BucketClaimProblem::Itself;
-    let other_name = BucketClaimProblem::OtherName { bucket: "of-first".to_owned() };
-    let other_class = BucketClaimProblem::OtherClass { class: "gold".to_owned() };
-    let named = |name: &str| asking().claim(json!({"spec": {"bucketName": name}}));
-    check([
-        ("its bucket is there", asking(), Attempt(Reason::New)),
-        ("it names the bucket, too", named("of-first"), Attempt(Reason::New)),
-        ("it names another bucket", named("mine"), refused(other_name)),
-        ("no such claim", Fixture { others: Vec::new(), ..asking() }, refused(BucketClaimProblem::Missing)),
-        ("no bucket yet", with(same(), nothing, same()), refused(BucketClaimProblem::NotBound)),
-        ("unfinished", with(same(), same(), json!({"made": false})), refused(BucketClaimProblem::NotBound)),
-        ("the claim is going", with(deleted.clone(), same(), same()), refused(BucketClaimProblem::Deleting)),
-        ("the ObjectBucket is going", with(same(), deleted, same()), refused(BucketClaimProblem::Deleting)),
-        ("granted", with(same(), same(), json!({"source": "Granted"})), refused(BucketClaimProblem::NotItsOwn)),
-        ("another class", with(json!({"spec": {"storageClassName": "gold"}}), same(), same()), refused(other_class)),
-        (
-            "another cluster's",
-            with(same(), annotated("kube-provisioner/cluster-id", "that"), same()),
-            refused(BucketClaimProblem::NotBound),
-        ),
-        (
-            "another installation's",
-            with(same(), annotated("kube-provisioner/identity", "that"), same()),
-            refused(BucketClaimProblem::NotBound),
-        ),
-        (
-            "the class names a bucket",
-            asking().class(json!({"parameters": {"bucketName": "shared"}})),
-            refused(BucketClaimProblem::OfClass),
-        ),
-        ("itself", is_itself, Refuse(Refusal::BucketClaim { claim: "photos".to_owned(), problem: itself })),
-        (
-            "no key that the administrator allows",
-            Fixture { rules: Rules { allowed_config: Some(Vec::new()), ..asking().rules }, ..asking() },
-            Refuse(Refusal::ConfigNotAllowed(vec!["bucketClaimName".to_owned()])),
-        ),
-    ]);
-}
-
-#[test]
-fn a_claim_that_uses_the_bucket_of_another_one() {
-    let owner = json!({"namespace": "shop", "name": "first", "uid": "f"});
-    let asks = json!({"bucketClaimName": "first"});
-    let using = |made: bool| Fixture {
-        others: vec![first(json!({})), of_first(json!({}), json!({}))],
-        ..Fixture::bound()
-            .claim(json!({"spec": {"additionalConfig": asks}}))
-            .record(json!({"source": "Granted", "owner": owner, "config": asks, "made": made}))
-    };
-    let going = json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}});
-    let owner_goes =
-        |made| Fixture { others: vec![first(going.clone()), of_first(going.clone(), json!({}))], ..using(made) };
-    let other = |name: Value| json!({"spec": {"additionalConfig": {"bucketClaimName": name}}});
-    check([
-        ("all is there", using(true), rest(NoAction::Bound)),
-        ("the other one waits for it", owner_goes(true), rest(NoAction::Bound)),
-        ("it asks for a third one", using(true).claim(other(json!("third"))), Refuse(Refusal::BucketClaimChanged)),
-        ("it asks for its own", using(true).claim(other(Value::Null)), Refuse(Refusal::BucketClaimChanged)),
-        ("deleted", using(true).deleted(), Release(Ending::Revoke)),
-        ("unfinished", using(false), Attempt(Reason::New)),
-        ("unfinished, and the bucket is going", owner_goes(false), Release(Ending::CleanUp)),
-        (
-            "unfinished, and the bucket is gone",
-            Fixture { others: Vec::new(), ..using(false) },
-            Release(Ending::CleanUp),
-        ),
-        ("unfinished, and wanted no more", using(false).claim(other(Value::Null)), Release(Ending::CleanUp)),
-        ("unfinished and deleted", using(false).deleted(), Release(Ending::CleanUp)),
-    ]);
-}
-
-#[test]
-fn a_bucket_that_other_claims_use() {
-    let user = |record: Value| {
-        let mut user = of_first(json!({"metadata": {"name": "obc-shop-second"}}), json!({}));
-        user["spec"]["claimRef"] = json!({"namespace": "shop", "name": "second", "uid": "s"});
-        user["metadata"]["annotations"]["kube-provisioner/bucket"] = record.to_string().into();
-        user
-    };
-    let of = |uid: &str, made: bool| {
-        let owner = json!({"namespace": "shop", "name": "photos", "uid": uid});
-        user(json!({"source": "Granted", "made": made, "owner": owner}))
-    };
-    let used = || Fixture { others: vec![of("u", true)], ..Fixture::bound() };
-    let by = || Refuse(Refusal::InUse { by: vec!["shop/second".to_owned()] });
-    check([
-        ("it lives", used(), rest(NoAction::Bound)),
-        ("deleted", used().deleted(), by()),
-        ("by an unfinished attempt", Fixture { others: vec![of("u", false)], ..Fixture::bound() }.deleted(), by()),
-        ("kept by its class", used().bucket(json!({"spec": {"reclaimPolicy": "Retain"}})).deleted(), by()),
-        ("deleted by hand, without a claim", used().bucket_deleted().without_claim(), by()),
-        (
-            "given to another claim of the name",
-            used()
-                .bucket(json!({"spec": {"claimRef": {"uid": "u"}}}))
-                .record(json!({"madeForUid": "before"}))
-                .deleted(),
-            Release(Ending::Delete),
-        ),
-        (
-            "of a restored claim",
-            Fixture { others: vec![of("before", true)], ..used() }.record(json!({"madeForUid": "before"})).deleted(),
-            by(),
-        ),
-        ("abandoned", used().annotated("kube-provisioner/abandon", "true").deleted(), Release(Ending::Abandon)),
-        (
-            "by claims of another bucket",
-            Fixture { others: vec![of("v", true)], ..used() }.deleted(),
-            Release(Ending::Delete),
         ),
     ]);
 }

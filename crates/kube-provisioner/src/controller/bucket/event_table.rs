@@ -8,7 +8,7 @@ use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
 use super::accounts::AccountProblem;
-use super::decide::{Ending, Refusal};
+use super::decision::{Ending, Refusal};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning, user_message};

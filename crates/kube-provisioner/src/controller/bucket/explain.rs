@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::cache::BucketCache;
 use super::class::read_class;
-use super::decide::{Decision, Rules, decide};
+use super::decide::{Rules, decide};
+use super::decision::Decision;
 use super::delivered::{of_config_map, of_secret};
 use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, Facts};
@@ -144,7 +145,7 @@ fn typed<T: DeserializeOwned>(object: &Value) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decide::{NoAction, Reason, Refusal};
+    use super::super::decision::{NoAction, Reason, Refusal};
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 
 use super::accounts::AccountProblem;
-use super::decide::{Ending, Refusal};
+use super::decision::{Ending, Refusal};
 use super::delivered_names::keys;
 use super::facts::Facts;
 use super::outcome::Outcome;

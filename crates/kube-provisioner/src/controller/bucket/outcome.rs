@@ -7,7 +7,7 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
-use super::decide::{Decision, Ending, Reason, Refusal};
+use super::decision::{Decision, Ending, Reason, Refusal};
 use super::facts::Facts;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 

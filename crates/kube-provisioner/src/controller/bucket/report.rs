@@ -2,7 +2,7 @@
 
 use provisioner_runtime::queue::Next;
 
-use super::decide::Refusal;
+use super::decision::Refusal;
 use super::outcome::Outcome;
 use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;

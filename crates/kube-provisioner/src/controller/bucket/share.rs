@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::decide::{Refusal, Rules};
+use super::decide::Rules;
+use super::decision::Refusal;
 use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
 use super::record::{Record, Source};
 use crate::bucket::ClaimName;

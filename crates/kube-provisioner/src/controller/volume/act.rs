@@ -26,7 +26,7 @@ use self::delete::Deleting;
 use self::expand::Expanding;
 use self::provision::Provisioning;
 use super::cache::VolumeCache;
-use super::decide::{Decision, NoAction, Refusal};
+use super::decision::{Decision, NoAction, Refusal};
 use super::facts::{ClaimState, ClassState, Facts, WaitingClaim};
 use super::outcome::Outcome;
 use crate::controller::shared::calls::start_backend;

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::cache::VolumeCache;
 use super::class::read_class;
-use super::decide::{Decision, Rules, decide};
+use super::decide::{Rules, decide};
+use super::decision::Decision;
 use super::facts::Facts;
 use super::journal_entry;
 use super::key::{ClaimUid, Key};
@@ -148,7 +149,7 @@ fn everything(facts: &Facts) -> Capabilities {
 mod tests {
     use serde_json::json;
 
-    use super::super::decide::{NoAction, Refusal};
+    use super::super::decision::{NoAction, Refusal};
     use super::*;
 
     fn installation() -> Installation {

@@ -7,7 +7,7 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
-use super::decide::{NoAction, Refusal};
+use super::decision::{NoAction, Refusal};
 use super::object::TemplateError;
 use crate::error::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
 

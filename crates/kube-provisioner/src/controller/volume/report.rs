@@ -16,7 +16,7 @@ pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
 pub(crate) use self::messages::parameters_text;
 use self::messages::{expansion_text, missing_input_text, refusal_text, silence_text};
-use super::decide::{NoAction, Refusal};
+use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::{MissingInput, NodeSilence, Outcome};
 use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};

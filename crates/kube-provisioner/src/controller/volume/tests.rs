@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use super::cache::VolumeCache;
 use super::class::read_class;
-use super::decide::{Decision, Rules, decide};
+use super::decide::{Rules, decide};
+use super::decision::Decision;
 use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::journal_entry;
 use super::key::Key;

@@ -11,7 +11,7 @@ use super::attempt::Texts;
 use super::make::Made;
 use crate::bucket::{Account, BucketAccess, Credentials};
 use crate::controller::bucket::accounts::{AccountProblem, SharedAccount, account_label};
-use crate::controller::bucket::decide::Refusal;
+use crate::controller::bucket::decision::Refusal;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::partial::{WatchedBucket, bucket_facts};

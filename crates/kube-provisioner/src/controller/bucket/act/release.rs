@@ -11,7 +11,7 @@ use super::calls::Calls;
 use super::{Actions, Step};
 use crate::bucket::ClaimName;
 use crate::controller::bucket::backend::UntypedAccount;
-use crate::controller::bucket::decide::Ending;
+use crate::controller::bucket::decision::Ending;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::{Record, Source};

@@ -7,7 +7,7 @@
 use kube::api::{Api, ListParams};
 
 use super::Actions;
-use crate::controller::bucket::decide::Refusal;
+use crate::controller::bucket::decision::Refusal;
 use crate::controller::bucket::facts::{BucketFacts, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::partial::{WatchedBucket, bucket_facts};

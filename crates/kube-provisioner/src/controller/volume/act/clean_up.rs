@@ -13,7 +13,7 @@ use provisioner_runtime::limiter::Purpose;
 use super::attempt::{Answer, Attempt};
 use super::provision::Provisioning;
 use super::{Step, answered};
-use crate::controller::volume::decide::Decision;
+use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::safeguards::Safeguard;

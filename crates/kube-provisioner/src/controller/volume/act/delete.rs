@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::context::ActContext;
 use super::{Step, answered};
-use crate::controller::volume::decide::{Decision, Deletion, NoAction};
+use crate::controller::volume::decision::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;

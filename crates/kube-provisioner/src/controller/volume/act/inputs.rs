@@ -9,7 +9,7 @@ use provisioner_runtime::call::CallError;
 use super::provision::Provisioning;
 use crate::controller::shared::secret_names::{self, SecretName, TemplateNames};
 use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
-use crate::controller::volume::decide::Decision;
+use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Outcome};

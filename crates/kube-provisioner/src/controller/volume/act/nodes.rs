@@ -10,7 +10,7 @@ use provisioner_runtime::journal::part_journal_name;
 
 use super::Step;
 use super::provision::Provisioning;
-use crate::controller::volume::decide::Refusal;
+use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, VolumeState};
 use crate::controller::volume::outcome::{NodeSilence, Outcome};
 

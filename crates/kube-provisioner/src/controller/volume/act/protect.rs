@@ -3,7 +3,7 @@
 use provisioner_runtime::call::CallError;
 
 use super::delete::Deleting;
-use crate::controller::volume::decide::{Decision, NoAction};
+use crate::controller::volume::decision::{Decision, NoAction};
 use crate::controller::volume::facts::{Facts, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::Outcome;

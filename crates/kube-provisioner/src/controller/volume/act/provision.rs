@@ -10,7 +10,7 @@ use super::Step;
 use super::attempt::{Answer, Attempt};
 use super::context::ActContext;
 use crate::controller::shared::secret_names::SecretName;
-use crate::controller::volume::decide::{Decision, NoAction};
+use crate::controller::volume::decision::{Decision, NoAction};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, UnsavedVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::object::{self, VolumeInputs};

@@ -8,7 +8,7 @@ use provisioner_runtime::call::CallError;
 use super::Step;
 use super::objects::LiveVolume;
 use super::provision::Provisioning;
-use crate::controller::volume::decide::NoAction;
+use crate::controller::volume::decision::NoAction;
 use crate::controller::volume::events;
 use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
 use crate::controller::volume::outcome::Outcome;

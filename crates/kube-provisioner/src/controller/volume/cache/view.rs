@@ -6,7 +6,8 @@ use std::sync::Arc;
 use provisioner_runtime::controller::{Cache, Journaled, StaleReads};
 
 use super::{ClaimEntry, VolumeCache};
-use crate::controller::volume::decide::{Decision, decide};
+use crate::controller::volume::decide::decide;
+use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::{
     ClaimState, ClassState, Facts, Pending, Progress, VolumeFacts, VolumeState, fingerprint,
 };

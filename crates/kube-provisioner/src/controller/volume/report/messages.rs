@@ -1,7 +1,7 @@
 //! The messages of events. Each says what is wrong and what to do about it.
 
 use crate::controller::shared::texts::sentence;
-use crate::controller::volume::decide::Refusal;
+use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::outcome::{MissingInput, NodeSilence};
 use crate::protocol;
 

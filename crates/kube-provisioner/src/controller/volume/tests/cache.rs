@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::controller::volume::decide::{NoAction, Refusal};
+use crate::controller::volume::decision::{NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress, UnsavedVolume, VolumeState};
 use crate::object_watch::Wake;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::AccessMode;
-use crate::controller::volume::decide::{NoAction, Refusal};
+use crate::controller::volume::decision::{NoAction, Refusal};
 
 fn asked_by(annotations: Value) -> Value {
     let cleared = claim(json!({"metadata": {"annotations": null}}));

@@ -12,7 +12,7 @@ use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
 use crate::controller::shared::limits::Thresholds;
-use crate::controller::volume::decide::Refusal;
+use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
 use crate::controller::volume::outcome::{MissingInput, NodeSilence, Outcome};

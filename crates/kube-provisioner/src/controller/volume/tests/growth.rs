@@ -1,7 +1,7 @@
 //! Whether a claim's volume is expanded, and to which size.
 
 use super::*;
-use crate::controller::volume::decide::{NoAction, Refusal};
+use crate::controller::volume::decision::{NoAction, Refusal};
 
 /// The claim of [`claim`], bound to its volume of 1Gi, and asking for 2Gi.
 pub(super) fn growing(change: Value) -> Value {

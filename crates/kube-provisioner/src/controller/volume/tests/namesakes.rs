@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::controller::volume::decide::{Deletion, NoAction, Refusal};
+use crate::controller::volume::decision::{Deletion, NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::volume::names::VolumeNames;
 

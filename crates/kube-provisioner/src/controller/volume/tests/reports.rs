@@ -7,7 +7,7 @@ use provisioner_runtime::queue::Next;
 
 use super::*;
 use crate::controller::shared::limits::Thresholds;
-use crate::controller::volume::decide::{NoAction, Refusal};
+use crate::controller::volume::decision::{NoAction, Refusal};
 use crate::controller::volume::outcome::Outcome;
 use crate::controller::volume::report::{Case, EventObject, OutcomeReport, report};
 use crate::{DeleteVerdict, ProvisionVerdict};

@@ -1,7 +1,7 @@
 //! Whether a volume is ours, and whether it is deleted.
 
 use super::*;
-use crate::controller::volume::decide::{Deletion, NoAction, Refusal};
+use crate::controller::volume::decision::{Deletion, NoAction, Refusal};
 
 const GOING: &str = "2026-01-01T00:00:00Z";
 

@@ -314,8 +314,7 @@ impl<'a> Picture<'a> {
     fn is_in_use(&self, claim: &Value) -> bool {
         let origin = self.origin(claim);
         let uses = |object: &Value| text(&record_of(object), "/owner/uid") == origin;
-        let is_told = |event: &Value| text(event, "/message").contains("which use it, are deleted");
-        self.objects.iter().any(uses) && self.events_of(claim).any(is_told)
+        self.objects.iter().any(uses) && self.events_of(claim).any(tells_of_use)
     }
 
     fn owns(&self, mark: Option<&Mark>, by: &str) -> bool {
@@ -375,7 +374,7 @@ impl<'a> Picture<'a> {
                 wish.uid.is_some() && path == format!("{NAMESPACE}/{}", wish.name) && wish.kind != Kind::Hindered
             });
             let names_it = |event: &Value| text(event, "/message").contains(ADOPT_FOR);
-            if waits && !of_another && !self.events.iter().any(names_it) {
+            if waits && !of_another && !self.events_of(object).any(tells_of_use) && !self.events.iter().any(names_it) {
                 return Err((Invariant::Gone, format!("no event says how the claim of {path} gets {name}")));
             }
         }
@@ -399,6 +398,11 @@ impl<'a> Picture<'a> {
     }
 }
 
+/// Whether an event says that others use the bucket of a claim that is deleted.
+fn tells_of_use(event: &Value) -> bool {
+    text(event, "/message").contains("which use it, are deleted")
+}
+
 /// Nothing is left of claims that are gone, but what nobody has asked to remove.
 fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Result<(), Unmet> {
     let pictures: Vec<Picture<'_>> = users.iter().map(|users| Picture::of(users, world)).collect();
@@ -415,7 +419,9 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     if let Some(user) = store.users.keys().find(|user| !may_stay(user)) {
         return Err((Invariant::Gone, format!("the user {user} is left")));
     }
-    if let Some((_, user)) = store.grants.iter().find(|(_, user)| !may_stay(user)) {
+    // Its former ObjectBucket may have named another bucket.
+    let is_unknown = |user: &str| world.ledger().entry(uid_of(user)).is_some_and(|entry| entry.has_unknown_keys);
+    if let Some((_, user)) = store.grants.iter().find(|(_, user)| !may_stay(user) && !is_unknown(user)) {
         return Err((Invariant::Gone, format!("the grant of {user} is left")));
     }
     let is_claims = |user: &str| world.ledger().entry(uid_of(user)).is_some();

@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) lost: bool,
     /// Its ObjectBucket went so, too: nobody can know what it had.
     pub(crate) forgotten: bool,
-    /// Nobody knows any more which keys its user had, not even who takes the bucket over.
+    /// Nobody knows any more which keys and grants its user had, not even who takes the bucket over.
     pub(crate) has_unknown_keys: bool,
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
-use super::refusing::LosesDeletions;
+use super::refusing::{LosesDeletions, LosesWrite};
 use super::store::Failure;
 
 #[tokio::test(start_paused = true)]
@@ -376,4 +376,21 @@ async fn z2_no_call_is_made_for_an_object_bucket_that_may_be_gone() {
     fixture.bound("photos").await;
     // One that failed, and one with the ObjectBucket that was written for it.
     assert_eq!(fixture.store.calls("create_bucket"), 2);
+}
+
+/// A later refusal does not end what has succeeded.
+#[tokio::test(start_paused = true)]
+async fn z2_the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
+    let lost = LosesWrite::default();
+    let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(lost.clone())));
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    while !lost.has_lost_it() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let uid = || fixture.get(BUCKETS, "obc-default-photos").unwrap()["metadata"]["uid"].clone();
+    let before = uid();
+    (0..2).for_each(|_| fixture.store.fail("create_bucket", Failure::NothingLeft));
+    fixture.bound("photos").await;
+    assert_eq!(uid(), before);
 }

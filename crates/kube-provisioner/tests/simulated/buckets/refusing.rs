@@ -1,4 +1,4 @@
-//! An API server that refuses some writes, one whose answers to deletions are lost, and one whose list is late.
+//! An API server that refuses some writes, one whose answers to deletions or to a change are lost, and one whose list is late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -57,6 +57,34 @@ impl Interceptor for LosesDeletions {
 impl WatchInterceptor for LosesDeletions {
     fn event(&mut self, kind: &'static str, _: &Stored) -> WatchStep {
         if kind == "DELETED" { WatchStep::Delay(Duration::from_secs(60)) } else { WatchStep::Deliver }
+    }
+}
+
+/// The answer to the first change of an ObjectBucket is lost, and no watch shows any.
+#[derive(Clone, Default)]
+pub(crate) struct LosesWrite(Arc<AtomicBool>);
+
+impl LosesWrite {
+    pub(crate) fn has_lost_it(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Interceptor for LosesWrite {
+    fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        let is_change = request.resource.plural == BUCKETS && request.verb == Verb::Patch;
+        let is_lost = is_change && !self.0.swap(true, Ordering::Relaxed);
+        Box::pin(async move { if is_lost { After::Break } else { After::Deliver } })
+    }
+
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        (request.resource.plural == BUCKETS).then(|| Box::new(self.clone()) as _)
+    }
+}
+
+impl WatchInterceptor for LosesWrite {
+    fn event(&mut self, kind: &'static str, _: &Stored) -> WatchStep {
+        if kind == "MODIFIED" { WatchStep::Silence } else { WatchStep::Deliver }
     }
 }
 

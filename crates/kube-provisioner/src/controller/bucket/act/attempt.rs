@@ -169,6 +169,9 @@ impl Actions {
     /// The ObjectBucket of the attempt. When this returns, it is written, and the claim stays until we let it go.
     async fn recorded(&self, inputs: &Inputs, facts: &Facts) -> Result<Arc<BucketFacts>, Outcome> {
         if let Some(bucket) = facts.bucket() {
+            if bucket.record().is_some_and(|record| !record.made) {
+                self.confirm_bucket(bucket).await?;
+            }
             let record = Record { attempted: attempted(inputs), ..inputs.record.clone() };
             // Without our finalizer, its removal may have begun, and only the server knows how far that came.
             if bucket.has_finalizer() && bucket.record().is_some_and(|known| **known == record) {

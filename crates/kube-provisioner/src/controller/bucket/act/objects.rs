@@ -124,6 +124,17 @@ impl Actions {
         }
     }
 
+    /// When this succeeds, the ObjectBucket of an attempt is known as it is. The answer to the write that says that the attempt has
+    /// succeeded may have been lost, and a refusal of the next one would remove what it has made.
+    pub(super) async fn confirm_bucket(&self, bucket: &BucketFacts) -> Result<(), Outcome> {
+        let live = self.read_bucket(&bucket.name).await?;
+        if live.is_none() {
+            self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+        }
+        let is_it = |live: BucketFacts| live.uid == bucket.uid && live.resource_version == bucket.resource_version;
+        if live.is_some_and(is_it) { Ok(()) } else { Err(Outcome::Changed) }
+    }
+
     pub(super) async fn create_bucket(
         &self,
         name: &str,

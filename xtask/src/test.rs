@@ -168,7 +168,8 @@ async fn run_suites(
     let (sharing, others): (Vec<_>, Vec<_>) = built.programs.iter().partition(|program| program.uses_shared_servers());
     let others = others.into_iter().map(|each| (&*each.suite, program(each)));
     let docs = built.doc_tests.then(|| (DOC_TESTS, docs_command(filter, guard)));
-    let queue = RefCell::new(others.chain(docs));
+    // First, since cargo builds one thing at a time, and some tests build.
+    let queue = RefCell::new(docs.into_iter().chain(others));
     let next = || queue.borrow_mut().next();
     let others = async || {
         let mut suites = Vec::new();

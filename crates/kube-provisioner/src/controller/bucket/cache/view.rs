@@ -88,7 +88,7 @@ impl Cache for BucketCache {
         keys.into_iter().filter(needs_work).collect()
     }
 
-    /// Whoever had our keys before may have changed anything: a watch that is behind lists again.
+    /// Another replica may have worked on our keys before, so a watch that is behind lists again.
     fn stale_reads(&self, _: usize) -> StaleReads {
         if self.rules.safeguards.include(BucketSafeguard::Fresh) { StaleReads::ListAgain } else { StaleReads::Each(0) }
     }

@@ -87,7 +87,7 @@ async fn a_foreign_driver_holds_what_the_cluster_knows_after_every_kill() -> any
     });
     settled.await?.with_context(|| format!("the driver does not hold {} volumes", CLAIMS / 2))?;
 
-    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    space.delete_claims().await?;
     let emptied = eventually(LIMIT, async || {
         Ok((mock.holds().await?.is_empty() && mock.known(&space).await?.is_empty()).then_some(()))
     });

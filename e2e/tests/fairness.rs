@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::DeleteParams;
 use testbed::cluster::{TestSpace, eventually};
 use testbed::toy::{Answer, Toy};
 
@@ -40,13 +40,12 @@ async fn g52_a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> an
     space.wait_bound("healthy").await?;
     assert!(start.elapsed() < LIMIT, "bound after {:?}", start.elapsed());
     // Deletions go on too.
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.delete("old", &DeleteParams::default()).await?;
+    space.api::<PersistentVolumeClaim>().delete("old", &DeleteParams::default()).await?;
     let name = old.metadata.name.unwrap_or_default();
     space.wait_gone(&space.cluster_api::<PersistentVolume>(), &name).await?;
     assert_eq!(toy.deletes(&name), 1);
 
     freed.store(true, Ordering::Relaxed);
-    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    space.delete_claims().await?;
     space.done().await
 }

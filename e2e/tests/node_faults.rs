@@ -27,12 +27,6 @@ async fn scheduled_claims(space: &TestSpace, installed: &Installed<'_>, count: u
     stream::iter(claims).buffer_unordered(32).map(|created| created.map(drop)).try_collect().await
 }
 
-async fn delete_all(space: &TestSpace) -> anyhow::Result<()> {
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    Ok(())
-}
-
 async fn wait_empty(space: &TestSpace, installed: &Installed<'_>) -> anyhow::Result<()> {
     let empty = async || Ok((space.volumes().await?.is_empty() && installed.directories().is_empty()).then_some(()));
     let empty = eventually(LONG, empty).await?;
@@ -77,7 +71,7 @@ async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() 
     let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(volumes.len(), COUNT);
     assert_eq!(installed.directories().into_iter().collect::<BTreeSet<_>>(), volumes);
-    delete_all(&space).await?;
+    space.delete_claims().await?;
     for pause in [20, 100] {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         installed.kill().await?;
@@ -101,7 +95,7 @@ async fn node_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
     let bound = start.elapsed();
     assert_eq!(installed.directories().len(), COUNT);
     let start = Instant::now();
-    delete_all(&space).await?;
+    space.delete_claims().await?;
     wait_empty(&space, &installed).await?;
     let deleted = start.elapsed();
     let user = format!("system:serviceaccount:{}:hostpath-provisioner", space.namespace());
@@ -134,7 +128,7 @@ async fn node_k13_of_two_replicas_one_works_and_the_other_takes_over() -> anyhow
         space.wait_all_bound(3 + number, LONG).await?;
     }
     assert_eq!(installed.directories().len(), 4);
-    delete_all(&space).await?;
+    space.delete_claims().await?;
     wait_empty(&space, &installed).await?;
     space.done().await
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::DeleteParams;
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use testbed::cluster::{Access, TestSpace, eventually};
 use testbed::control_plane::Signal;
@@ -68,7 +68,7 @@ async fn g14_killed_and_started_again_the_rest_is_finished() -> anyhow::Result<(
     let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(directories(&root), volumes);
     // The same in the middle of deletions.
-    space.api::<PersistentVolumeClaim>().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    space.delete_claims().await?;
     let gone = eventually(SOON, async || Ok((directories(&root).len() < 80).then_some(()))).await?;
     anyhow::ensure!(gone.is_some(), "no directories were removed");
     program.kill().await?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube_provisioner::protocol::{SELECTED_NODE, STORAGE_PROVISIONER};
 use kube_provisioner::rbac::{AccessRule, rules};
 use kube_provisioner::{Options, ProvisionError};
@@ -27,8 +27,7 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
     // Whose size is not enforced, and says so, has no event about it.
     let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let delete_all = async || -> anyhow::Result<()> {
-        let claims = space.api::<PersistentVolumeClaim>();
-        claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        space.delete_claims().await?;
         let empty = eventually(2 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
         empty.ok_or_else(|| anyhow::anyhow!("volumes are left"))
     };

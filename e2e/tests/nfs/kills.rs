@@ -89,7 +89,7 @@ async fn survives(
         Ok(same.then_some(()))
     });
     anyhow::ensure!(same.await?.is_some(), "left: {:?}, exported: {:?}", directories(), exported());
-    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    space.delete_claims().await?;
     let empty = eventually(2 * SOON, async || {
         Ok((directories().is_empty() && exported().unwrap_or_default().is_empty()).then_some(()))
     });

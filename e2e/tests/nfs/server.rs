@@ -5,10 +5,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
 use kube_provisioner::protocol::PROVISIONED_BY;
 use serde_json::json;
 use testbed::cluster::{TestSpace, eventually};
@@ -152,8 +151,7 @@ async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
     }
     assert_eq!(server.exports(), exports);
     let start = Instant::now();
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    space.delete_claims().await?;
     let empty = eventually(4 * SOON, async || {
         Ok((names(server.root.path()).is_empty() && server.exports().is_empty()).then_some(()))
     });

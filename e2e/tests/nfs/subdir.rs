@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::DeleteParams;
 use kube_provisioner::protocol::PROVISIONED_BY;
 use serde_json::json;
 use testbed::cluster::{TestSpace, eventually, provisioner_program};
@@ -223,8 +223,7 @@ async fn nfs_k5_many_claims_at_once() -> anyhow::Result<()> {
         println!("{mode}: {count} claims created in {created:.1?}, all bound after {:.1?}", start.elapsed());
         let volumes: Vec<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
         assert_eq!(names(root.path()).len(), volumes.len());
-        let claims = space.api::<PersistentVolumeClaim>();
-        claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        space.delete_claims().await?;
         let empty = eventually(4 * SOON, async || Ok(names(root.path()).is_empty().then_some(()))).await?;
         assert!(empty.is_some(), "left: {}", names(root.path()).len());
         space.done().await?;

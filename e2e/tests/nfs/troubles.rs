@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::DeleteParams;
 use testbed::cluster::{TestSpace, eventually};
 use testbed::nfs::configuration;
 use testbed::uml::{Guest, Link, Machine};
@@ -150,8 +150,7 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     let event = space.wait_for_message("PersistentVolume", &volume.name_any(), "no_root_squash").await?;
     ensure!(event.message.as_ref().is_some_and(|text| text.contains(&volume.name_any())), "{:?}", event.message);
     guest.tell("removed", "")?;
-    let all = ListParams::default();
-    space.api::<PersistentVolumeClaim>().delete_collection(&DeleteParams::default(), &all).await?;
+    space.delete_claims().await?;
     let gone = eventually(4 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
     gone.context("there are volumes left")
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{DeleteParams, ListParams};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
 use kube::core::ApiResource;
-use kube::{Api, ResourceExt};
 use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Capabilities, Options};
 use serde_json::{Value, json};
@@ -186,8 +186,7 @@ impl Backend for Directories {
         let space = &self.spaces[side];
         let (ok, text) = self.command(side, &["adopt", "--restored", "--yes"])?;
         ensure!(!ok && text.contains("--from-cluster"), "{text}");
-        let claims: Api<PersistentVolumeClaim> = space.api();
-        claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        space.delete_claims().await?;
         for record in list(space, &Self::records()).await? {
             space.cluster_api::<PersistentVolume>().delete(&record.name_any(), &DeleteParams::default()).await?;
         }

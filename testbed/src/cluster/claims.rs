@@ -6,6 +6,7 @@ use anyhow::ensure;
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 
 use super::{TestSpace, eventually, is_bound};
@@ -44,6 +45,23 @@ impl TestSpace {
             Ok((bound == count).then_some(()))
         });
         ensure!(all.await?.is_some(), "only {bound} of {count} claims are bound after {} s", limit.as_secs());
+        Ok(())
+    }
+
+    /// Deletes all claims of the test, each with a request of its own: a busy API server does not delete a thousand in the
+    /// minute that one request has.
+    pub async fn delete_claims(&self) -> anyhow::Result<()> {
+        let claims = self.api::<PersistentVolumeClaim>();
+        let existing = claims.list_metadata(&ListParams::default()).await?.items;
+        for batch in existing.chunks(BATCH) {
+            let deletions = batch.iter().map(async |claim| {
+                match claims.delete(&claim.name_any(), &DeleteParams::default()).await {
+                    Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                    deleted => deleted.map(drop),
+                }
+            });
+            try_join_all(deletions).await?;
+        }
         Ok(())
     }
 

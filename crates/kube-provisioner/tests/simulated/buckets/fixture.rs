@@ -63,6 +63,12 @@ impl Fixture {
         self.create(class);
     }
 
+    /// How long former keys of claims of the usual class live: hours that are simulated cost time too.
+    pub(crate) fn overlap(&self, text: &str) {
+        self.delete("storageclasses", "class");
+        self.class("class", json!({"parameters": {"credentialsOverlap": text}}));
+    }
+
     /// Creates a claim; returns its uid.
     pub(crate) fn claim(&self, name: &str, spec: Value) -> String {
         self.claim_in("default", name, spec)

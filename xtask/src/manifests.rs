@@ -62,7 +62,7 @@ const WRONG: [&str; 5] =
     ["unknown=1", "image.unknown=1", "options.NO_OPTION=1", "provisionerName=Not A Name", "coordination=none"];
 
 /// What the schema or a template refuses.
-const WRONG_FOR_COSI: [&str; 8] = [
+const WRONG_FOR_COSI: [&str; 9] = [
     "cosi.mode=none",
     "cosi.mode=controller,cosi.driverName=No_Name",
     "cosi.driverName=s3.example.com",
@@ -70,6 +70,7 @@ const WRONG_FOR_COSI: [&str; 8] = [
     "cosi.mode=controller,cosi.sidecarImage=sidecar:1",
     "cosi.mode=controller,shards=2",
     "cosi.mode=controller,formerShards={2}",
+    "cosi.mode=controller,storageClass.parameters.region=eu-central-1",
     "options.COSI_CONTROLLER=true",
 ];
 

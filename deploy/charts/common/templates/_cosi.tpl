@@ -4,6 +4,9 @@
 {{- if and .mode (or (gt (int $.Values.shards) 1) $.Values.formerShards) -}}
 {{- fail "with cosi.mode the work has one shard: remove shards and formerShards from the values" -}}
 {{- end -}}
+{{- if and .mode $.Values.storageClass.parameters -}}
+{{- fail "storageClass.parameters have no effect with cosi.mode: set them in your BucketClass and BucketAccessClass" -}}
+{{- end -}}
 {{- if and (eq .mode "sidecar") (not .sidecarImage) -}}
 {{- fail "cosi.mode sidecar needs cosi.sidecarImage: the sidecar of the COSI release whose CRDs and controller the cluster has" -}}
 {{- end -}}

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 
 use crate::control_plane::{cache_dir, fnv1a, wait_for_lock};
+use crate::go_module::COMPILER_FLAGS;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress, seconds};
 
@@ -38,7 +39,7 @@ async fn build(module: &Path, program: &Path, guard: &Guard, progress: &SharedPr
     let log = program.with_extension("log");
     let output = fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = guard.command(Lifetime::WithOwner, "go");
-    command.args(["build", "-mod=readonly", "-trimpath", "-o"]).arg(&unfinished).arg(".");
+    command.args(["build", "-mod=readonly"]).args(COMPILER_FLAGS).arg("-o").arg(&unfinished).arg(".");
     command.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off").stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output);
     let start = Instant::now();

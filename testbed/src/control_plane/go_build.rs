@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 
 use super::instance::wait_for_lock;
 use super::versions::Versions;
+use crate::go_module::{COMPILER_FLAGS, STRIP};
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress, seconds};
 
@@ -109,13 +110,9 @@ async fn build_one(
     let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = guard.command(Lifetime::WithOwner, "go");
     command
-        .args([
-            "build",
-            if versions.pinned { "-mod=readonly" } else { "-mod=mod" },
-            "-trimpath",
-            "-ldflags",
-            &linker_flags(program, versions),
-        ])
+        .args(["build", if versions.pinned { "-mod=readonly" } else { "-mod=mod" }])
+        .args(COMPILER_FLAGS)
+        .args(["-ldflags", &linker_flags(program, versions)])
         .arg("-o")
         .arg(bin.join(program.name));
     if program.kubernetes {
@@ -142,7 +139,7 @@ async fn build_one(
 
 /// Unstamped programs report a version that clients cannot parse.
 fn linker_flags(program: &Program, versions: &Versions) -> String {
-    let mut flags = "-s -w".to_owned();
+    let mut flags = STRIP.to_owned();
     if !program.kubernetes {
         return flags;
     }

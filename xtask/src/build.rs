@@ -1,7 +1,7 @@
 //! Builds with cargo, and reads what it built.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -162,11 +162,24 @@ pub(crate) fn command(guard: &Guard, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The cargo that started this program, as a user starts it.
+/// A guarded cargo in the workspace, as a user starts it.
 pub(crate) fn cargo(guard: &Guard) -> Command {
-    let mut command = command(guard, std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    without_package(command(guard, cargo_program()))
+}
+
+/// Cargo as a user starts it.
+pub(crate) fn plain_cargo() -> Command {
+    without_package(Command::new(cargo_program()))
+}
+
+/// The cargo that started this program.
+fn cargo_program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Cargo describes this package in variables, and would build all again whose build scripts read them.
+fn without_package(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
-        // It describes this package in them, and would build all again whose build scripts read them.
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
             command.env_remove(name);
         }

@@ -31,7 +31,7 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
 }
 
 fn metadata() -> anyhow::Result<Value> {
-    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = build::plain_cargo();
     cargo.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(build::workspace_root());
     let output = cargo.output().context("cannot run cargo")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));

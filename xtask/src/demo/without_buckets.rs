@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use testbed::guard::Guard;
 
+use crate::build;
 use crate::install::Install;
 
 #[derive(Args)]
@@ -18,7 +19,7 @@ pub(crate) struct Arguments {
 
 /// Runs the other build with the same arguments.
 pub(crate) async fn run(Arguments { all }: Arguments, _: &Install, _: &Guard) -> anyhow::Result<ExitCode> {
-    let mut command = tokio::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = tokio::process::Command::from(build::plain_cargo());
     command.args(["run", "--quiet", "--package", "xtask", "--", "demo", "buckets"]).args(all);
     let status = command.status().await.context("cannot run cargo")?;
     Ok(ExitCode::from(status.code().and_then(|code| code.try_into().ok()).unwrap_or(1)))

@@ -19,7 +19,7 @@ fn made(name: &str, bucket: bool) -> PathBuf {
 }
 
 fn cargo(folder: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = crate::build::plain_cargo();
     command.current_dir(folder).args(arguments).arg("--offline").env("CARGO_TARGET_DIR", project().join("target"));
     let output = command.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -46,7 +46,7 @@ pub(crate) struct Record {
     /// The claim's `additionalConfig` as it was applied the last time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) config: BTreeMap<String, String>,
-    /// What else of `additionalConfig` an attempt may have applied that has not come to its end.
+    /// What of `additionalConfig` an attempt that has not come to its end may have applied, or taken away, unlike `config`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) attempted: BTreeMap<String, String>,
     /// Whether a call of the author's code has succeeded.

@@ -414,6 +414,28 @@ async fn z24_what_a_failed_attempt_may_have_applied_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn z24_a_change_that_is_taken_back_before_it_was_recorded_is_taken_back_in_the_store() {
+    let fixture = Fixture::new();
+    let config = |objects: Value| json!({"spec": {"additionalConfig": {"maxObjects": objects}}});
+    fixture.claim("photos", config(json!("1"))["spec"].clone());
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    let limit = || fixture.store.state().configs.values().next().copied().flatten();
+    assert_eq!(limit(), Some(1));
+    for (changed, applied) in [(json!("2"), Some(2)), (Value::Null, None)] {
+        fixture.store.fail("create_bucket", Failure::Late);
+        fixture.patch(CLAIMS, "photos", config(changed));
+        fixture.until("the store has it", || limit() == applied).await;
+        fixture.patch(CLAIMS, "photos", config(json!("1")));
+        fixture.until("it is taken back", || limit() == Some(1)).await;
+    }
+    sleep(HOUR).await;
+    let calls = fixture.store.calls("create_bucket");
+    sleep(HOUR).await;
+    assert_eq!(fixture.store.calls("create_bucket"), calls, "nothing is left to do");
+}
+
+#[tokio::test(start_paused = true)]
 async fn z25_the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() {
     let (refused, fixture) = refusing(|request| request.resource.plural == "secrets");
     fixture.store.state().shows_keys_once = true;

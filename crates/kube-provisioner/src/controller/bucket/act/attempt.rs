@@ -279,10 +279,12 @@ impl Actions {
     }
 }
 
-/// What this attempt and those before it may apply before they fail, beside what was applied the last time: what is in it and
-/// not asked for any more is to be taken away.
+/// What this attempt and those before it may apply or take away before they fail, where that differs from what was applied the
+/// last time.
 pub(super) fn attempted(inputs: &Inputs) -> Texts {
     let Record { config, attempted, .. } = &inputs.record;
-    let asked = inputs.claim.config.iter().filter(|(key, _)| !config.contains_key(*key));
-    attempted.iter().chain(asked).map(|(key, value)| (key.clone(), value.clone())).collect()
+    let asked = &inputs.claim.config;
+    let differs = |(key, _): &(&String, &String)| asked.get(*key) != config.get(*key);
+    let changed = config.iter().chain(asked).filter(differs);
+    attempted.iter().chain(changed).map(|(key, value)| (key.clone(), value.clone())).collect()
 }

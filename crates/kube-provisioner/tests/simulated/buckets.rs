@@ -2,6 +2,7 @@
 //! `docs/book/pages/how/buckets.md` that they prove.
 
 mod accounts;
+mod config;
 mod conformance;
 mod cosi;
 mod cosi_controller;

@@ -178,14 +178,9 @@ async fn z35_claims_with_one_bucket_and_one_account() {
 async fn z36_a_new_key_reaches_all_claims() {
     let fixture = Fixture::new();
     fixture.store.state().shows_keys_once = true;
-    fixture.class("short", json!({"parameters": {"credentialsOverlap": "1h"}}));
+    fixture.overlap("1h");
     let running = fixture.start(1);
-    for claim in THREE {
-        fixture.claim(claim, json!({"storageClassName": "short", "additionalConfig": {"account": "team"}}));
-    }
-    for claim in THREE {
-        fixture.bound(claim).await;
-    }
+    fixture.three().await;
     let keys = || fixture.store.state().users.values().map(Vec::len).sum::<usize>();
     let first = fixture.keys_of(&THREE)[0].clone();
     fixture.patch(CLAIMS, "second", rotation(1));

@@ -11,8 +11,8 @@ use super::store::Failure;
 #[tokio::test(start_paused = true)]
 async fn z9_the_old_key_lives_for_the_overlap() {
     let fixture = Fixture::new();
-    fixture.class("short", json!({"parameters": {"credentialsOverlap": "1h"}}));
-    fixture.claim("photos", json!({"storageClassName": "short"}));
+    fixture.overlap("1h");
+    fixture.claim("photos", json!({}));
     let running = fixture.start(1);
     fixture.bound("photos").await;
     fixture.store.fail("rotate", Failure::Retry);
@@ -45,8 +45,8 @@ async fn z9_the_old_key_lives_for_the_overlap() {
 #[tokio::test(start_paused = true)]
 async fn z9_a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
     let fixture = Fixture::new();
-    fixture.class("short", json!({"parameters": {"credentialsOverlap": "10s"}}));
-    fixture.claim("photos", json!({"storageClassName": "short"}));
+    fixture.overlap("10s");
+    fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.bound("photos").await;
     for method in ["rotate", "retire"] {

@@ -1,0 +1,79 @@
+//! A claim's `additionalConfig`: what of it is applied is recorded, whatever fails.
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::fixture::{BUCKETS, CLAIMS, Fixture};
+use super::ownership::{HOUR, OBJECT, told};
+use super::store::Failure;
+
+#[tokio::test(start_paused = true)]
+async fn z24_what_was_applied_is_never_refused_later() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    running.abort();
+    // As of a claim that another provisioner has made with more keys.
+    let object = fixture.get(BUCKETS, OBJECT).unwrap();
+    let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str().unwrap();
+    let mut record: Value = serde_json::from_str(record).unwrap();
+    record["config"]["theirs"] = json!("x");
+    let record = json!({"metadata": {"annotations": {"kube-provisioner/bucket": record.to_string()}}});
+    fixture.patch(BUCKETS, OBJECT, record);
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"theirs": "x"}}}));
+    let _another = fixture.start(2);
+    sleep(HOUR).await;
+    fixture.delete("secrets", "photos");
+    fixture.until("it is back", || fixture.get("secrets", "photos").is_some()).await;
+    // A new key that nobody knows is refused.
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"nobodys": "x"}}}));
+    fixture.until("it is told", || told(&fixture, "photos", "nobodys")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn z24_what_a_failed_attempt_may_have_applied_is_recorded() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    let applied = || fixture.store.state().applied.last().cloned().unwrap_or_default();
+    for _ in 0..3 {
+        fixture.store.fail("create_bucket", Failure::Late);
+    }
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "2"}}}));
+    fixture.until("it fails", || fixture.store.calls("create_bucket") >= 2).await;
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": null}}));
+    fixture.until("it is taken away", || fixture.store.state().configs.values().next() == Some(&None)).await;
+    assert_eq!(applied(), ["maxObjects"]);
+    sleep(HOUR).await;
+    let calls = fixture.store.calls("create_bucket");
+    sleep(HOUR).await;
+    assert_eq!((fixture.ready("photos").0.as_str(), fixture.store.calls("create_bucket")), ("Bound", calls));
+    // What was only attempted is not taken for applied.
+    fixture.store.fail("create_bucket", Failure::Retry);
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
+    fixture.until("it is applied", || fixture.store.state().configs.values().next() == Some(&Some(3))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn z24_a_change_that_is_taken_back_before_it_was_recorded_is_taken_back_in_the_store() {
+    let fixture = Fixture::new();
+    let config = |objects: Value| json!({"spec": {"additionalConfig": {"maxObjects": objects}}});
+    fixture.claim("photos", config(json!("1"))["spec"].clone());
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    let limit = || fixture.store.state().configs.values().next().copied().flatten();
+    assert_eq!(limit(), Some(1));
+    for (changed, applied) in [(json!("2"), Some(2)), (Value::Null, None)] {
+        fixture.store.fail("create_bucket", Failure::Late);
+        fixture.patch(CLAIMS, "photos", config(changed));
+        fixture.until("the store has it", || limit() == applied).await;
+        fixture.patch(CLAIMS, "photos", config(json!("1")));
+        fixture.until("it is taken back", || limit() == Some(1)).await;
+    }
+    sleep(HOUR).await;
+    let calls = fixture.store.calls("create_bucket");
+    sleep(HOUR).await;
+    assert_eq!(fixture.store.calls("create_bucket"), calls, "nothing is left to do");
+}

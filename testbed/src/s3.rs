@@ -7,6 +7,7 @@ mod account;
 pub mod aws;
 pub mod clients;
 pub mod proxy;
+pub mod regions;
 #[cfg(feature = "s3")]
 pub mod sources;
 #[cfg(feature = "s3")]

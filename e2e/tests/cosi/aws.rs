@@ -8,7 +8,7 @@ use cosi::Code;
 use cosi_sanity::Version;
 use testbed::cluster::Program;
 use testbed::control_plane::State;
-use testbed::s3::S3;
+use testbed::s3::{S3, regions};
 
 use crate::fixture::Bed;
 
@@ -22,18 +22,22 @@ const ALL: &str = "RUST_LOG=trace";
 struct Fixture {
     bed: Bed,
     aws: S3,
+    /// Where buckets are in one region.
+    endpoint: String,
 }
 
 impl Fixture {
     async fn new(test: &str) -> anyhow::Result<Self> {
-        Ok(Self { bed: Bed::new(test).await?, aws: S3::start(&State::for_tests()?.guard()).await? })
+        let aws = S3::start(&State::for_tests()?.guard()).await?;
+        let endpoint = regions::start(aws.server()).await?;
+        Ok(Self { bed: Bed::new(test).await?, aws, endpoint })
     }
 
     async fn start(&self, log: &str) -> anyhow::Result<Program> {
         let server = self.aws.server();
         let id = format!("AWS_ACCESS_KEY_ID={}", server.access_key);
         let secret = format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key);
-        let endpoint = server.endpoint.as_str();
+        let endpoint = self.endpoint.as_str();
         let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", "eu-west-1"]];
         self.bed.start("aws-s3-provisioner", &[&id, &secret, log], &arguments.concat()).await
     }
@@ -62,7 +66,7 @@ async fn aws_the_driver_is_sane_in_v1alpha2() -> anyhow::Result<()> {
 
 async fn is_sane(test: &str, version: Version) -> anyhow::Result<()> {
     let fixture = Fixture::new(test).await?;
-    fixture.bed.is_sane(version, async || fixture.start(USUAL).await, None).await?;
+    fixture.bed.is_sane(version, async || fixture.start(USUAL).await, "region=us-east-1").await?;
     fixture.done().await
 }
 

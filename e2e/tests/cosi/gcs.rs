@@ -17,7 +17,7 @@ async fn gcs_the_driver_is_sane() -> anyhow::Result<()> {
         [["--endpoint", &google.endpoint], ["--iam-endpoint", &google.endpoint], ["--credentials-file", &file]];
     let start = async || bed.start("gcs-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await;
     for version in Version::ALL {
-        bed.is_sane(version, start, Some("location=EU")).await?;
+        bed.is_sane(version, start, "location=EU").await?;
     }
 
     let mut program = start().await?;

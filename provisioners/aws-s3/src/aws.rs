@@ -52,7 +52,7 @@ impl BucketProvisioner for Aws {
             return refuse(&store, &account, &request, text).await;
         }
         let user = account.look(&store).await?;
-        let live = match bucket::find(&store, name).await? {
+        let live = match bucket::find(&store, name).await.map_err(|failure| unreadable(&store, failure))? {
             Live::Absent => None,
             Live::Tagged(tags) => Some(tags),
             // Whose it is, nobody knows, and in some regions making it again is no error.
@@ -173,7 +173,9 @@ impl BucketProvisioner for Aws {
     }
 
     fn capabilities() -> BucketCapabilities {
+        let settings = Config::default().bucket_settings().map(|(key, _)| key);
         let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        let capabilities = capabilities.bucket_settings(settings);
         ADMIN.into_iter().fold(capabilities, BucketCapabilities::optional_secret)
     }
 }
@@ -383,6 +385,16 @@ async fn create_if_absent(
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The process ends.
         _ => std::future::pending().await,
+    }
+}
+
+/// A bucket that exists does not move to the region of the class.
+fn unreadable(store: &Store, failure: Failure) -> ProvisionError {
+    match failure.code() {
+        "PermanentRedirect" => ProvisionError::already_exists(failure),
+        // Elsewhere the class may name a region that the whole store does not have.
+        "AuthorizationHeaderMalformed" if store.is_aws() => ProvisionError::already_exists(failure),
+        _ => failure.into(),
     }
 }
 

@@ -95,7 +95,7 @@ fn advice(cause: &Error, right: &str) -> String {
             "; the account has as many buckets as it may: raise the quota, or delete buckets that nobody uses".to_owned()
         }
         "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
-            "; the bucket is in another region: set region in the StorageClass".to_owned()
+            "; the bucket is in another region: set region in the StorageClass, or choose another bucketName".to_owned()
         }
         _ => String::new(),
     }

@@ -102,15 +102,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// The key that is about the bucket and not about the claim's own user.
-    pub(crate) fn of_the_bucket(&self) -> Option<&'static str> {
-        let keys = [
+    /// The keys that are about the bucket and not about the claim's own user, and whether they are set.
+    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 4] {
+        [
             ("bucketLifecycle", self.bucket_lifecycle.is_some()),
             (BUCKET_POLICY, self.bucket_policy.is_some()),
             (BUCKET_TAGS, self.bucket_tags.is_some()),
             ("bucketVersioning", self.bucket_versioning.is_some()),
-        ];
-        keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
+        ]
     }
 }
 

@@ -7,6 +7,10 @@ use s3_client::policy::Policy;
 use s3_client::tags::Tags;
 use serde::Deserialize;
 
+pub(crate) const BUCKET_POLICY: &str = "bucketPolicy";
+pub(crate) const BUCKET_LIFECYCLE: &str = "bucketLifecycle";
+pub(crate) const BUCKET_TAGS: &str = "bucketTags";
+
 /// The parameters of a class: Rook's, and `accessMode`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -41,6 +45,22 @@ pub(crate) struct Config {
     pub(crate) bucket_tags: Option<Tags>,
     pub(crate) bucket_versioning: Option<Versioning>,
     pub(crate) access_mode: Option<Access>,
+}
+
+impl Config {
+    /// The keys that are about the bucket and not about the user, and whether they are set.
+    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 8] {
+        [
+            ("bucketMaxObjects", self.bucket_max_objects.is_some()),
+            ("bucketMaxSize", self.bucket_max_size.is_some()),
+            (BUCKET_POLICY, self.bucket_policy.is_some()),
+            (BUCKET_LIFECYCLE, self.bucket_lifecycle.is_some()),
+            ("bucketPlacement", self.bucket_placement.is_some()),
+            ("bucketStorageClass", self.bucket_storage_class.is_some()),
+            (BUCKET_TAGS, self.bucket_tags.is_some()),
+            ("bucketVersioning", self.bucket_versioning.is_some()),
+        ]
+    }
 }
 
 /// The name of a placement target or of a storage class.

@@ -194,7 +194,9 @@ impl BucketProvisioner for Rgw {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets().assets().optional_secret(ADMIN)
+        let settings = Config::default().bucket_settings().map(|(key, _)| key);
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        capabilities.bucket_settings(settings).optional_secret(ADMIN)
     }
 }
 
@@ -258,11 +260,9 @@ impl Rgw {
         if is_own && access != Access::ReadWrite {
             return Ok(Err(OWNERS_DO_EVERYTHING.to_owned()));
         }
-        if !request.is_made_for_claim(bucket) {
-            let owner = config.bucket_owner.as_ref().filter(|_| request.is_account_shared()).map(|_| BUCKET_OWNER);
-            if let Some(key) = owner.or(settings::of_the_bucket(config)) {
-                return Ok(Err(BucketAccess::is_not_its_setting(key)));
-            }
+        let owner = (BUCKET_OWNER, config.bucket_owner.is_some() && request.is_account_shared());
+        if let Some(text) = request.foreign_setting(bucket, [owner].into_iter().chain(config.bucket_settings())) {
+            return Ok(Err(text));
         }
         let Some(info) = store.admin.bucket(name).await? else { return Err(bucket.missing()) };
         if let Some(owner) = &bucket.owner

@@ -104,10 +104,7 @@ impl BucketProvisioner for Garage {
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
             let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
-            if !request.is_made_for_claim(bucket)
-                && let Some(key) = request.config.of_the_bucket()
-            {
-                let text = BucketAccess::is_not_its_setting(key);
+            if let Some(text) = request.foreign_setting(bucket, request.config.bucket_settings()) {
                 return refuse_grant(&store, &claim, &request, text).await;
             }
             let Some(live) = self.live(&store, bucket, (&request.account, &request.cluster_id)).await? else {
@@ -183,7 +180,9 @@ impl BucketProvisioner for Garage {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets().assets().optional_secret(ADMIN)
+        let settings = Config::default().bucket_settings().map(|(key, _)| key);
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        capabilities.bucket_settings(settings).optional_secret(ADMIN)
     }
 }
 

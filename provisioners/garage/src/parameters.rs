@@ -33,14 +33,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// The key that is about the bucket and not about the claim's own access key.
-    pub(crate) fn of_the_bucket(&self) -> Option<&'static str> {
-        let keys = [
+    /// The keys that are about the bucket and not about the claim's own access key, and whether they are set.
+    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 3] {
+        [
             ("maxObjects", self.max_objects.is_some()),
             ("maxSize", self.max_size.is_some()),
             ("bucketLifecycle", self.bucket_lifecycle.is_some()),
-        ];
-        keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
+        ]
     }
 }
 

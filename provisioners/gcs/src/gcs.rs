@@ -57,16 +57,12 @@ impl BucketProvisioner for Gcs {
         parameters.access_mode.restricted_to(config.access_mode)?;
         principal((parameters, config), &request.owner.claim, &store)?;
         let live = store.storage.find_bucket(name).await?;
-        if let Some(text) = objection(&live, &request) {
-            return refuse(&request, text);
+        if let Some(objection) = objection(&live, &request) {
+            return Err(objection);
         }
         match live {
             Found::Bucket(live) => bring_in_line(&store, &request, &live).await?,
-            Found::Absent | Found::Foreign => {
-                if let Err(text) = make_bucket(&store, &request).await? {
-                    return refuse(&request, text);
-                }
-            }
+            Found::Absent | Found::Foreign => make_bucket(&store, &request).await?,
         }
         Ok(Bucket::new(store.endpoint).state(PROJECT, store.storage.project))
     }
@@ -97,8 +93,7 @@ impl BucketProvisioner for Gcs {
         }
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
-            if let Some(key) = config.of_the_bucket().filter(|_| !request.is_made_for_claim(bucket)) {
-                let text = BucketAccess::is_not_its_setting(key);
+            if let Some(text) = request.foreign_setting(bucket, config.bucket_settings()) {
                 return account.refuse(&store, &request, text).await;
             }
             buckets.push((bucket, bucket.allowed(parameters.access_mode, config.access_mode)?));
@@ -155,7 +150,9 @@ impl BucketProvisioner for Gcs {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets().assets().optional_secret(ADMIN)
+        let settings = Config::default().bucket_settings().map(|(key, _)| key);
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        capabilities.bucket_settings(settings).optional_secret(ADMIN)
     }
 }
 
@@ -370,34 +367,35 @@ fn differs(request: &GrantOf<Gcs>, without_key: bool) -> Option<String> {
 }
 
 /// Why a bucket of this name is not for this claim.
-fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<String> {
+fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
     let name = &request.name;
-    match live {
-        Found::Absent => None,
-        Found::Foreign => {
-            Some(format!("the bucket {name} exists and belongs to somebody else: choose another bucketName"))
-        }
+    let text = match live {
+        Found::Absent => return None,
+        Found::Foreign => format!("the bucket {name} exists and belongs to somebody else: choose another bucketName"),
         Found::Bucket(bucket) => match owner(bucket, &request.owner.claim, &request.cluster_id) {
-            Owner::Claim => elsewhere(bucket, request),
+            Owner::Claim => return elsewhere(bucket, request),
             Owner::Unknown if !request.state.is_empty() => {
-                Some(format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.owner.claim.uid))
+                format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.owner.claim.uid)
             }
             Owner::Other | Owner::Unknown => {
-                Some(format!("the bucket {name} exists and was not made for this claim: choose another bucketName"))
+                format!("the bucket {name} exists and was not made for this claim: choose another bucketName")
             }
         },
-    }
+    };
+    // It is for good only where no bucket was made.
+    Some(if request.state.is_empty() { ProvisionError::invalid(text) } else { ProvisionError::retry(text) })
 }
 
 /// Where a bucket is cannot change. What was served once is not refused for it.
-fn elsewhere(live: &Value, request: &RequestOf<Gcs>) -> Option<String> {
+fn elsewhere(live: &Value, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
     let (name, wanted, found) = (&request.name, &request.parameters.location, live["location"].as_str()?);
     let differs = request.state.is_empty() && !found.eq_ignore_ascii_case(wanted);
-    differs.then(|| format!("the bucket {name} exists in {found}: set location to {found}, or delete the bucket"))
+    let text = || format!("the bucket {name} exists in {found}: set location to {found}, or delete the bucket");
+    differs.then(|| ProvisionError::already_exists(text()))
 }
 
-/// Makes the bucket; the inner error says why it cannot be this claim's.
-async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(), String>, Failure> {
+/// Makes the bucket.
+async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<(), ProvisionError> {
     let (name, parameters) = (&request.name, &request.parameters);
     let mut body = json!({"name": name, "location": parameters.location, "labels": wanted_labels(request)});
     if let Some(class) = parameters.storage_class {
@@ -407,11 +405,11 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<Result<(
         body[key] = value.clone();
     }
     if store.storage.create_bucket(name, body).await? {
-        return Ok(Ok(()));
+        return Ok(());
     }
     // Somebody else was faster, or an answer to an earlier call was lost.
     let live = store.storage.find_bucket(name).await?;
-    Ok(objection(&live, request).map_or(Ok(()), Err))
+    objection(&live, request).map_or(Ok(()), Err)
 }
 
 /// Brings a bucket in line. Only what differs is written; where a bucket is cannot change, and the class's storage class is for new ones.
@@ -439,9 +437,4 @@ fn wanted_labels(request: &RequestOf<Gcs>) -> BTreeMap<String, String> {
     let mut all = request.parameters.labels.0.clone();
     all.extend(request.config.bucket_tags.clone().unwrap_or_default().0);
     labels(&request.owner.claim, &request.cluster_id, all)
-}
-
-/// What the claim wants cannot be done. It is for good only where no bucket was made.
-fn refuse(request: &RequestOf<Gcs>, text: String) -> Result<Bucket, ProvisionError> {
-    Err(if request.state.is_empty() { ProvisionError::invalid(text) } else { ProvisionError::retry(text) })
 }

@@ -84,15 +84,14 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The key that is about the bucket and not about the claim's own account.
-    pub(crate) fn of_the_bucket(&self) -> Option<&'static str> {
-        let keys = [
+    /// The keys that are about the bucket and not about the claim's own account, and whether they are set.
+    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 4] {
+        [
             (BUCKET_LIFECYCLE, self.bucket_lifecycle.is_some()),
             ("bucketStorageClass", self.bucket_storage_class.is_some()),
             (BUCKET_TAGS, self.bucket_tags.is_some()),
             ("bucketVersioning", self.bucket_versioning.is_some()),
-        ];
-        keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
+        ]
     }
 }
 

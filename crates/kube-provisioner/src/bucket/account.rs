@@ -95,12 +95,6 @@ impl BucketAccess {
         self.owner.as_ref() == Some(account)
     }
 
-    /// The error of a grant whose claim has this key in `additionalConfig`, which is a setting of the bucket, for a bucket that was
-    /// not made for the claim.
-    pub fn is_not_its_setting(key: &str) -> String {
-        format!("{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig")
-    }
-
     /// The error of a grant for a bucket that does not exist. Its claim or an administrator may create it.
     pub fn missing(&self) -> ProvisionError {
         let bucket = &self.name;

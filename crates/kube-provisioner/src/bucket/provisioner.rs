@@ -256,6 +256,7 @@ pub struct BucketCapabilities {
     pub(crate) rotation: bool,
     pub(crate) multiple_buckets: bool,
     pub(crate) assets: bool,
+    pub(crate) bucket_settings: Vec<String>,
     pub(crate) secrets: Vec<SecretRole>,
 }
 
@@ -278,6 +279,13 @@ impl BucketCapabilities {
     /// the parameter `deletionPolicy`.
     pub fn assets(mut self) -> Self {
         self.assets = true;
+        self
+    }
+
+    /// The keys of `additionalConfig` that are settings of the bucket. COSI has no `additionalConfig`, so there they are parameters of a
+    /// BucketClass.
+    pub fn bucket_settings<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
+        self.bucket_settings.extend(keys.into_iter().map(Into::into));
         self
     }
 

@@ -144,6 +144,21 @@ impl<P, C> GrantRequest<P, C> {
     pub fn is_made_for_claim(&self, bucket: &BucketAccess) -> bool {
         bucket.owner.as_ref().is_some_and(|owner| owner.claim == self.claim)
     }
+
+    /// The error of a grant whose claim sets one of these keys of `additionalConfig`, which are [settings of the bucket], though the
+    /// bucket was not made for it. Each key comes with whether the claim sets it.
+    ///
+    /// [settings of the bucket]: super::BucketCapabilities::bucket_settings
+    pub fn foreign_setting<'k>(
+        &self,
+        bucket: &BucketAccess,
+        settings: impl IntoIterator<Item = (&'k str, bool)>,
+    ) -> Option<String> {
+        let (key, _) = settings.into_iter().find(|(_, is_set)| *is_set && !self.is_made_for_claim(bucket))?;
+        Some(format!(
+            "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+        ))
+    }
 }
 
 /// The bucket that is to be deleted, as its ObjectBucket records it.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use cosi::{Code, Status};
 use futures::future::BoxFuture;
 use kube::Client;
-use provisioner_runtime::controller::{FencingToken, guarded};
+use provisioner_runtime::controller::{FencingToken, catch_panic, guarded};
 use tokio::sync::Semaphore;
 
 use super::accounts::{Accounts, Kept, Record};
-use super::errors::{aborted, exists, invalid, not_answered, not_made, not_removed, precondition};
+use super::errors::{aborted, crashed, exists, invalid, not_answered, not_made, not_removed, precondition};
 use super::locks::Locks;
 use super::names;
 use crate::bucket::{Access, BucketAccess, BucketCapabilities, Credentials, Endpoint};
@@ -93,13 +93,14 @@ impl Driver {
     pub(super) async fn create(&self, name: &str, parameters: Texts, token: &FencingToken) -> Result<Endpoint, Status> {
         names::check("name", name).map_err(invalid)?;
         let _held = self.locks.lock(format!("bucket {name}")).await;
+        let (settings, parameters) = self.without_settings(parameters);
         let class = self.class(parameters).await?;
         let request = UntypedRequest {
             name: name.to_owned(),
             owner: names::owner(name),
             parameters: class.parsed.clone(),
-            config: self.no_config()?,
-            config_texts: Texts::new(),
+            config: self.config(&settings)?,
+            config_texts: settings,
             state: Texts::new(),
             secrets: class.secrets.clone(),
             applied_config: Texts::new(),
@@ -124,6 +125,7 @@ impl Driver {
     /// Looks for a bucket that exists.
     pub(super) async fn find(&self, id: &str, parameters: Texts) -> Result<Endpoint, Status> {
         names::check("existing_bucket_id", id).map_err(invalid)?;
+        let (_, parameters) = self.without_settings(parameters);
         let class = self.class(parameters).await?;
         self.look_up(id, class).await
     }
@@ -141,13 +143,14 @@ impl Driver {
     pub(super) async fn delete(&self, id: &str, parameters: Texts, token: &FencingToken) -> Result<(), Status> {
         names::check("bucket_id", id).map_err(invalid)?;
         let _held = self.locks.lock(format!("bucket {id}")).await;
+        let (settings, parameters) = self.without_settings(parameters);
         let class = self.class(parameters).await?;
         let bucket = UntypedBucket {
             name: id.to_owned(),
             owner: names::owner(id),
             parameters: Some(class.parsed),
             state: Texts::new(),
-            config_texts: Texts::new(),
+            config_texts: settings,
             secrets: class.secrets,
             cluster_id: self.accounts.cluster_id.clone(),
             fencing_token: token.clone(),
@@ -215,7 +218,7 @@ impl Driver {
             claim: names::accessor(account).claim,
             buckets: accesses(&record.buckets, class.existing),
             parameters: class.parsed.clone(),
-            config: self.no_config()?,
+            config: self.config(&Texts::new())?,
             config_texts: Texts::new(),
             state: record.state.clone(),
             access_key_id: record.key.as_ref().map(|key| key.access_key_id.clone()),
@@ -285,9 +288,7 @@ impl Driver {
         let read = ClassParameters::read(parameters, &self.capabilities.secrets, parse);
         let ClassParameters { parsed, secrets: named } = read.map_err(|bad| match bad {
             BadParameters::Wrong(problem) => invalid(problem),
-            BadParameters::Crashed(panic) => {
-                Status::new(Code::Internal, format!("the provisioner's code crashed: {panic}"))
-            }
+            BadParameters::Crashed(panic) => crashed(&panic),
         })?;
         if let Some(template) = named.iter().find_map(|secret| secret.template()) {
             return Err(invalid(format!(
@@ -305,10 +306,18 @@ impl Driver {
         Ok(Class { parsed: Arc::new(parsed), secrets, existing })
     }
 
-    /// COSI has no `additionalConfig`.
-    fn no_config(&self) -> Result<Arc<Parsed>, Status> {
-        let config = self.backend.parse_config(&Texts::new());
-        config.map(Arc::new).map_err(|error| invalid(format!("this provisioner needs an additionalConfig: {error}")))
+    /// Takes the bucket's settings out of the parameters of a BucketClass. What is left is the author's class.
+    fn without_settings(&self, parameters: Texts) -> (Texts, Texts) {
+        parameters.into_iter().partition(|(key, _)| self.capabilities.bucket_settings.contains(key))
+    }
+
+    /// In the place of `additionalConfig`, which COSI does not have.
+    fn config(&self, settings: &Texts) -> Result<Arc<Parsed>, Status> {
+        let read = catch_panic(|| self.backend.parse_config(settings)).map_err(|panic| crashed(&panic))?;
+        read.map(Arc::new).map_err(|error| match settings.is_empty() {
+            true => invalid(format!("this provisioner needs an additionalConfig: {error}")),
+            false => invalid(error.to_string()),
+        })
     }
 
     /// One call of the author's code.

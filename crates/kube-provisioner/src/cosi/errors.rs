@@ -23,6 +23,7 @@ pub(super) fn precondition(text: impl Into<String>) -> Status {
 pub(super) fn not_made(error: &ProvisionError) -> Status {
     let code = match error.verdict() {
         ProvisionVerdict::Invalid => Code::InvalidArgument,
+        ProvisionVerdict::AlreadyExists => Code::AlreadyExists,
         ProvisionVerdict::Ignored => Code::FailedPrecondition,
         _ => Code::Unavailable,
     };
@@ -35,6 +36,11 @@ pub(super) fn not_removed(error: &DeleteError) -> Status {
         _ => Code::Unavailable,
     };
     Status::new(code, error.to_string())
+}
+
+/// The author's code, while it read parameters.
+pub(super) fn crashed(panic: &str) -> Status {
+    Status::new(Code::Internal, format!("the provisioner's code crashed: {panic}"))
 }
 
 pub(super) fn aborted(method: &str, aborted: CallAborted) -> Status {

@@ -35,6 +35,7 @@ error_with_verdict!(ProvisionError, ProvisionVerdict);
 /// | `Retry` | retries with back-off; when the claim is deleted, [cleans up] or calls `provision` until it ends | `ProvisioningFailed` |
 /// | `NothingLeft` | retries with back-off while the claim exists | `ProvisioningFailed` |
 /// | `NoChange` | retries with back-off; an attempt that has begun before goes on as for `Retry` | `ProvisioningFailed` |
+/// | `AlreadyExists` | the same; a driver of COSI answers `AlreadyExists` | `ProvisioningFailed` |
 /// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
 /// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
 /// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
@@ -53,6 +54,8 @@ pub enum ProvisionVerdict {
     NothingLeft,
     /// The call has asked the backend for nothing: what earlier calls may have left is as it was.
     NoChange,
+    /// The backend has an asset of this name that contradicts what is asked, and the call has left it as it is.
+    AlreadyExists,
     /// The backend may still be working, or may have made something that only another call finds.
     InProgress,
     /// Cannot be done on the selected node, and nothing was left behind there.
@@ -66,7 +69,7 @@ pub enum ProvisionVerdict {
 impl ProvisionVerdict {
     /// Whether something may be left in the backend, by this call or an earlier one.
     pub(crate) fn may_be_left(self) -> bool {
-        matches!(self, Self::Retry | Self::InProgress | Self::NoChange)
+        matches!(self, Self::Retry | Self::InProgress | Self::NoChange | Self::AlreadyExists)
     }
 }
 
@@ -87,6 +90,12 @@ impl ProvisionError {
     /// whether an earlier call has left something is as it was.
     pub fn no_change(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::NoChange, source)
+    }
+
+    /// The controller retries with back-off. What is asked contradicts what the backend has under this name, such as a bucket in
+    /// another region. This call has left that as it is.
+    pub fn already_exists(source: impl Into<BoxError>) -> Self {
+        Self::new(ProvisionVerdict::AlreadyExists, source)
     }
 
     /// The backend is still working. The controller asks again until it is done, whatever happens to the claim.

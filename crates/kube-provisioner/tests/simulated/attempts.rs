@@ -158,7 +158,11 @@ async fn g67_nothing_begins_before_everything_is_prepared() {
 
 #[tokio::test(start_paused = true)]
 async fn g68_a_call_that_asked_nothing_leaves_an_attempt_as_it_was() {
-    let no_change = || ProvisionError::no_change("the Secret is missing");
+    attempt_is_left_as_it_was(|| ProvisionError::no_change("the Secret is missing")).await;
+    attempt_is_left_as_it_was(|| ProvisionError::already_exists("the volume is on another disk")).await;
+}
+
+async fn attempt_is_left_as_it_was(no_change: fn() -> ProvisionError) {
     let fixture = fixture();
     let author = Author::default().fails("provision", no_change);
     let _running = start(&fixture, &author, 1);

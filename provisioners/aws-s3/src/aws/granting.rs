@@ -79,8 +79,8 @@ async fn policy_for(
 ) -> Result<Result<Policy, String>, ProvisionError> {
     let (name, parameters) = (&bucket.name, &request.parameters);
     let access = bucket.allowed(parameters.access_mode, request.config.access_mode)?;
-    if let Some(key) = request.config.of_the_bucket().filter(|_| !request.is_made_for_claim(bucket)) {
-        return Ok(Err(BucketAccess::is_not_its_setting(key)));
+    if let Some(text) = request.foreign_setting(bucket, request.config.bucket_settings()) {
+        return Ok(Err(text));
     }
     let tags = match bucket::find(store, name).await? {
         Live::Tagged(tags) => tags,

@@ -10,30 +10,12 @@ use s3_client::tags::Tags;
 use super::Rgw;
 use crate::admin::{BucketInfo, Failure};
 use crate::grants::{change_policy, with_grants_of};
-use crate::parameters::{Config, Placement};
+use crate::parameters::{BUCKET_LIFECYCLE, BUCKET_POLICY, BUCKET_TAGS, Config, Placement};
 use crate::quota::Quota;
 use crate::store::Store;
 
-const POLICY: &str = "bucketPolicy";
-const LIFECYCLE: &str = "bucketLifecycle";
-const TAGS: &str = "bucketTags";
 /// The storage class of buckets that name none, and the gateway leaves it out.
 const STANDARD: &str = "STANDARD";
-
-/// The key that is about the bucket and not about the user.
-pub(super) fn of_the_bucket(config: &Config) -> Option<&'static str> {
-    let keys = [
-        ("bucketMaxObjects", config.bucket_max_objects.is_some()),
-        ("bucketMaxSize", config.bucket_max_size.is_some()),
-        (POLICY, config.bucket_policy.is_some()),
-        (LIFECYCLE, config.bucket_lifecycle.is_some()),
-        ("bucketPlacement", config.bucket_placement.is_some()),
-        ("bucketStorageClass", config.bucket_storage_class.is_some()),
-        (TAGS, config.bucket_tags.is_some()),
-        ("bucketVersioning", config.bucket_versioning.is_some()),
-    ];
-    keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
-}
 
 /// Brings a bucket in line. Only what differs is written.
 pub(super) async fn apply(
@@ -50,7 +32,7 @@ pub(super) async fn apply(
         return Err(ProvisionError::retry(format!("the bucket {name} was made and is not there")));
     };
     if let Some(text) = misplaced(name, config, &live) {
-        return Err(ProvisionError::retry(text));
+        return Err(ProvisionError::already_exists(text));
     }
     let quota = Quota::of(config.bucket_max_objects, config.bucket_max_size);
     if !quota.is_met_by(live.bucket_quota) {
@@ -60,18 +42,18 @@ pub(super) async fn apply(
     // the first success an attempt may have set it.
     let was_set = |key| request.state.is_empty() || request.applied_config.contains_key(key);
     let policy = config.bucket_policy.as_ref();
-    if policy.is_some() || was_set(POLICY) {
+    if policy.is_some() || was_set(BUCKET_POLICY) {
         let none = Policy::default();
         let wanted = policy.unwrap_or(&none);
         change_policy(store, key.clone(), name, |live| with_grants_of(wanted, live)).await?;
     }
     let lifecycle = config.bucket_lifecycle.as_ref();
-    if lifecycle.is_some() || was_set(LIFECYCLE) {
+    if lifecycle.is_some() || was_set(BUCKET_LIFECYCLE) {
         let none = Lifecycle::default();
         apply_lifecycle(store, key.clone(), name, lifecycle.unwrap_or(&none)).await?;
     }
     let tags = config.bucket_tags.as_ref();
-    if tags.is_some() || was_set(TAGS) {
+    if tags.is_some() || was_set(BUCKET_TAGS) {
         let none = Tags::default();
         apply_tags(store, key.clone(), name, tags.unwrap_or(&none)).await?;
     }

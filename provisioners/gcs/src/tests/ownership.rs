@@ -52,7 +52,7 @@ async fn a_bucket_does_not_move_to_another_location() {
     // A repeated call may have another spelling.
     drop(asked("EU").provision(&fixture.gcs).await.unwrap());
     let error = asked("ASIA").provision(&fixture.gcs).await.unwrap_err();
-    assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
+    assert_eq!(error.verdict(), ProvisionVerdict::AlreadyExists);
     told(&error, "the bucket photos exists in EU: set location to EU, or delete the bucket", "ASIA");
     assert!(fixture.google.model().buckets.contains_key("photos"));
 }

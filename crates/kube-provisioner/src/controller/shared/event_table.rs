@@ -57,6 +57,7 @@ every!(pub(crate) verdicts -> ProvisionVerdict {
     ProvisionVerdict::Retry => [ProvisionVerdict::Retry],
     ProvisionVerdict::NothingLeft => [ProvisionVerdict::NothingLeft],
     ProvisionVerdict::NoChange => [ProvisionVerdict::NoChange],
+    ProvisionVerdict::AlreadyExists => [ProvisionVerdict::AlreadyExists],
     ProvisionVerdict::InProgress => [ProvisionVerdict::InProgress],
     ProvisionVerdict::Reschedule => [ProvisionVerdict::Reschedule],
     ProvisionVerdict::Invalid => [ProvisionVerdict::Invalid],

@@ -226,7 +226,8 @@ fn not_provisioned(
         ProvisionVerdict::Reschedule
         | ProvisionVerdict::Retry
         | ProvisionVerdict::NothingLeft
-        | ProvisionVerdict::NoChange => case.provision_failed(message, "failed", retry_after),
+        | ProvisionVerdict::NoChange
+        | ProvisionVerdict::AlreadyExists => case.provision_failed(message, "failed", retry_after),
     }
 }
 

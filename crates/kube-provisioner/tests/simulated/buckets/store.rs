@@ -26,6 +26,8 @@ pub(crate) struct State {
     /// A key's secret is in the answer that makes the key and nowhere else, as on AWS.
     pub(crate) shows_keys_once: bool,
     pub(crate) configs: BTreeMap<String, Option<u64>>,
+    /// Where each bucket was made.
+    hosts: BTreeMap<String, String>,
     /// The keys of `applied_config` in each call of `create_bucket`.
     pub(crate) applied: Vec<Vec<String>>,
     /// What is wrong with the author's code.
@@ -86,7 +88,6 @@ pub(crate) enum Failure {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Parameters {
     #[serde(default)]
-    #[expect(dead_code, reason = "a parameter that the author reads")]
     pub(crate) host: String,
 }
 
@@ -248,9 +249,13 @@ impl BucketProvisioner for Store {
                 }
                 return Err(ProvisionError::invalid(format!("the bucket {} belongs to {known}", request.name)));
             }
+            Some(_) if state.hosts.get(&request.name).is_some_and(|host| *host != request.parameters.host) => {
+                return Err(ProvisionError::already_exists(format!("the bucket {} is on another host", request.name)));
+            }
             _ => {}
         }
         state.buckets.insert(request.name.clone(), owner.clone());
+        state.hosts.insert(request.name.clone(), request.parameters.host.clone());
         // The owner has no key yet.
         state.users.entry(owner.clone()).or_default();
         state.clusters.insert(owner, request.cluster_id);
@@ -399,6 +404,10 @@ impl BucketProvisioner for Store {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets().optional_secret("admin")
+        BucketCapabilities::default()
+            .rotation()
+            .multiple_buckets()
+            .bucket_settings(["maxObjects"])
+            .optional_secret("admin")
     }
 }

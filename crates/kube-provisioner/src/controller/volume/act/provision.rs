@@ -99,7 +99,7 @@ impl Provisioning {
         let may_be_left = match error.verdict() {
             ProvisionVerdict::InProgress => true,
             ProvisionVerdict::Retry => self.context.rules.safeguards.include(Safeguard::FailedAttempts),
-            ProvisionVerdict::NoChange => resumed,
+            ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists => resumed,
             _ => false,
         };
         if !may_be_left && let Err(outcome) = self.context.finish(pending, step).await {

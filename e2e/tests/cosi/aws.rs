@@ -75,7 +75,9 @@ async fn aws_a_driver_that_is_killed_gives_the_same_key_and_leaves_nothing() -> 
     let fixture = Fixture::new("cosi-kill").await?;
     let bed = &fixture.bed;
     let mut program = fixture.start(ALL).await?;
-    bed.create("bc-photos").await?;
+    bed.create_with("bc-photos", &[("bucketTags", "team=shop")]).await?;
+    let tags = fixture.aws.server().admin_in("eu-west-1")?.bucket_tagging("bc-photos").await?;
+    ensure!(tags.get("team").is_some_and(|team| team == "shop"), "{tags:?}");
     let key = bed.grant("ba-photos", "bc-photos", &[]).await?;
     key.client()?.put_object("bc-photos", "cat", "miaow").await?;
     for kill in 0..KILLS {

@@ -130,7 +130,13 @@ impl Bed {
     }
 
     pub(crate) async fn create(&self, name: &str) -> anyhow::Result<()> {
-        let request = || DriverCreateBucketRequest { name: name.to_owned(), ..Default::default() };
+        self.create_with(name, &[]).await
+    }
+
+    /// With the parameters of a BucketClass.
+    pub(crate) async fn create_with(&self, name: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
+        let request =
+            || DriverCreateBucketRequest { name: name.to_owned(), parameters: texts(parameters), ..Default::default() };
         self.repeat(async |client| client.driver_create_bucket(request()).await).await.map(drop)
     }
 
@@ -207,16 +213,18 @@ impl Bed {
     }
 }
 
+fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
 fn grant_request(account: &str, bucket: &str, parameters: &[(&str, &str)]) -> DriverGrantBucketAccessRequest {
-    let parameters: BTreeMap<_, _> =
-        parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let access_mode = Some(AccessMode { mode: 1 });
     DriverGrantBucketAccessRequest {
         account_name: account.to_owned(),
         protocol: Some(ObjectProtocol { r#type: 1 }),
         authentication_type: Some(AuthenticationType { r#type: 1 }),
         service_account_name: String::new(),
-        parameters,
+        parameters: texts(parameters),
         buckets: vec![grant::AccessedBucket { bucket_id: bucket.to_owned(), access_mode }],
     }
 }

@@ -224,6 +224,12 @@ impl<K: Clone + Eq + Hash> Work<K> {
         self.handout.attempt
     }
 
+    /// Says with which inputs this run begins, by which later wakes are judged. They are not those of the last wake where the worker
+    /// itself has read a change before the watch has shown it.
+    pub fn begin(&self, inputs: u64) {
+        self.shared.update(|state, _| state.begin(&self.handout.key, inputs));
+    }
+
     /// The fingerprint given when the key was woken.
     pub fn inputs(&self) -> u64 {
         self.handout.inputs

@@ -323,7 +323,11 @@ impl<R: Reconciler> Engine<R> {
 
     /// Gathers facts, decides, acts, reports, and writes the status. Returns when the key runs again, and the events.
     async fn attempt(&self, work: &Work<KeyOf<R>>, ownership: &Ownership) -> (Next, Vec<Event>) {
-        let facts: FactsOf<R> = self.cache().facts(work.key());
+        let facts: FactsOf<R> = {
+            let cache = self.cache();
+            work.begin(cache.inputs(work.key()));
+            cache.facts(work.key())
+        };
         let decision = self.reconciler.decide(&facts);
         tracing::debug!(key = %work.key(), ?decision, attempt = work.attempt(), "decided");
         let step = Step { context: &self.context, work, ownership, safeguards: self.settings.safeguards };

@@ -48,6 +48,7 @@ enum Step {
     Revive(u8),
     Forget(u8),
     Take,
+    Begin(usize, u64),
     /// Of the running keys the one with this number, modulo how many there are.
     Finish(usize, Outcome),
     Enter(usize, usize),
@@ -83,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..KEYS).prop_map(Step::Revive),
         1 => (0..KEYS).prop_map(Step::Forget),
         6 => Just(Step::Take),
+        2 => (any::<usize>(), 0..3_u64).prop_map(|(at, inputs)| Step::Begin(at, inputs)),
         4 => (any::<usize>(), outcome).prop_map(|(at, outcome)| Step::Finish(at, outcome)),
         3 => (any::<usize>(), 0..FLOWS.len()).prop_map(|(at, flow)| Step::Enter(at, flow)),
         2 => any::<usize>().prop_map(Step::Leave),
@@ -116,6 +118,11 @@ impl Both {
                 self.model.forget(key, now);
             }
             Step::Take => self.take(),
+            Step::Begin(at, inputs) if !self.running.is_empty() => {
+                let (key, _) = self.running[at % self.running.len()];
+                self.real.begin(&key, inputs);
+                self.model.begin(key, inputs);
+            }
             Step::Finish(at, outcome) if !self.running.is_empty() => {
                 let (key, run) = self.running.remove(at % self.running.len());
                 let next = match outcome {
@@ -144,7 +151,7 @@ impl Both {
                 self.model.leave(index, now);
             }
             Step::Pass(seconds) => self.now += Duration::from_secs(seconds),
-            Step::Finish(..) | Step::Enter(..) | Step::Leave(_) => {}
+            Step::Begin(..) | Step::Finish(..) | Step::Enter(..) | Step::Leave(_) => {}
         }
         self.model.reset_idle_levels();
     }
@@ -247,7 +254,8 @@ enum Phase {
     Runs {
         priority: Priority,
         since: Instant,
-        wakes: Vec<(u64, Priority)>,
+        /// With inputs that were others than those of the run.
+        wakes: Vec<(u64, Priority, bool)>,
         forgotten: bool,
     },
 }
@@ -270,7 +278,7 @@ impl Model {
         let key = &mut self.keys[at];
         let changed = key.inputs != inputs;
         match &mut key.phase {
-            Phase::Runs { wakes, .. } => return wakes.push((inputs, priority)),
+            Phase::Runs { wakes, .. } => return wakes.push((inputs, priority, changed)),
             Phase::Ready(current, ..) => *current = (*current).min(priority),
             _ if changed => key.phase = ready,
             _ => return,
@@ -316,6 +324,10 @@ impl Model {
         Some((name, (key.attempt, key.repeats), key.inputs, now - since))
     }
 
+    fn begin(&mut self, name: u8, inputs: u64) {
+        self.keys.iter_mut().find(|key| key.name == name).expect("it runs").inputs = inputs;
+    }
+
     fn finish(&mut self, name: u8, outcome: Outcome, now: Instant) {
         let at = self.keys.iter().position(|key| key.name == name).expect("it runs");
         self.keys[at].reserved = None;
@@ -334,8 +346,8 @@ impl Model {
             key.repeats = if was_again { key.repeats + 1 } else { 0 };
             key.waits = if matches!(outcome, Outcome::Wait(_)) { key.waits + 1 } else { 0 };
         }
-        let changed = wakes.iter().any(|(inputs, _)| *inputs != key.inputs);
-        let urgent = wakes.iter().map(|(_, priority)| *priority).min();
+        let changed = wakes.iter().any(|(.., changed)| *changed);
+        let urgent = wakes.iter().map(|(_, priority, _)| *priority).min();
         let phase = match (outcome, urgent) {
             (_, Some(urgent)) if forgotten || changed => Some(Phase::Ready(urgent, sequence, now)),
             (Outcome::Done, Some(urgent)) => Some(Phase::Ready(urgent, sequence, now)),
@@ -354,7 +366,7 @@ impl Model {
         let renewed = forgotten || changed || matches!(outcome, Outcome::Done);
         match (phase, wakes.last()) {
             (None, _) => drop(self.keys.remove(at)),
-            (Some(phase), Some((inputs, _))) if renewed => {
+            (Some(phase), Some((inputs, ..))) if renewed => {
                 key.phase = phase;
                 key.renew(*inputs);
             }

@@ -148,6 +148,14 @@ impl<K: Clone + Eq + Hash> State<K> {
         })
     }
 
+    pub(super) fn begin(&mut self, key: &K, inputs: u64) {
+        if let Some(entry) = self.entries.get_mut(key)
+            && matches!(entry.phase, Phase::Running { .. })
+        {
+            entry.inputs = inputs;
+        }
+    }
+
     pub(super) fn finish(&mut self, key: &K, run: u64, next: Next, now: Instant) {
         self.running.remove(&run);
         let Some(entry) = self.entries.get_mut(key) else { return };

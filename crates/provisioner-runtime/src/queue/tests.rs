@@ -109,6 +109,19 @@ async fn after_a_failure_a_wake_during_the_run_with_other_inputs_runs_at_once() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wake_is_judged_by_the_inputs_that_the_run_began_with() {
+    for (inputs, is_ready) in [(1, true), (2, false)] {
+        let queue = queue();
+        queue.wake("a", 1, Change);
+        let work = take(&queue, "a");
+        work.begin(2);
+        work.finish(Next::AwaitChange);
+        queue.wake("a", inputs, Change);
+        assert_eq!(queue.stats().ready == 1, is_ready, "{inputs}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn inputs_that_changed_and_changed_back_during_the_run_count_as_changed() {
     let queue = queue();
     queue.wake("a", 1, Change);

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow, ensure};
+use kube_provisioner::ProvisionVerdict;
+use s3_client::Credentials;
 use testbed::s3::proxy::{self, Fate};
+use testbed::s3::regions;
 
 use crate::fixture::{Claim, Fixture, Kept, NO_LATENCY, PHOTOS, REGIONS, RIVAL};
 
@@ -64,6 +67,26 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
             fixture.admin()?.delete_bucket("photos").await?;
         }
     }
+    Ok(())
+}
+
+/// The account has a bucket of this name in another region.
+#[tokio::test]
+async fn aws_a_bucket_of_another_region_stays_and_holds_up_no_deletion() -> anyhow::Result<()> {
+    let fixture = Fixture::new("eu-central-1").await?;
+    let endpoint = regions::start(fixture.server()).await?;
+    let key = Credentials::new(&fixture.server().access_key, &fixture.server().secret_key);
+    let admin = testbed::s3::client(&endpoint, Some("us-east-1"), key)?;
+    admin.create_bucket("photos", None).await?;
+    admin.put_object("photos", "report", "figures").await?;
+
+    let process = fixture.process_at(&endpoint);
+    let refused = process.provision(PHOTOS).await.err().context("it has taken the bucket")?;
+    ensure!(refused.verdict() == ProvisionVerdict::AlreadyExists, "{refused:?}");
+    ensure!(refused.to_string().contains("in another region: set region"), "{refused}");
+    process.delete(PHOTOS, Kept::new()).await?;
+    fixture.is_untouched("photos").await?;
+    assert_eq!(fixture.assets().await?, ["photos"]);
     Ok(())
 }
 

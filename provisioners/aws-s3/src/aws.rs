@@ -52,9 +52,11 @@ impl BucketProvisioner for Aws {
             return refuse(&store, &account, &request, text).await;
         }
         let user = account.look(&store).await?;
-        let live = match bucket::find(&store, name).await.map_err(|failure| unreadable(&store, failure))? {
+        let live = match bucket::find(&store, name).await? {
             Live::Absent => None,
             Live::Tagged(tags) => Some(tags),
+            // It does not move.
+            Live::Elsewhere(failure) => return Err(ProvisionError::already_exists(failure)),
             // Whose it is, nobody knows, and in some regions making it again is no error.
             Live::Forbidden(failure) => {
                 let failure = if let Sight::Forbidden(of_user) = user { of_user } else { failure };
@@ -91,7 +93,7 @@ impl BucketProvisioner for Aws {
         match bucket::find(&store, &wanted.name).await? {
             Live::Absent => Ok(None),
             Live::Tagged(_) => Ok(Some(Bucket::new(store.endpoint))),
-            Live::Forbidden(failure) => Err(failure.into()),
+            Live::Forbidden(failure) | Live::Elsewhere(failure) => Err(failure.into()),
         }
     }
 
@@ -117,8 +119,10 @@ impl BucketProvisioner for Aws {
         let begun = !bucket.state.is_empty() || matches!(user, Sight::Own | Sight::Forbidden(_));
         match bucket::find(&store, name).await? {
             Live::Absent => {}
-            Live::Forbidden(failure) if begun => return Err(failure.into()),
-            Live::Forbidden(_) => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
+            Live::Forbidden(failure) | Live::Elsewhere(failure) if begun => return Err(failure.into()),
+            Live::Forbidden(_) | Live::Elsewhere(_) => {
+                tracing::info!(bucket = name, "left a bucket that is not the claim's");
+            }
             Live::Tagged(tags) => match removable(&tags, &store, &bucket, &account, &user).await? {
                 false => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
                 true => {
@@ -229,7 +233,7 @@ impl Aws {
         }
         let tags = match bucket::find(store, name).await? {
             Live::Tagged(tags) => tags,
-            Live::Forbidden(failure) => return Err(failure.into()),
+            Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
             Live::Absent => return Err(Failure::not_shown_yet(format!("bucket {name}")).into()),
         };
         match account.owner_of(&tags) {
@@ -385,16 +389,6 @@ async fn create_if_absent(
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The process ends.
         _ => std::future::pending().await,
-    }
-}
-
-/// A bucket that exists does not move to the region of the class.
-fn unreadable(store: &Store, failure: Failure) -> ProvisionError {
-    match failure.code() {
-        "PermanentRedirect" => ProvisionError::already_exists(failure),
-        // Elsewhere the class may name a region that the whole store does not have.
-        "AuthorizationHeaderMalformed" if store.is_aws() => ProvisionError::already_exists(failure),
-        _ => failure.into(),
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Live {
     Absent,
     /// Another account's, or one that the administrator may not look at.
     Forbidden(Failure),
+    /// In another region than the class's. Whose it is, this region does not say.
+    Elsewhere(Failure),
     Tagged(BTreeMap<String, String>),
 }
 
@@ -31,7 +33,17 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
         Ok(tags) => Ok(Live::Tagged(tags)),
         Err(error) if error.code() == "NoSuchBucket" => Ok(Live::Absent),
         Err(error) if error.code() == "AccessDenied" => Ok(Live::Forbidden(failed()(error))),
+        Err(error) if is_of_another_region(store, &error) => Ok(Live::Elsewhere(failed()(error))),
         Err(error) => Err(failed()(error)),
+    }
+}
+
+fn is_of_another_region(store: &Store, error: &Error) -> bool {
+    match error.code() {
+        "PermanentRedirect" => true,
+        // Elsewhere the class may name a region that the whole store does not have.
+        "AuthorizationHeaderMalformed" => store.is_aws(),
+        _ => false,
     }
 }
 

@@ -85,7 +85,7 @@ async fn policy_for(
     let tags = match bucket::find(store, name).await? {
         Live::Tagged(tags) => tags,
         Live::Absent => return Err(bucket.missing()),
-        Live::Forbidden(failure) => return Err(failure.into()),
+        Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
     };
     if let Some(owner) = &bucket.owner
         && !is_its_owners(bucket, owner, &tags, (store, &request.cluster_id)).await?

@@ -19,8 +19,8 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         match find(store, &name).await {
             Ok(Live::Tagged(tags)) => buckets.extend(tagged(&tags, cluster).map(|owner| (name, owner))),
             Ok(Live::Absent) => {}
-            // It may be in another region, which another class names.
-            Ok(Live::Forbidden(failure)) | Err(failure) => {
+            // Another class may name the other region.
+            Ok(Live::Forbidden(failure) | Live::Elsewhere(failure)) | Err(failure) => {
                 assets.unread.push(format!("the bucket {name} is left out, with its user: {failure}"));
                 unread.insert(name);
             }

@@ -1,10 +1,18 @@
 //! Claims and ObjectBuckets that cannot be read are present.
 
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_sim::{
+    Before, Cluster, Interceptor, PatchKind, Request, Stored, Subresource, Verb, WatchInterceptor, WatchStep,
+};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::fixture::{BUCKETS, CLAIMS};
+use super::fixture::{BUCKETS, CLAIMS, Fixture, target};
 use super::ownership::{HOUR, OBJECT, ROOK, fixture, told};
+use super::store::Failure;
 
 #[tokio::test(start_paused = true)]
 async fn z18_settings_without_quotes_are_read_as_texts() {
@@ -69,6 +77,46 @@ async fn z19_a_claim_that_cannot_be_read_is_present() {
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());
+}
+
+/// Spoils the status of a claim right before the controller reads the claim. Watches tell of it late.
+#[derive(Clone, Default)]
+struct Spoils(Arc<OnceLock<Cluster>>, Arc<OnceLock<()>>);
+
+impl Interceptor for Spoils {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let reads = request.resource.plural == CLAIMS && request.verb == Verb::Get;
+        if let Some(cluster) = self.0.get().filter(|_| reads && self.1.set(()).is_ok()) {
+            let (claim, spoilt) = (target(CLAIMS, "photos"), json!({"status": "none"}));
+            cluster.patch(&claim, Some(Subresource::Status), PatchKind::Merge, &spoilt).unwrap();
+        }
+        Box::pin(async { Before::Handle })
+    }
+
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        (request.resource.plural == CLAIMS).then(|| Box::new(self.clone()) as _)
+    }
+}
+
+impl WatchInterceptor for Spoils {
+    fn event(&mut self, kind: &'static str, _: &Stored) -> WatchStep {
+        if kind == "MODIFIED" { WatchStep::Delay(Duration::from_secs(20)) } else { WatchStep::Deliver }
+    }
+}
+
+/// The status that tells of it mends it, before any watch has shown it.
+#[tokio::test(start_paused = true)]
+async fn z19_a_claim_that_could_not_be_read_for_a_moment_is_served() {
+    let spoils = Spoils::default();
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(spoils.clone())).build();
+    cluster.create_yaml(&lax()).unwrap();
+    spoils.0.set(cluster.clone()).ok().unwrap();
+    let fixture = Fixture::on(cluster);
+    fixture.store.fail("create_bucket", Failure::Retry);
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
+    fixture.bound("photos").await;
 }
 
 #[tokio::test(start_paused = true)]

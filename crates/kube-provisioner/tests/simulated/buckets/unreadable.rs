@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube_sim::{
-    Before, Cluster, Interceptor, PatchKind, Request, Stored, Subresource, Verb, WatchInterceptor, WatchStep,
+    Before, Cluster, Interceptor, PatchKind, Request, Status, Stored, Subresource, Verb, WatchInterceptor, WatchStep,
 };
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::fixture::{BUCKETS, CLAIMS, Fixture, target};
 use super::ownership::{HOUR, OBJECT, ROOK, fixture, told};
-use super::store::Failure;
 
 #[tokio::test(start_paused = true)]
 async fn z18_settings_without_quotes_are_read_as_texts() {
@@ -79,18 +78,27 @@ async fn z19_a_claim_that_cannot_be_read_is_present() {
     assert!(fixture.store.is_empty());
 }
 
-/// Spoils the status of a claim right before the controller reads the claim. Watches tell of it late.
+/// Spoils the status of a claim right before the controller reads the claim, and refuses the write that follows. Watches tell of it late.
 #[derive(Clone, Default)]
-struct Spoils(Arc<OnceLock<Cluster>>, Arc<OnceLock<()>>);
+struct Spoils {
+    cluster: Arc<OnceLock<Cluster>>,
+    spoilt: Arc<OnceLock<()>>,
+    refused: Arc<OnceLock<()>>,
+}
 
 impl Interceptor for Spoils {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
-        let reads = request.resource.plural == CLAIMS && request.verb == Verb::Get;
-        if let Some(cluster) = self.0.get().filter(|_| reads && self.1.set(()).is_ok()) {
+        let is = |plural, verb| request.resource.plural == plural && request.verb == verb;
+        if let Some(cluster) = self.cluster.get().filter(|_| is(CLAIMS, Verb::Get) && self.spoilt.set(()).is_ok()) {
             let (claim, spoilt) = (target(CLAIMS, "photos"), json!({"status": "none"}));
             cluster.patch(&claim, Some(Subresource::Status), PatchKind::Merge, &spoilt).unwrap();
         }
-        Box::pin(async { Before::Handle })
+        let follows = self.spoilt.get().is_some() && is(BUCKETS, Verb::Patch);
+        let answer = match follows && self.refused.set(()).is_ok() {
+            true => Before::Refuse(Status::internal("the disk is full")),
+            false => Before::Handle,
+        };
+        Box::pin(async { answer })
     }
 
     fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
@@ -110,9 +118,8 @@ async fn z19_a_claim_that_could_not_be_read_for_a_moment_is_served() {
     let spoils = Spoils::default();
     let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(spoils.clone())).build();
     cluster.create_yaml(&lax()).unwrap();
-    spoils.0.set(cluster.clone()).ok().unwrap();
+    spoils.cluster.set(cluster.clone()).ok().unwrap();
     let fixture = Fixture::on(cluster);
-    fixture.store.fail("create_bucket", Failure::Retry);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;

@@ -13,14 +13,15 @@ mod start;
 mod state;
 mod supervisor;
 
-pub use state::{STATE_VARIABLE, State};
+pub use state::State;
 
 use crate::control_plane::{Instance, cache_dir, create_private_dir, wait_for_lock};
-use crate::dependency::{self, Dependency};
+use crate::dependency::{self, Dependency, test_name};
 use crate::guard::Guard;
 use crate::packages::package;
 use crate::process::ProcessId;
-use crate::progress::SharedProgress;
+use crate::progress::{self, SharedProgress};
+use crate::shared::{Shared, shared};
 use crate::supervisor::Supervisor;
 
 /// The user that may use the admin operations API, with the name and the rights that Rook gives it.
@@ -42,7 +43,8 @@ pub static CEPH: Dependency = Dependency {
     ],
     python: None,
     suits: || Ok(()),
-    needed_by: |test| test.is_e2e() && test.function().starts_with("ceph_"),
+    needed_by: |path| test_name(path).starts_with("ceph_"),
+    program: None,
     server: Some(dependency::Server {
         up: |port, guard, progress| Box::pin(stand_up(port, guard, progress)),
         down: |progress| Box::pin(down(progress)),
@@ -89,6 +91,13 @@ impl Ceph {
     pub fn stop_keeping_logs(mut self) {
         drop(self.supervisor.end());
     }
+}
+
+/// The cluster of this process.
+fn shared_by_tests() -> anyhow::Result<&'static Ceph> {
+    static SHARED: Shared<Ceph> = Shared::new();
+
+    shared(&SHARED, async |guard| Ceph::start(&Settings::default(), guard, &progress::terminal()).await)
 }
 
 /// Starts a cluster that outlives this process, until [`down`]. What was left over from one that is no longer whole is

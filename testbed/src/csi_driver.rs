@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::built::Built;
 use crate::cluster::{Program, TestSpace, eventually, provisioner_program};
 use crate::control_plane::{NO_NODE, Node, State};
-use crate::dependency::{self, Dependency};
+use crate::dependency::{self, Dependency, test_name};
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress;
@@ -35,7 +35,8 @@ pub static CSI_REGISTRAR: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || REGISTRAR.check(),
-    needed_by: |test| test.is_e2e() && test.function().starts_with("node_csi_"),
+    needed_by: |path| test_name(path).starts_with("node_csi_"),
+    program: Some(|guard, progress| Box::pin(REGISTRAR.path(guard, progress))),
     server: None,
 };
 
@@ -51,7 +52,8 @@ pub static CSI_MOCK_DRIVER: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || MOCK.check(),
-    needed_by: |test| test.suite == "e2e csi_mock",
+    needed_by: |path| path.starts_with("csi_mock::"),
+    program: Some(|guard, progress| Box::pin(MOCK.path(guard, progress))),
     server: None,
 };
 

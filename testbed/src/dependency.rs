@@ -45,11 +45,16 @@ pub struct Dependency {
     pub(crate) python: Option<Python>,
     /// Fails where no package helps.
     pub(crate) suits: fn() -> anyhow::Result<()>,
-    /// Which tests need it.
-    pub(crate) needed_by: fn(Test<'_>) -> bool,
+    /// Returns whether an end-to-end test needs it, by the test's path, such as `buckets::claims::ceph_quotas_hold`.
+    pub(crate) needed_by: fn(&str) -> bool,
+    /// Builds its program into the user's cache, unless it is there.
+    pub program: Option<BuildProgram>,
     /// How it is kept running; none where it is started by what uses it.
     pub server: Option<Server>,
 }
+
+/// Builds a program and returns its path.
+pub type BuildProgram = for<'a> fn(&'a Guard, &'a SharedProgress) -> LocalBoxFuture<'a, anyhow::Result<PathBuf>>;
 
 /// How a server is started that stays, and how it is stopped.
 pub struct Server {
@@ -65,15 +70,6 @@ pub struct Up {
     pub is_new: bool,
     /// How to use it, line by line.
     pub usage: Vec<String>,
-}
-
-/// One test.
-#[derive(Clone, Copy, Debug)]
-pub struct Test<'a> {
-    /// The suite as `cargo xtask test` calls it, such as `e2e buckets`.
-    pub suite: &'a str,
-    /// Its path in the suite, such as `claims::ceph_quotas_hold`.
-    pub path: &'a str,
 }
 
 /// A virtual environment of Python.
@@ -121,35 +117,25 @@ impl Dependency {
     /// Fails in a test that [`Self::is_needed_by`] does not know: where it is missing, that test would fail instead of being
     /// left out.
     pub(crate) fn check_use(&self) -> anyhow::Result<()> {
-        let (Some(suite), thread) = (current_suite(), std::thread::current()) else {
-            return Ok(());
-        };
+        let thread = std::thread::current();
         // Threads of tests have their names.
         let is_test = |name: &&str| *name != "main" && !name.starts_with("tokio-");
         let Some(path) = thread.name().filter(is_test) else {
             return Ok(());
         };
-        let is_known = self.is_needed_by(Test { suite: &suite, path });
-        ensure!(is_known, "{suite} {path} uses {}, and its name does not say so: see `needed_by`", self.name);
+        ensure!(self.is_needed_by(path), "{path} uses {}, and its name does not say so: see `needed_by`", self.name);
         Ok(())
     }
 
-    /// Whether a test needs it.
-    pub fn is_needed_by(&self, test: Test<'_>) -> bool {
-        (self.needed_by)(test)
+    /// Returns whether the test with this path needs it.
+    pub fn is_needed_by(&self, path: &str) -> bool {
+        (self.needed_by)(path)
     }
 }
 
-impl Test<'_> {
-    /// Whether it is one of the tests on a control plane.
-    pub(crate) fn is_e2e(self) -> bool {
-        self.suite.starts_with("e2e ")
-    }
-
-    /// The name of its function.
-    pub(crate) fn function(&self) -> &str {
-        self.path.rsplit("::").next().unwrap_or(self.path)
-    }
+/// The name of a test without its modules.
+pub(crate) fn test_name(path: &str) -> &str {
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 impl Python {
@@ -190,13 +176,6 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// The suite of this program, if it is one of this package.
-fn current_suite() -> Option<String> {
-    let program = std::env::current_exe().ok()?;
-    let (suite, _hash) = program.file_stem()?.to_str()?.rsplit_once('-')?;
-    Some(format!("e2e {suite}"))
-}
-
 /// Runs a command; the error has what it says.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
@@ -209,24 +188,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_is_known_by_its_suite_and_its_name() {
-        let needs = |suite, path| {
-            let known = ALL.iter().filter(|dependency| dependency.is_needed_by(Test { suite, path }));
+    fn needs_follow_from_the_path_of_a_test() {
+        let needs = |path| {
+            let known = ALL.iter().filter(|dependency| dependency.is_needed_by(path));
             known.map(|dependency| dependency.name).collect::<Vec<_>>()
         };
-        assert_eq!(needs("e2e node_nfs", "ganesha_a_share"), ["a node", "an NFS server", "user-mode Linux"]);
-        assert_eq!(needs("e2e nfs", "quota::ganesha_o3_on_xfs"), ["an NFS server", "user-mode Linux"]);
-        assert_eq!(needs("e2e bucket_clients", "ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
-        assert_eq!(needs("e2e s3", "rights::aws_no_administrators"), ["S3 and IAM"]);
-        assert_eq!(needs("e2e versity", "cases::versity_z12"), ["the Versity S3 Gateway"]);
-        assert_eq!(needs("e2e seaweedfs", "cases::seaweedfs_z12"), ["SeaweedFS"]);
-        assert_eq!(needs("e2e csi_sanity", "csi_sanity_passes"), ["csi-sanity"]);
-        assert_eq!(needs("e2e garage", "cases::garage_z12"), ["Garage"]);
-        assert_eq!(needs("e2e csi_scenarios", "the_sidecar_agrees"), ["external-provisioner"]);
+        assert_eq!(needs("node_nfs::ganesha_a_share"), ["a node", "an NFS server", "user-mode Linux"]);
+        assert_eq!(needs("nfs::quota::ganesha_o3_on_xfs"), ["an NFS server", "user-mode Linux"]);
+        assert_eq!(needs("bucket_clients::ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
+        assert_eq!(needs("s3::rights::aws_no_administrators"), ["S3 and IAM"]);
+        assert_eq!(needs("versity::cases::versity_z12"), ["the Versity S3 Gateway"]);
+        assert_eq!(needs("seaweedfs::cases::seaweedfs_z12"), ["SeaweedFS"]);
+        assert_eq!(needs("csi_sanity::csi_sanity_passes"), ["csi-sanity"]);
+        assert_eq!(needs("garage::cases::garage_z12"), ["Garage"]);
+        assert_eq!(needs("csi_scenarios::the_sidecar_agrees"), ["external-provisioner"]);
         let both = ["clients of S3", "the Versity S3 Gateway"];
-        assert_eq!(needs("e2e bucket_clients", "versity_clients_use_a_bucket"), both);
-        assert!(needs("e2e nodes", "t1_the_node").is_empty());
-        assert!(needs("kube-provisioner (library)", "aws_names").is_empty());
+        assert_eq!(needs("bucket_clients::versity_clients_use_a_bucket"), both);
+        assert!(needs("nodes::t1_the_node").is_empty());
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub static EXTERNAL_PROVISIONER: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || SIDECAR.check(),
-    needed_by: |test| test.suite == "e2e csi_scenarios",
+    needed_by: |path| path.starts_with("csi_scenarios::"),
+    program: Some(|guard, progress| Box::pin(SIDECAR.path(guard, progress))),
     server: None,
 };
 

@@ -36,7 +36,7 @@
 //! [`versity`] is a second store with the API of S3 and IAM, which checks every right, and [`seaweedfs`] a third one. [`garage`] is S3 with an
 //! API of its own for keys.
 //!
-//! A test never skips. Without a control plane it fails with one line that says how to get one.
+//! A test never skips. Where something is missing that it needs, it fails with one line that says how to install it.
 
 #![warn(missing_docs)]
 
@@ -47,6 +47,7 @@ pub mod bucket_cases;
 #[cfg(feature = "s3")]
 pub mod bucket_rights;
 mod built;
+pub mod cargo;
 pub mod ceph;
 pub mod cluster;
 pub mod control_plane;
@@ -70,8 +71,10 @@ pub mod progress;
 pub mod prometheus;
 pub mod rights;
 pub mod s3;
+#[cfg(feature = "scenarios")]
 pub mod scenario;
 pub mod seaweedfs;
+mod shared;
 pub mod storage_suite;
 mod supervisor;
 pub mod toy;

@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
-use crate::dependency::{self, Dependency};
+use crate::dependency::{self, Dependency, test_name};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, package};
 use crate::process::{self, ProcessId};
@@ -30,7 +30,8 @@ pub static GANESHA: Dependency = Dependency {
     ],
     python: None,
     suits: || Ok(()),
-    needed_by: |test| test.is_e2e() && test.function().starts_with("ganesha_"),
+    needed_by: |path| test_name(path).starts_with("ganesha_"),
+    program: None,
     server: Some(dependency::Server {
         up: |port, guard, _| Box::pin(stand_up(port, guard)),
         down: |_| Box::pin(down()),

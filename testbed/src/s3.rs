@@ -27,7 +27,7 @@ use regex::Regex;
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
-use crate::dependency::{self, Dependency, Python};
+use crate::dependency::{self, Dependency, Python, test_name};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, Package, package};
 use crate::process::{self, ProcessId};
@@ -48,7 +48,8 @@ pub static S3_SERVER: Dependency = Dependency {
     packages: &[VENV],
     python: Some(MOTO),
     suits: || Ok(()),
-    needed_by: |test| test.is_e2e() && test.function().starts_with("aws_"),
+    needed_by: |path| test_name(path).starts_with("aws_"),
+    program: None,
     server: Some(dependency::Server {
         up: |port, guard, _| Box::pin(stand_up(port, guard)),
         down: |_| Box::pin(down()),

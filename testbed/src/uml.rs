@@ -58,11 +58,12 @@ pub static KERNEL: Dependency = Dependency {
     ],
     python: None,
     suits: || Ok(()),
-    needed_by: |test| {
-        let module = test.path.split("::").next().unwrap_or_default();
-        ["e2e quota", "e2e power", "e2e node_nfs"].contains(&test.suite)
-            || test.suite == "e2e nfs" && ["kernel", "quota", "troubles"].contains(&module)
+    needed_by: |path| {
+        const MODULES: [&str; 6] =
+            ["nfs::kernel::", "nfs::quota::", "nfs::troubles::", "node_nfs::", "power::", "quota::"];
+        MODULES.iter().any(|module| path.starts_with(module))
     },
+    program: None,
     server: None,
 };
 

@@ -7,7 +7,7 @@ mod server;
 use std::path::PathBuf;
 
 use crate::built::Built;
-use crate::dependency::Dependency;
+use crate::dependency::{Dependency, test_name};
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
@@ -27,7 +27,8 @@ pub static VERSITY: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || GATEWAY.check(),
-    needed_by: |test| test.is_e2e() && test.function().starts_with("versity_"),
+    needed_by: |path| test_name(path).starts_with("versity_"),
+    program: Some(|guard, progress| Box::pin(GATEWAY.path(guard, progress))),
     server: None,
 };
 

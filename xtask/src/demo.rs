@@ -24,12 +24,9 @@ use crate::build::{self, Profile};
 use crate::image::HOSTPATH;
 use crate::install::Install;
 
-#[cfg(feature = "buckets")]
+#[cfg(feature = "full")]
 mod backend;
-#[cfg(feature = "buckets")]
-mod buckets;
-#[cfg(not(feature = "buckets"))]
-#[path = "demo/without_buckets.rs"]
+#[cfg(feature = "full")]
 mod buckets;
 pub(crate) mod context;
 mod kubectl;
@@ -64,7 +61,15 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Kind {
     /// Show buckets on an object store: two claims of one bucket, new keys, and the end of it all
+    #[cfg(feature = "full")]
     Buckets(buckets::Arguments),
+    /// Show buckets on an object store: two claims of one bucket, new keys, and the end of it all
+    #[cfg(not(feature = "full"))]
+    #[command(disable_help_flag = true)]
+    Buckets {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        all: Vec<std::ffi::OsString>,
+    },
     /// Show exports of a real NFS server: a claim, and two clients that see each other's file
     Nfs {
         /// Show it on a real control plane; the first time this builds Kubernetes
@@ -111,7 +116,10 @@ pub(crate) async fn run(Arguments { kind, volumes }: Arguments, guard: &Guard) -
             prepare(&nfs_server::GANESHA, "demo nfs")?;
             nfs::run(on(real), guard).await
         }
+        #[cfg(feature = "full")]
         Some(Kind::Buckets(arguments)) => buckets::run(arguments, &volumes.install, guard).await,
+        #[cfg(not(feature = "full"))]
+        Some(Kind::Buckets { .. }) => crate::full_build::run().await,
     }
 }
 

@@ -12,17 +12,20 @@ mod book;
 mod build;
 mod control_plane;
 mod demo;
+#[cfg(test)]
+mod features;
+#[cfg(not(feature = "full"))]
+mod full_build;
 mod image;
 mod install;
 mod manifests;
 mod new;
 mod package;
-mod plan;
+#[cfg(feature = "full")]
 mod rules;
 mod server;
 mod signals;
 mod sim;
-mod suite;
 mod test;
 
 /// Commands for working on this project.
@@ -51,7 +54,7 @@ enum Command {
     #[command(subcommand)]
     S3(server::Command),
 
-    /// Run all tests of the workspace with a control plane, and count them
+    /// Run all tests: the workspace's, and those on real servers, which are built the first time
     Test {
         #[command(flatten)]
         install: install::Install,
@@ -155,7 +158,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Book => book::run(&guard).await,
             Command::Manifests => manifests::run(&guard).await,
             Command::Charts => manifests::charts(&guard).await,
+            #[cfg(feature = "full")]
             Command::Rules { stay } => rules::run(stay, &guard).await,
+            #[cfg(not(feature = "full"))]
+            Command::Rules { .. } => full_build::run().await,
             Command::Image(arguments) => image::run(&arguments, &guard).await,
             Command::Demo(arguments) => demo::run(arguments, &guard).await,
             Command::Guard { .. } => unreachable!("handled before the runtime starts"),

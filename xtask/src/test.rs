@@ -1,39 +1,39 @@
 //! `cargo xtask test`
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::{Context, ensure};
 use clap::Args;
-use testbed::ceph::{self, Ceph};
-use testbed::control_plane::{ControlPlane, NODE, STATE_VARIABLE, Settings};
-use testbed::dependency;
-use testbed::go_provisioner::go_provisioner;
-use testbed::guard::Guard;
+use testbed::cargo::BINARIES_ARE_BUILT;
+use testbed::control_plane::{Binaries, VERSION_VARIABLE, remove_abandoned};
+use testbed::dependency::{self, Dependency, INSTALL, Obstacle};
+use testbed::guard::{Guard, Running};
 use testbed::progress::{self, SharedProgress, seconds};
-use testbed::{csi_sanity, external_provisioner, garage, seaweedfs, versity};
 
-use crate::build::{self, Built, DOC_TESTS, TestProgram};
+use crate::build;
 use crate::install::Install;
-use crate::plan::Plan;
-use crate::suite::{self, Counts, Suite};
+
+/// The workspace without the tests that need servers.
+const WORKSPACE: [&str; 5] = ["test", "--locked", "--workspace", "--exclude", "e2e"];
+/// Those tests, with the features that the workspace has, so that nothing is compiled twice.
+const END_TO_END: [&str; 5] = ["test", "--locked", "--workspace", "--test", "e2e"];
+/// Modules whose servers take up to 15 minutes to build: they run only if a filter begins with the name.
+const NAMED_ONLY: [&str; 3] = ["csi_scenarios::", "garage::", "seaweedfs::"];
+/// Modules that compare with one version of Kubernetes.
+const ONE_VERSION: [&str; 3] = ["csi_scenarios::", "kubectl::", "scenarios::"];
+/// End-to-end tests mostly wait: 8 at a time are the quickest on two cores.
+const THREADS: usize = 8;
 
 /// What is tested.
 #[derive(Args)]
 pub(crate) struct Selection {
-    /// Run the tests that need a control plane on another version of Kubernetes, such as 1.35 or 1.35.4, which is built
-    /// the first time
+    /// Run only the end-to-end tests, on another version of Kubernetes, such as 1.35 or 1.35.4, which is built the first
+    /// time
     #[arg(long, value_name = "VERSION")]
     kubernetes: Option<String>,
 
-    /// Run these suites alone, by the names that the summary has for them, or by a word of these, such as deploy,volumes
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    suite: Vec<String>,
-
-    /// What to pass to every test program, such as a part of a test's name
+    /// Parts of test paths, such as `deploy::`: run only the tests that contain one of them
     #[arg(last = true)]
     filter: Vec<String>,
 }
@@ -44,187 +44,174 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
     if install.install_packages {
         dependency::ALL.iter().try_for_each(|dependency| dependency.install(&progress))?;
     }
-
-    let step = Instant::now();
-    progress.line("building the tests and the provisioner");
-    let mut built = build::tests(guard, &progress).await?;
-    selection.apply(&mut built)?;
-    let plan = Plan::of(&mut built, &selection.filter, guard)?;
-    progress.line(&format!("built in {}", seconds(step.elapsed())));
-
-    go_provisioner(guard, &progress).await?;
-    if plan.needs(&versity::VERSITY) {
-        versity::program(guard, &progress).await?;
+    if let Some(obstacle) = Binaries::obstacle() {
+        return Err(obstacle);
     }
-    if plan.needs(&csi_sanity::CSI_SANITY) {
-        csi_sanity::program(guard, &progress).await?;
+    let mut passed = true;
+    if selection.kubernetes.is_none() {
+        passed &= cargo_test(&WORKSPACE, &["--no-fail-fast"], &selection.filter, guard).await?;
+        progress.line(&format!("the workspace's own tests ended after {}", seconds(start.elapsed())));
     }
-    if plan.needs(&seaweedfs::SEAWEEDFS) {
-        seaweedfs::program(guard, &progress).await?;
-    }
-    if plan.needs(&garage::GARAGE) {
-        garage::program(guard, &progress).await?;
-    }
-    if plan.needs(&external_provisioner::EXTERNAL_PROVISIONER) {
-        external_provisioner::program(guard, &progress).await?;
-    }
-
-    let step = Instant::now();
-    let settings = Settings {
-        audit: true,
-        node: plan.needs(&NODE),
-        kubernetes: selection.kubernetes.clone(),
-        ..Settings::default()
-    };
-    let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
-    progress.line(&format!("control plane ready after {}", seconds(step.elapsed())));
-    let other_version = control_plane.state().kubernetes.map(|version| format!("on Kubernetes {version}"));
-
-    let step = Instant::now();
-    let ceph = if plan.needs(&ceph::CEPH) {
-        Some(Ceph::start(&ceph::Settings::default(), guard, &progress).await?)
-    } else {
-        None
-    };
-    if ceph.is_some() {
-        progress.line(&format!("Ceph ready after {}", seconds(step.elapsed())));
-    }
-
-    let mut environment = BTreeMap::from([(STATE_VARIABLE, control_plane.state().path())]);
-    if let Some(ceph) = &ceph {
-        environment.insert(ceph::STATE_VARIABLE, ceph.state().path());
-    }
-    let mut suites = run_suites(&built, &plan, &selection.filter, environment, guard, &progress).await;
-    suites.extend(built.failures.iter().map(|failure| Suite::broken(failure, "did not compile")));
-
-    let step = Instant::now();
-    let passed = is_success(&suites);
-    if passed {
-        if let Some(ceph) = ceph {
-            ceph.stop()?;
+    let plan = Plan::of(tests(&selection.filter, guard)?, selection);
+    for dependency in dependency::ALL.iter().filter(|dependency| plan.needs(dependency)) {
+        if let Some(build) = dependency.program {
+            build(guard, &progress).await?;
         }
-        control_plane.stop().await?;
-        progress.line(&format!("control plane stopped in {}", seconds(step.elapsed())));
-    } else {
-        let logs = control_plane.state().dir;
-        if let Some(ceph) = ceph {
-            progress.line(&format!("Ceph's logs, until the next start: {}", ceph.state().dir.display()));
-            ceph.stop_keeping_logs();
-        }
-        control_plane.stop_keeping_logs().await;
-        progress.line(&format!("control plane stopped; its logs, until the next start: {}", logs.display()));
     }
-    print_summary(&suites, start);
-    if let Some(other_version) = other_version {
-        println!("{other_version}");
+    if !plan.chosen.is_empty() {
+        passed &= end_to_end(&plan, selection, guard, &progress).await?;
     }
     plan.summary().iter().for_each(|line| println!("{line}"));
+    progress.line(&format!("{} after {}", if passed { "passed" } else { "failed" }, seconds(start.elapsed())));
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Selection {
-    /// Takes away what is not asked for.
-    fn apply(&self, built: &mut Built) -> anyhow::Result<()> {
-        if self.kubernetes.is_some() {
-            built.programs.retain(|program| program.meets_any_version() || self.names(&program.suite));
-            built.doc_tests = false;
-        }
-        if let Some(unknown) = self.suite.iter().find(|name| !built.suites().any(|suite| is_called(suite, name))) {
-            bail!("no suite is called {unknown}; there are {}", built.suites().collect::<Vec<_>>().join(", "));
-        }
-        built.programs.retain(|program| !program.is_named_only() || self.names(&program.suite));
-        if !self.suite.is_empty() {
-            built.programs.retain(|program| self.names(&program.suite));
-            built.doc_tests &= self.names(DOC_TESTS);
-        }
-        Ok(())
-    }
-
-    fn names(&self, suite: &str) -> bool {
-        self.suite.iter().any(|name| is_called(suite, name))
-    }
-}
-
-/// By the whole name or a word of it.
-fn is_called(suite: &str, name: &str) -> bool {
-    suite == name || suite.split(' ').any(|word| word == name)
-}
-
-/// Runs what shares the control plane one program at a time, and beside it two at a time of everything else: most tests wait.
-async fn run_suites(
-    built: &Built,
+async fn end_to_end(
     plan: &Plan,
-    filter: &[String],
-    mut environment: BTreeMap<&str, PathBuf>,
+    selection: &Selection,
     guard: &Guard,
     progress: &SharedProgress,
-) -> Vec<Suite> {
-    environment.extend(built.provisioners.clone());
-    let run = async |suite: &str, command, progress: &SharedProgress| {
-        progress.line(&format!("\n=== {suite}"));
-        suite::run(suite, command, &environment, progress).await
-    };
-    let program = |program| program_command(program, plan, filter, guard);
-    let (sharing, others): (Vec<_>, Vec<_>) = built.programs.iter().partition(|program| program.uses_shared_servers());
-    let others = others.into_iter().map(|each| (&*each.suite, program(each)));
-    let docs = built.doc_tests.then(|| (DOC_TESTS, docs_command(filter, guard)));
-    // First, since cargo builds one thing at a time, and some tests build.
-    let queue = RefCell::new(docs.into_iter().chain(others));
-    let next = || queue.borrow_mut().next();
-    let others = async || {
-        let mut suites = Vec::new();
-        while let Some((suite, command)) = next() {
-            suites.push(run(suite, command, &progress::buffered(progress)).await);
-        }
-        suites
-    };
-    let sharing = async {
-        let mut suites = Vec::new();
-        for each in sharing {
-            suites.push(run(&each.suite, program(each), progress).await);
-        }
-        suites
-    };
-    let (mut suites, some, rest) = tokio::join!(sharing, others(), others());
-    suites.extend(some.into_iter().chain(rest));
-    suites.sort_by(|a, b| a.name.cmp(&b.name));
-    suites
-}
-
-/// As `cargo test` runs it, but as a child of this process, so that it ends with it.
-fn program_command(program: &TestProgram, plan: &Plan, filter: &[String], guard: &Guard) -> std::process::Command {
-    let mut command = build::command(guard, &program.executable);
-    command.args(plan.skips(&program.suite));
-    command.args(filter).current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
-    command
-}
-
-fn docs_command(filter: &[String], guard: &Guard) -> std::process::Command {
+) -> anyhow::Result<bool> {
+    let skips = plan.left_out.iter().flat_map(|(path, _)| ["--skip", path]).map(str::to_owned);
+    let threads = std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| THREADS.to_string());
+    let arguments = ["--test-threads".to_owned(), threads].into_iter().chain(skips);
+    let arguments: Vec<String> = arguments.chain(selection.filter.iter().cloned()).collect();
     let mut command = build::cargo(guard);
-    command.args(["test", "--quiet", "--doc", "--workspace", "--no-fail-fast", "--"]).args(filter);
-    command
-}
-
-fn total(suites: &[Suite]) -> Counts {
-    suites.iter().fold(Counts::default(), |total, suite| total + suite.counts)
-}
-
-/// A run without any test proves nothing.
-fn is_success(suites: &[Suite]) -> bool {
-    let total = total(suites);
-    total.passed > 0 && total.failed == 0 && suites.iter().all(|suite| suite.problem.is_none())
-}
-
-fn print_summary(suites: &[Suite], start: Instant) {
-    let width = suites.iter().map(|suite| suite.name.len()).max().unwrap_or_default();
-    println!("\nSummary");
-    for suite in suites {
-        println!("{}", suite.line(width));
+    command.args(END_TO_END).arg("--").args(arguments).env(BINARIES_ARE_BUILT, "1");
+    command.envs(selection.kubernetes.iter().map(|version| (VERSION_VARIABLE, version)));
+    let passed = Running::start(command)?.ended().await?.success();
+    if passed {
+        remove_abandoned()?;
+    } else {
+        progress.line("the servers' logs stay until the next start, in the cache's folder `instances`");
     }
-    println!("{} suites in {}", suites.len(), seconds(start.elapsed()));
-    let total = total(suites);
-    if total.passed + total.failed == 0 {
-        println!("no test ran");
+    Ok(passed)
+}
+
+async fn cargo_test(which: &[&str], options: &[&str], filter: &[String], guard: &Guard) -> anyhow::Result<bool> {
+    let mut command = build::cargo(guard);
+    command.args(which).args(options).arg("--").args(filter);
+    Ok(Running::start(command)?.ended().await?.success())
+}
+
+/// The paths of the end-to-end tests that the filter chooses.
+fn tests(filter: &[String], guard: &Guard) -> anyhow::Result<Vec<String>> {
+    let mut command = build::cargo(guard);
+    command.args(END_TO_END).args(["--quiet", "--", "--list", "--format", "terse"]).args(filter);
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    ensure!(output.status.success(), "the end-to-end tests do not compile");
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// Which end-to-end tests run, and which are left out.
+struct Plan {
+    chosen: Vec<String>,
+    /// With the reason.
+    left_out: Vec<(String, String)>,
+    installs: bool,
+}
+
+impl Plan {
+    fn of(tests: Vec<String>, selection: &Selection) -> Self {
+        let obstacles: Vec<_> =
+            dependency::ALL.iter().filter_map(|dependency| Some((*dependency, dependency.obstacle()?))).collect();
+        Self::decide(tests, selection, &obstacles)
     }
-    println!("{} passed, {} failed", total.passed, total.failed);
+
+    fn decide(tests: Vec<String>, selection: &Selection, obstacles: &[(&'static Dependency, Obstacle)]) -> Self {
+        let mut plan = Self { chosen: Vec::new(), left_out: Vec::new(), installs: false };
+        for path in tests {
+            let missing: Vec<_> = obstacles.iter().filter(|(dependency, _)| dependency.is_needed_by(&path)).collect();
+            let is_in = |modules: &[&'static str]| modules.iter().copied().find(|module| path.starts_with(module));
+            let named = |module: &str| selection.filter.iter().any(|filter| filter.starts_with(module));
+            let reason = if let Some(module) = is_in(&NAMED_ONLY).filter(|module| !named(module)) {
+                Some(format!("run only if they are named: cargo xtask test -- {module}"))
+            } else if selection.kubernetes.is_some() && is_in(&ONE_VERSION).is_some_and(|module| !named(module)) {
+                Some("compare with this project's version of Kubernetes".to_owned())
+            } else if let Some((dependency, obstacle)) = missing.first() {
+                plan.installs |= matches!(obstacle, Obstacle::Missing(_));
+                Some(format!("need {}: {obstacle}", dependency.name))
+            } else {
+                None
+            };
+            match reason {
+                Some(reason) => plan.left_out.push((path, reason)),
+                None => plan.chosen.push(path),
+            }
+        }
+        plan
+    }
+
+    fn needs(&self, dependency: &Dependency) -> bool {
+        self.chosen.iter().any(|path| dependency.is_needed_by(path))
+    }
+
+    /// Lists the tests that were left out by reason, and the command that runs them.
+    fn summary(&self) -> Vec<String> {
+        let mut reasons: Vec<&str> = self.left_out.iter().map(|(_, reason)| reason.as_str()).collect();
+        reasons.sort_unstable();
+        let counted = reasons.chunk_by(|a, b| a == b).map(|same| format!("  {:>3} {}", same.len(), same[0]));
+        let mut lines: Vec<String> = counted.collect();
+        if !lines.is_empty() {
+            lines.insert(0, format!("\n{} end-to-end tests left out:", self.left_out.len()));
+        }
+        if self.installs {
+            lines.push(format!("This installs what is missing and runs them, as root: {INSTALL}"));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testbed::ceph::CEPH;
+    use testbed::s3::S3_SERVER;
+    use testbed::s3::clients::CLIENTS;
+
+    use super::*;
+
+    fn plan(missing: &[&'static Dependency], filter: &[&str], kubernetes: Option<&str>) -> Plan {
+        let tests = [
+            "bucket_clients::aws_clients_use_a_bucket",
+            "bucket_clients::ceph_clients_use_a_bucket",
+            "buckets::claims::ceph_quotas_hold",
+            "garage::cases::garage_z12",
+            "kubectl::a_claim",
+        ];
+        let selection = Selection {
+            kubernetes: kubernetes.map(str::to_owned),
+            filter: filter.iter().map(|&filter| filter.to_owned()).collect(),
+        };
+        let obstacle = |dependency: &&'static Dependency| (*dependency, Obstacle::Missing("a package".to_owned()));
+        let obstacles: Vec<_> = missing.iter().map(obstacle).collect();
+        Plan::decide(tests.map(str::to_owned).into(), &selection, &obstacles)
+    }
+
+    #[test]
+    fn runs_all_tests_when_nothing_is_missing() {
+        let plan = plan(&[], &["garage::"], None);
+        assert!(plan.left_out.is_empty() && plan.summary().is_empty());
+        assert!(plan.needs(&CEPH) && plan.needs(&S3_SERVER) && plan.needs(&CLIENTS));
+    }
+
+    #[test]
+    fn counts_tests_that_lack_a_dependency() {
+        let plan = plan(&[&CEPH, &CLIENTS], &["garage::"], None);
+        let left_out: Vec<_> = plan.left_out.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(left_out.len(), 3, "{left_out:?}");
+        assert!(!plan.needs(&CEPH) && !plan.needs(&CLIENTS));
+        let lines = plan.summary().join("\n");
+        assert!(lines.contains("3 end-to-end tests left out"), "{lines}");
+        assert!(lines.contains("  2 need a Ceph cluster: a package"), "{lines}");
+        assert!(lines.contains("  1 need clients of S3: a package") && lines.ends_with(INSTALL), "{lines}");
+    }
+
+    #[test]
+    fn leaves_out_slow_builds_and_recordings_of_one_version() {
+        let lines = plan(&[], &[], Some("1.35")).summary().join("\n");
+        assert!(lines.contains("  1 run only if they are named: cargo xtask test -- garage::"), "{lines}");
+        assert!(lines.contains("  1 compare with this project's version of Kubernetes"), "{lines}");
+        assert!(!lines.contains(INSTALL), "{lines}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The messages, named as in the specification, which also says what each field means. The parts of a message are in a module of its name.
 //!
-//! Field numbers are written by hand; `tests/specification.rs` compares all of them with `csi.proto`.
+//! Field numbers are written by hand; `tests/it/specification.rs` compares all of them with `csi.proto`.
 
 // The meaning of a field is the specification's to say.
 #![allow(missing_docs)]

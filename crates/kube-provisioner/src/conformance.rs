@@ -170,6 +170,12 @@ impl Conformance {
         self
     }
 
+    /// The names of all rules. A slow backend is checked sooner with one run per rule, each [`only`](Self::only) for its
+    /// rule and with a backend of its own, side by side.
+    pub fn rules() -> impl Iterator<Item = &'static str> {
+        Rule::ALL.into_iter().map(Rule::id)
+    }
+
     /// Only the rule of this name. May be called again for others.
     ///
     /// # Panics

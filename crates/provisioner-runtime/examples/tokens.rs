@@ -1,7 +1,7 @@
 //! A whole controller: a ConfigMap with the annotation `example.com/token` gets a token of a registry in its data. A token
 //! that reaches no ConfigMap is revoked, after any crash.
 //!
-//! `tests/tokens.rs` runs a fleet of it through a storm.
+//! `tests/it/tokens.rs` runs a fleet of it through a storm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

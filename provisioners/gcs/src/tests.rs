@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use gcs_sim::{Account, Faults, Key, PROJECT, Server};
 use kube_provisioner::bucket::{BucketProvisioner, Credentials};
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
@@ -43,7 +44,12 @@ impl Defaults {
     }
 }
 
+/// Checks all rules side by side, each on a Google Cloud Storage of its own.
 async fn conformance(faults: Faults, storms: u64) {
+    join_all(BucketConformance::rules().map(|rule| check(rule, faults, storms))).await;
+}
+
+async fn check(rule: &'static str, faults: Faults, storms: u64) {
     let google = Server::start().await.unwrap();
     let admin = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
@@ -80,6 +86,7 @@ async fn conformance(faults: Faults, storms: u64) {
     .objects([admin])
     .seeds(0..storms)
     .real_time()
+    .only(rule)
     .run()
     .await;
     assert!(report.is_kept(), "{report}");

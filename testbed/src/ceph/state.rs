@@ -18,9 +18,6 @@ use crate::guard::{Guard, Lifetime};
 use crate::packages;
 use crate::process::ProcessId;
 
-/// The variable that points tests to a [`State`] file.
-pub const STATE_VARIABLE: &str = "E2E_CEPH";
-
 /// The program that speaks S3.
 pub(super) const RADOSGW: &str = "radosgw";
 
@@ -52,17 +49,11 @@ pub struct State {
 }
 
 impl State {
-    /// The cluster that tests use: the one named by [`STATE_VARIABLE`], else that of `cargo xtask ceph up`. The error is
-    /// one line that says how to get one.
+    /// The cluster that tests use: the one of `cargo xtask ceph up`, else one of this process, which the first test starts.
     pub fn for_tests() -> anyhow::Result<Self> {
         super::CEPH.check_use()?;
-        let path = match std::env::var_os(STATE_VARIABLE) {
-            Some(path) if !path.is_empty() => PathBuf::from(path),
-            _ => path_in(&standing_dir()?),
-        };
-        let Some(state) = Self::read(&path).ok().filter(Self::is_complete) else {
-            bail!("no Ceph cluster is running: run `cargo xtask test`, or `cargo xtask ceph up` first")
-        };
+        let standing = Self::standing().ok().flatten().filter(Self::is_complete);
+        let state = standing.map_or_else(|| Self::read(&super::shared_by_tests()?.state().path()), Ok)?;
         // radosgw may be down because a test wants it so.
         let ended = |daemon: &&Process| daemon.name != RADOSGW && !daemon.id.is_some_and(|id| id.is_running());
         if let Some(daemon) = state.components.iter().find(ended) {

@@ -1,6 +1,6 @@
 //! Service accounts with exactly the rights that a test gives them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
@@ -160,18 +160,4 @@ fn parse(manifest: &Value) -> anyhow::Result<(ApiResource, DynamicObject)> {
 
 fn role_ref(kind: &str, name: &str) -> RoleRef {
     RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: kind.to_owned(), name: name.to_owned() }
-}
-
-/// The path of a provisioner that `cargo xtask test` built, such as `hostpath-provisioner`.
-pub fn provisioner_program(package: &str) -> anyhow::Result<PathBuf> {
-    let path = std::env::var_os(package.to_uppercase().replace('-', "_")).map(PathBuf::from);
-    let path = path.or_else(|| beside_this_program(package));
-    path.with_context(|| format!("no {package}: run `cargo xtask test`, or `cargo build --package {package}` first"))
-}
-
-/// Cargo puts test programs into `deps`, below the programs of the same profile.
-fn beside_this_program(name: &str) -> Option<PathBuf> {
-    let exe = std::env::current_exe().ok()?;
-    let program = exe.parent()?.parent().map(|dir: &Path| dir.join(name))?;
-    program.is_file().then_some(program)
 }

@@ -37,7 +37,8 @@ mod program;
 mod space;
 mod wait;
 
-pub use access::{Access, apply, existing, provisioner_program, remove};
+pub use crate::cargo::binary as provisioner_program;
+pub use access::{Access, apply, existing, remove};
 pub use audit::{AuditEntry, AuditLog};
 #[cfg(feature = "s3")]
 pub use bucket_space::{BucketSpace, BucketUser};

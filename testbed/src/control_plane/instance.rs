@@ -27,7 +27,7 @@ impl Instance {
         create_private_dir(&all)?;
         // Without it, two runs that start together could take each other's new directory for an old one.
         let _both = lock(&all.join("lock"))?;
-        remove_abandoned(&all)?;
+        remove_abandoned_in(&all)?;
         let dir = all.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         create_private_dir(&dir)?;
         let lock = lock(&dir.join("lock"))?;
@@ -68,7 +68,15 @@ pub(crate) async fn wait_for_lock(path: &Path, what: &str, progress: &SharedProg
     Ok(file)
 }
 
-fn remove_abandoned(all: &Path) -> anyhow::Result<()> {
+/// Removes the directories of control planes and other servers whose owners have ended.
+pub fn remove_abandoned() -> anyhow::Result<()> {
+    let all = cache_dir()?.join("instances");
+    create_private_dir(&all)?;
+    let _both = lock(&all.join("lock"))?;
+    remove_abandoned_in(&all)
+}
+
+fn remove_abandoned_in(all: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(all)? {
         let path = entry?.path();
         if !path.is_dir() {
@@ -96,7 +104,7 @@ mod tests {
         }
         fs::create_dir_all(all.join("never-locked")).unwrap();
         let held = lock(&all.join("living/lock")).unwrap();
-        remove_abandoned(&all).unwrap();
+        remove_abandoned_in(&all).unwrap();
         assert!(all.join("living").exists());
         assert!(!all.join("crashed").exists());
         assert!(!all.join("never-locked").exists());

@@ -46,8 +46,10 @@ pub use versions::Versions;
 use crate::guard::{Guard, Lifetime};
 use crate::process::ProcessId;
 use crate::progress::{self, SharedProgress};
+use crate::shared::{Shared, shared};
 use crate::supervisor::Supervisor;
 use health::Prober;
+pub use instance::remove_abandoned;
 pub(crate) use instance::{Instance, create_private_dir, wait_for_lock};
 pub(crate) use pki::{authority, serving, write_secret};
 pub(crate) use start::{Children, spawn};
@@ -119,6 +121,24 @@ impl ControlPlane {
         let _children = self.supervisor.end();
         progress::during(&self.progress, "stopping the control plane", stop_all(&self.state())).await;
     }
+}
+
+/// The variable that names the version of Kubernetes for the control plane that tests share.
+pub const VERSION_VARIABLE: &str = "E2E_KUBERNETES";
+
+/// The control plane of this process, with a node where the machine can have one.
+fn shared_by_tests() -> anyhow::Result<&'static ControlPlane> {
+    static SHARED: Shared<ControlPlane> = Shared::new();
+
+    shared(&SHARED, async |guard| {
+        let settings = Settings {
+            audit: true,
+            node: NODE.obstacle().is_none(),
+            kubernetes: std::env::var(VERSION_VARIABLE).ok(),
+            ..Settings::default()
+        };
+        ControlPlane::start(&settings, guard, &progress::terminal()).await
+    })
 }
 
 /// Starts a control plane that outlives this process, until [`down`]. What was left over from one that is no longer

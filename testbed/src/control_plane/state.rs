@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::binaries::cache_dir;
@@ -73,19 +73,15 @@ pub struct Health {
 
 impl State {
     /// The control plane that tests use: the one named by [`STATE_VARIABLE`], else that of `cargo xtask control-plane
-    /// up`. The error is one line that says how to get one.
+    /// up`, else one of this process, which the first test starts.
     pub fn for_tests() -> anyhow::Result<Self> {
-        let path = match std::env::var_os(STATE_VARIABLE) {
-            Some(path) if !path.is_empty() => PathBuf::from(path),
-            _ => Self::path_in(&standing_dir()?),
-        };
-        let state = Self::read(&path).ok().filter(|state| state.running("kube-apiserver").is_some());
-        match state {
-            Some(state) => Ok(state),
-            None => {
-                bail!("no control plane is running: run `cargo xtask test`, or `cargo xtask control-plane up` first")
-            }
+        if let Some(path) = std::env::var_os(STATE_VARIABLE).filter(|path| !path.is_empty()) {
+            let state = Self::read(Path::new(&path))?;
+            ensure!(state.running("kube-apiserver").is_some(), "the control plane of {} has ended", path.display());
+            return Ok(state);
         }
+        let standing = Self::standing().ok().flatten().filter(|state| state.running("kube-apiserver").is_some());
+        standing.map_or_else(|| super::shared_by_tests()?.state().reload(), Ok)
     }
 
     /// The state of `cargo xtask control-plane up`, if there is one, whether or not it still runs.

@@ -18,8 +18,16 @@ fn made(name: &str, bucket: bool) -> PathBuf {
     folder
 }
 
+/// Builds with the features and optimizations of this workspace, so that third-party crates are not compiled again.
 fn cargo(folder: &Path, arguments: &[&str]) -> String {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let hack =
+        format!("[dev-dependencies]\nworkspace-hack = {{ path = \"{}/workspace-hack\" }}\n", project().display());
+    fs::write(folder.join("Cargo.toml"), manifest.replacen("[dev-dependencies]\n", &hack, 1)).unwrap();
+    let workspace = fs::read_to_string(project().join("Cargo.toml")).unwrap();
+    let optimized = workspace.lines().filter(|line| line.ends_with(".opt-level = 1") && !line.starts_with("kube-sim"));
     let mut command = crate::build::plain_cargo();
+    command.args(optimized.flat_map(|line| ["--config".to_owned(), format!("profile.dev.package.{line}")]));
     command.current_dir(folder).args(arguments).arg("--offline").env("CARGO_TARGET_DIR", project().join("target"));
     let output = command.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -186,6 +186,12 @@ impl BucketConformance {
         self
     }
 
+    /// The names of all rules. A slow backend is checked sooner with one run per rule, each [`only`](Self::only) for its
+    /// rule and with a backend of its own, side by side.
+    pub fn rules() -> impl Iterator<Item = &'static str> {
+        BucketRule::ALL.into_iter().map(BucketRule::id)
+    }
+
     /// Only the rule of this name. May be called again for others.
     ///
     /// # Panics

@@ -19,7 +19,8 @@ pub static NODE: Dependency = Dependency {
     ],
     python: None,
     suits,
-    needed_by: |test| test.suite == "e2e node" || test.suite.starts_with("e2e node_"),
+    needed_by: |path| path.starts_with("node::") || path.starts_with("node_"),
+    program: None,
     server: None,
 };
 

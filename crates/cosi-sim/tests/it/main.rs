@@ -1,0 +1,3 @@
+//! The simulated COSI driver.
+
+mod driver;

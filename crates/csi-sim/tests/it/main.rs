@@ -1,0 +1,4 @@
+//! The simulated CSI driver.
+
+mod contract;
+mod faults;

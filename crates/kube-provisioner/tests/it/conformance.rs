@@ -1,0 +1,187 @@
+//! The conformance kit, on a provisioner that is right and on some that are wrong.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube_provisioner::conformance::{Conformance, Judgement, Report};
+use kube_provisioner::{
+    Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+};
+use serde_json::{Value, json};
+
+use crate::toy::{Flaw, Shelf, TidyToy, Toy};
+
+fn check(flaw: Flaw) -> Conformance {
+    let shelf = Shelf::default();
+    let (assets, hand) = (shelf.clone(), shelf.clone());
+    Conformance::new(move || Toy::new(shelf.clone(), flaw), async move || assets.ids())
+        .parameters([("tier", "fast")])
+        .refuses([("tier", "faster")])
+        .refuses([("tier", "fast"), ("colour", "red")])
+        .shares_names([("tier", "fast"), ("named", "claim")])
+        .made_by_hand(async move |_, claim| hand.make_by_hand(claim))
+}
+
+/// The same of a toy that has `clean_up`.
+fn check_tidy(flaw: Flaw) -> Conformance {
+    let shelf = Shelf::default();
+    let assets = shelf.clone();
+    Conformance::new(move || TidyToy(Toy::new(shelf.clone(), flaw)), async move || assets.ids())
+        .parameters([("tier", "fast")])
+        .refuses([("tier", "faster")])
+}
+
+/// The rule that is broken first, and what was seen.
+fn first_broken(report: &Report) -> Option<(&'static str, &str)> {
+    report.results().iter().find_map(|result| match result.judgement() {
+        Judgement::Broken(seen) => Some((result.rule(), seen.as_str())),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_is_right_passes() {
+    check(Flaw::Nothing).seeds(0..20).check();
+    check_tidy(Flaw::Nothing).check();
+}
+
+#[test]
+fn what_is_wrong_is_found_for_the_right_reason() {
+    let cases = [
+        (Flaw::RandomNames, "idempotent", "the second call of `provision` returned another volume"),
+        (Flaw::OnePlace, "separate", "have the same source"),
+        (Flaw::DeletesByPrefix, "separate", "after deleting pvc-"),
+        (Flaw::MissesWhatIsGone, "delete-gone", "`delete` failed 60 times in a row"),
+        (Flaw::RemembersInProcess, "delete-gone", "in a process that did not provision"),
+        (Flaw::LeavesHalfMade, "cancel-provision", ".part-"),
+        (Flaw::LabelsLate, "cancel-provision", "2 new assets"),
+        (Flaw::ForgetsTrash, "cancel-delete", "trash-"),
+        (Flaw::TooSmall, "capacity", "the claim asks for 1"),
+        (Flaw::DeletesByPath, "foreign-volume", "assets that were there before are gone"),
+        (Flaw::SharesNames, "one-name", "and 2 of them got a volume, the backend holds 1 new assets"),
+        (Flaw::TakesOver, "made-by-hand", "when the claim was gone, so was claim-of-pvc-"),
+        (Flaw::RetriesBadParameters, "refused-parameters", "can never succeed"),
+        (Flaw::ReadyWhenItWorks, "standby", "`probe` before `start`: nothing is set up"),
+        (Flaw::LooksThenMakes, "two-replicas", "not every claim has one volume and one asset"),
+        (Flaw::Panics, "provision", "panicked: no way to delete"),
+        (Flaw::CleansUpWithoutParts, "abandoned", ".part"),
+        (Flaw::CleansUpByTrash, "clean-up", "trash-"),
+        (Flaw::StopsHalfway, "fencing-token", "scratch-"),
+        (Flaw::ExpandsFromMemory, "expand", "in a new process: `expand` failed 60 times in a row"),
+        (Flaw::RefusesLate, "nothing-left", "has said NothingLeft"),
+    ];
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/pages/reference/conformance.md"))
+            .unwrap();
+    let rules: Vec<String> = page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
+    for (flaw, rule, text) in cases {
+        // Whatever else is broken by it comes later.
+        let simpler = rules.iter().map(String::as_str).take_while(|known| *known != rule).chain([rule]);
+        let tidy = matches!(flaw, Flaw::CleansUpWithoutParts | Flaw::CleansUpByTrash | Flaw::ExpandsFromMemory);
+        let check = if tidy { check_tidy(flaw) } else { check(flaw) };
+        let check = simpler.fold(check, |check, rule| check.only(rule));
+        let report = runtime().block_on(check.run());
+        let (first, seen) = first_broken(&report).unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        assert_eq!(first, rule, "{flaw:?}: {seen}");
+        assert!(seen.contains(text), "{flaw:?}: {seen}");
+        assert!(!report.is_kept());
+    }
+}
+
+#[test]
+#[should_panic(expected = ".only(\"storm\").seeds([")]
+fn a_storm_that_fails_says_how_to_repeat_it() {
+    check(Flaw::RandomNames).only("storm").seeds(0..20).check();
+}
+
+#[test]
+#[should_panic(expected = "see docs/book/pages/reference/conformance.md#capacity")]
+fn who_fails_reads_where_to_read_on() {
+    check(Flaw::TooSmall).only("capacity").check();
+}
+
+#[test]
+#[should_panic(expected = "there is no rule \"idempotence\"")]
+fn a_rule_is_known_by_its_name() {
+    drop(check(Flaw::Nothing).only("idempotence"));
+}
+
+#[test]
+fn rules_that_cannot_be_checked_say_why() {
+    let shelf = Shelf::default();
+    let assets = shelf.clone();
+    let check = Conformance::new(move || Toy::new(shelf.clone(), Flaw::Nothing), async move || assets.ids());
+    let report = runtime().block_on(check.only("refused-parameters").run());
+    let why = "`.refuses(..)` names no bad parameters".to_owned();
+    assert_eq!(report.results()[0].judgement(), &Judgement::NotApplicable(why));
+}
+
+#[test]
+fn a_backend_may_need_real_time() {
+    std::thread::scope(|scope| {
+        for rule in Conformance::rules() {
+            scope.spawn(move || check(Flaw::Nothing).real_time().seeds(0..2).only(rule).check());
+        }
+    });
+}
+
+/// Makes what a ConfigMap names, with a Secret of the class's, for the zone of a node.
+struct Connected {
+    client: kube::Client,
+    toy: Toy,
+}
+
+impl Provisioner for Connected {
+    type Parameters = <Toy as Provisioner>::Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
+        let settings: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
+        let server = settings.get("settings").await?.data.and_then(|data| data.get("server").cloned());
+        match (server, request.secrets.text("admin", "password"), request.zone()) {
+            (Some(_), Some("open sesame"), Some("a")) => self.toy.provision(request).await,
+            other => Err(ProvisionError::invalid(format!("the objects are not there: {other:?}"))),
+        }
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        match volume.secrets.has("admin") {
+            true => self.toy.delete(volume).await,
+            false => Err(DeleteError::retry("the Secret is not there")),
+        }
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().node_labels().secret("admin")
+    }
+}
+
+fn connected(objects: Vec<Value>) -> Conformance {
+    let shelf = Shelf::default();
+    let assets = shelf.clone();
+    let start = move |client| Connected { client, toy: Toy::new(shelf.clone(), Flaw::Nothing) };
+    Conformance::with_client(start, async move || assets.ids())
+        .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
+        .node("node-a")
+        .objects(objects)
+}
+
+#[test]
+fn a_provisioner_may_have_a_client_and_need_objects() {
+    let zone = json!({"topology.kubernetes.io/zone": "a"});
+    let objects = vec![
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": zone}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"},
+            "data": {"server": "s"}}),
+        // The password is `open sesame`.
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
+            "data": {"password": "b3BlbiBzZXNhbWU="}}),
+    ];
+    connected(objects.clone()).seeds(0..3).check();
+    let report = runtime().block_on(connected(objects[..2].to_vec()).run());
+    let (first, seen) = first_broken(&report).unwrap();
+    assert_eq!(first, "provision");
+    assert!(seen.contains("has no Secret default/admin"), "{seen}");
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}

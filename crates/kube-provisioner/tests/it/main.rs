@@ -1,0 +1,20 @@
+//! Controllers on simulated clusters, as authors test them, and the rules that the documentation promises.
+
+mod attempts;
+mod behaviour;
+mod buckets;
+mod conformance;
+mod contract;
+mod event_order;
+mod fairness;
+mod faults;
+mod fixture;
+mod guide;
+mod hostile;
+mod journal;
+mod namesakes;
+mod nodes;
+mod outages;
+mod repeats;
+mod replicas;
+mod toy;

@@ -1,0 +1,251 @@
+//! The actors, as in tests of provisioners.
+
+mod binder;
+
+use std::time::Duration;
+
+use crate::common::{PROVISIONER, claim, class, created, node, pod, until, volume};
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use kube::api::{Api, PostParams};
+use kube_sim::{Actor, Actors, Cluster, DeleteOptions, Pace, Target, object};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// A complete test with a client: the requests of a provisioner, and the reaction of the cluster.
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_the_volume_a_provisioner_makes() -> kube::Result<()> {
+    let cluster = Cluster::new();
+    let _actors = cluster.run(Actors::all());
+    created(&cluster, class("fast", "Immediate"));
+    let client = cluster.client("provisioner");
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+    let claim: PersistentVolumeClaim = serde_json::from_value(claim("data", "fast")).expect("a claim");
+    let claim = claims.create(&PostParams::default(), &claim).await?;
+
+    let mut volume: PersistentVolume = serde_json::from_value(volume("disk", "fast")).expect("a volume");
+    volume.spec.get_or_insert_default().claim_ref = Some(ObjectReference {
+        namespace: Some("default".into()),
+        name: Some("data".into()),
+        uid: claim.metadata.uid,
+        ..Default::default()
+    });
+    Api::all(client).create(&PostParams::default(), &volume).await?;
+    sleep(Duration::from_secs(1)).await;
+
+    let status = claims.get("data").await?.status.unwrap_or_default();
+    assert_eq!(status.phase.as_deref(), Some("Bound"));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_happens_before_an_actor_starts_and_after_it_is_dropped() {
+    let cluster = Cluster::new();
+    created(&cluster, class("fast", "Immediate"));
+    created(&cluster, claim("data", "fast"));
+
+    let late = Pace::PROMPT.starting_after(Duration::from_secs(60));
+    let actors = cluster.run(Actors::none().with(Actor::Binder, late));
+    sleep(Duration::from_secs(59)).await;
+    assert!(!is_asked(&cluster));
+    sleep(Duration::from_secs(2)).await;
+    assert!(is_asked(&cluster));
+
+    drop(actors);
+    created(&cluster, volume("disk", "fast"));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(cluster.list("", "persistentvolumes", None).unwrap()[0]["status"]["phase"], "Pending");
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_that_is_started_again_goes_on_from_what_there_is() {
+    let cluster = Cluster::new();
+    created(&cluster, class("fast", "Immediate"));
+    let slow = Pace { request: Duration::from_secs(1)..=Duration::from_secs(1), ..Pace::PROMPT };
+    let mut actors = cluster.run(Actors::none().with(Actor::Binder, slow));
+    created(&cluster, claim("data", "fast"));
+    sleep(Duration::from_secs(3)).await;
+    provision(&cluster, "data", "disk");
+    // The volume is written, the claim is not.
+    until(&cluster, || volume_phase(&cluster, "disk") == "Bound").await;
+    actors.stop(Actor::Binder);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(get(&cluster, "data")["status"]["phase"], "Pending");
+
+    actors.start(Actor::Binder, Pace::PROMPT);
+    until(&cluster, || get(&cluster, "data")["status"]["phase"] == "Bound").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_comes_between_is_no_failure() {
+    let cluster = Cluster::new();
+    created(&cluster, class("fast", "Immediate"));
+    let slow = Pace { request: Duration::from_secs(1)..=Duration::from_secs(1), ..Pace::PROMPT };
+    let _actors = cluster.run(Actors::none().with(Actor::Binder, slow));
+    created(&cluster, claim("data", "fast"));
+    sleep(Duration::from_millis(500)).await;
+    let mut seen = get(&cluster, "data");
+    object::set_label(&mut seen, "touched", "yes");
+    cluster.update(&seen).unwrap();
+    until(&cluster, || is_asked(&cluster)).await;
+    assert_eq!(object::label(&get(&cluster, "data"), "touched"), Some("yes"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_and_late_actors_come_to_the_same_end() {
+    for seed in 0..20 {
+        let cluster = Cluster::builder().seed(seed).build();
+        let actors =
+            Actors::all().at(&Pace::SLOW).with(Actor::Protection, Pace::USUAL.starting_after(Duration::from_secs(90)));
+        let _actors = cluster.run(actors);
+        created(&cluster, class("fast", "Immediate"));
+        created(&cluster, claim("data", "fast"));
+        provision(&cluster, "data", "disk");
+        until(&cluster, || get(&cluster, "data")["status"]["phase"] == "Bound").await;
+        let target =
+            Target { plural: "persistentvolumeclaims", namespace: "default", name: "data", ..Target::default() };
+        cluster.delete(&target, DeleteOptions::default()).unwrap();
+        until(&cluster, || volume_phase(&cluster, "disk") == "Released").await;
+        assert!(cluster.get("", "persistentvolumeclaims", "default", "data").is_err(), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_cluster() {
+    async fn dump(seed: u64) -> String {
+        let cluster = Cluster::builder().seed(seed).build();
+        let _actors = cluster.run(Actors::all().at(&Pace::USUAL));
+        created(&cluster, class("fast", "WaitForFirstConsumer"));
+        for index in 0..5 {
+            created(&cluster, node(&format!("node-{index}"), &[]));
+            created(&cluster, claim(&format!("data-{index}"), "fast"));
+            created(&cluster, pod(&format!("pod-{index}"), &format!("data-{index}")));
+            sleep(Duration::from_millis(7)).await;
+            provision(&cluster, &format!("data-{index}"), &format!("disk-{index}"));
+        }
+        sleep(Duration::from_secs(60)).await;
+        let resources = cluster.resources();
+        let objects = resources
+            .iter()
+            .filter(|resource| !resource.ephemeral)
+            .flat_map(|resource| cluster.list_stored(&resource.group, &resource.plural, None).unwrap_or_default());
+        objects.map(|object| format!("{object:?}\n")).collect()
+    }
+    let one = dump(7).await;
+    assert!(one.contains(r#""nodeName":"node-"#), "{one}");
+    assert_eq!(one, dump(7).await);
+    assert_ne!(one, dump(8).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scheduler_keeps_off_nodes_without_capacity() {
+    let cluster = Cluster::new();
+    let _actors = cluster.run(Actors::all());
+    created(&cluster, class("fast", "WaitForFirstConsumer"));
+    let driver = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": PROVISIONER},
+        "spec": {"storageCapacity": true},
+    });
+    created(&cluster, driver);
+    for (name, capacity) in [("a", "1Mi"), ("b", "2Gi"), ("c", "0")] {
+        created(&cluster, node(name, &[("zone", name)]));
+        let capacity = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+            "metadata": {"name": name, "namespace": "default"}, "storageClassName": "fast", "capacity": capacity,
+            "nodeTopology": {"matchLabels": {"zone": name}},
+        });
+        created(&cluster, capacity);
+    }
+    created(&cluster, claim("data", "fast"));
+    created(&cluster, pod("pod", "data"));
+    until(&cluster, || selected_node(&cluster).is_some()).await;
+    assert_eq!(selected_node(&cluster).as_deref(), Some("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisioner_that_takes_the_node_back_gets_another() {
+    let cluster = Cluster::new();
+    let _actors = cluster.run(Actors::all());
+    created(&cluster, class("fast", "WaitForFirstConsumer"));
+    for name in ["a", "b", "c"] {
+        created(&cluster, node(name, &[]));
+    }
+    created(&cluster, claim("data", "fast"));
+    created(&cluster, pod("pod", "data"));
+    let mut chosen = Vec::new();
+    for _ in 0..3 {
+        until(&cluster, || selected_node(&cluster).is_some()).await;
+        let name = selected_node(&cluster).unwrap();
+        let mut node = cluster.get("", "nodes", "", &name).unwrap();
+        node["spec"]["unschedulable"] = true.into();
+        cluster.update(&node).unwrap();
+        let mut claim = get(&cluster, "data");
+        claim["metadata"]["annotations"].as_object_mut().unwrap().remove(SELECTED_NODE);
+        cluster.update(&claim).unwrap();
+        chosen.push(name);
+    }
+    chosen.sort_unstable();
+    assert_eq!(chosen, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_comes_to_the_node_its_volume_is_bound_to() {
+    let cluster = Cluster::new();
+    let _actors = cluster.run(Actors::all());
+    created(&cluster, class("fast", "Immediate"));
+    for name in ["a", "b", "c"] {
+        created(&cluster, node(name, &[("zone", name)]));
+    }
+    created(&cluster, pod("pod", "data"));
+    created(&cluster, claim("data", "fast"));
+    let mut volume = volume("disk", "fast");
+    volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["c"]}]},
+    ]}});
+    created(&cluster, volume);
+    let pod = || cluster.get("", "pods", "default", "pod").unwrap();
+    until(&cluster, || pod()["spec"]["nodeName"] == "c").await;
+    assert_eq!(pod()["status"]["conditions"][0]["type"], "PodScheduled");
+}
+
+/// Provisions a volume for a claim.
+#[track_caller]
+fn provision(cluster: &Cluster, claim: &str, name: &str) -> Value {
+    let claim = cluster.get("", "persistentvolumeclaims", "default", claim).unwrap();
+    let mut volume = volume(name, object::text_at(&claim, &["spec", "storageClassName"]));
+    volume["spec"]["claimRef"] = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": object::name(&claim),
+        "uid": object::uid(&claim),
+    });
+    created(cluster, volume)
+}
+
+fn get(cluster: &Cluster, name: &str) -> Value {
+    cluster.get("", "persistentvolumeclaims", "default", name).unwrap()
+}
+
+fn selected_node(cluster: &Cluster) -> Option<String> {
+    object::annotation(&get(cluster, "data"), SELECTED_NODE).map(str::to_owned)
+}
+
+fn is_asked(cluster: &Cluster) -> bool {
+    object::annotation(&get(cluster, "data"), "volume.kubernetes.io/storage-provisioner").is_some()
+}
+
+fn volume_phase(cluster: &Cluster, name: &str) -> String {
+    let volume = cluster.get("", "persistentvolumes", "", name).unwrap();
+    volume["status"]["phase"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_passes_only_while_something_is_to_come() {
+    let cluster = Cluster::new();
+    let _actors = cluster.run(Actors::all());
+    let start = Instant::now();
+    created(&cluster, class("fast", "Immediate"));
+    created(&cluster, claim("data", "fast"));
+    until(&cluster, || is_asked(&cluster)).await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}

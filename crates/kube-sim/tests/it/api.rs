@@ -1,0 +1,82 @@
+//! The API as a `kube::Client` uses it.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event as NewEvent;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, ResourceExt};
+use kube_runtime::watcher;
+use kube_sim::{ChangeKind, Cluster};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+mod custom;
+mod deletion;
+mod disturbed;
+mod lists;
+mod watches;
+mod writes;
+
+/// Reads a typed object from JSON.
+fn from<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).expect("the test's own object")
+}
+
+fn claim(name: &str) -> PersistentVolumeClaim {
+    from(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }))
+}
+
+fn volume(name: &str) -> PersistentVolume {
+    from(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "fast",
+            "persistentVolumeReclaimPolicy": "Retain", "nfs": {"server": "s", "path": "/p"},
+        },
+    }))
+}
+
+fn settings(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
+    let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
+    from(json!({"metadata": {"name": name, "labels": labels}, "data": {"a": "1"}}))
+}
+
+/// The refusal of a call.
+fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
+    match result {
+        Err(kube::Error::Api(status)) => (status.code, status.message),
+        other => panic!("no refusal: {other:?}"),
+    }
+}
+
+fn names<K: ResourceExt>(objects: &[K]) -> Vec<String> {
+    objects.iter().map(ResourceExt::name_any).collect()
+}
+
+/// The next item of a stream, which must come without delay.
+async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
+    let next = tokio::time::timeout(Duration::from_secs(5), stream.next()).await;
+    next.expect("nothing came").expect("the stream ended")
+}
+
+/// The raw answer to a request.
+async fn raw(client: &Client, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = http::Request::builder().method(method).uri(path).body(kube::client::Body::from(body)).unwrap();
+    let response = client.send(request).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}

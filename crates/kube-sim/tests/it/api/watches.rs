@@ -1,0 +1,146 @@
+use super::*;
+
+fn kinds(events: &[WatchEvent<ConfigMap>]) -> Vec<String> {
+    let kind = |event: &WatchEvent<ConfigMap>| match event {
+        WatchEvent::Added(map) => format!("ADDED {}", map.name_any()),
+        WatchEvent::Modified(map) => format!("MODIFIED {}", map.name_any()),
+        WatchEvent::Deleted(map) => format!("DELETED {}", map.name_any()),
+        WatchEvent::Bookmark(_) => "BOOKMARK".into(),
+        WatchEvent::Error(status) => format!("ERROR {} {}", status.code, status.message),
+    };
+    events.iter().map(kind).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_come_in_order_after_what_is_there() {
+    let cluster = Cluster::new();
+    cluster.create(&settings("a", &[])).unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+    let mut stream = pin!(maps.watch(&WatchParams::default().timeout(10), "0").await.unwrap());
+    let mut events = vec![next(&mut stream).await.unwrap()];
+    cluster.create(&settings("b", &[])).unwrap();
+    maps.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"x": "1"}}))).await.unwrap();
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    let deleted_at = cluster.resource_version();
+    let before = Instant::now();
+    events.extend(stream.try_collect::<Vec<_>>().await.unwrap());
+    assert_eq!(kinds(&events), ["ADDED a", "ADDED b", "MODIFIED a", "DELETED a", "BOOKMARK"]);
+    assert_eq!(before.elapsed(), Duration::from_secs(10));
+    let WatchEvent::Deleted(last) = &events[3] else { panic!("{events:?}") };
+    assert_eq!(last.resource_version(), Some(deleted_at.to_string()));
+    assert_eq!(last.data.as_ref().unwrap()["x"], "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_where_it_is_told() {
+    let cluster = Cluster::new();
+    let first = cluster.create(&settings("a", &[])).unwrap();
+    cluster.create(&settings("b", &[])).unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+    let version = first["metadata"]["resourceVersion"].as_str().unwrap();
+    let stream = maps.watch(&WatchParams::default().timeout(1), version).await.unwrap();
+    let events: Vec<_> = stream.try_collect().await.unwrap();
+    assert_eq!(kinds(&events), ["ADDED b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_begins_or_ceases_to_match_comes_and_goes() {
+    let cluster = Cluster::new();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+    let version = cluster.resource_version().to_string();
+    cluster.create(&settings("a", &[("app", "x")])).unwrap();
+    cluster.create(&settings("b", &[("app", "y")])).unwrap();
+    for (name, app) in [("a", "y"), ("a", "z"), ("b", "x")] {
+        let patch = json!({"metadata": {"labels": {"app": app}}});
+        maps.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+    let params = WatchParams::default().labels("app=x").timeout(1);
+    let events: Vec<_> = maps.watch(&params, &version).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(kinds(&events), ["ADDED a", "DELETED a", "ADDED b"]);
+    let WatchEvent::Deleted(gone) = &events[1] else { panic!("{events:?}") };
+    assert_eq!(gone.labels()["app"], "x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_version_is_an_error_event() {
+    let cluster = Cluster::builder().history(3).build();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+    let version = cluster.resource_version();
+    for index in 0..5 {
+        cluster.create(&settings(&format!("m{index}"), &[])).unwrap();
+    }
+    let stream = maps.watch(&WatchParams::default().timeout(5), &version.to_string()).await.unwrap();
+    let events: Vec<_> = stream.try_collect().await.unwrap();
+    assert_eq!(kinds(&events), [format!("ERROR 410 too old resource version: {version} ({})", version + 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_come_each_minute_and_before_the_end() {
+    let cluster = Cluster::new();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+    let mut stream = pin!(maps.watch(&WatchParams::default().timeout(150), "").await.unwrap());
+    cluster.create(&volume("elsewhere")).unwrap();
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while let Some(event) = stream.next().await {
+        let WatchEvent::Bookmark(bookmark) = event.unwrap() else { panic!("no bookmark") };
+        assert_eq!(bookmark.metadata.resource_version, cluster.resource_version().to_string());
+        times.push(start.elapsed().as_secs());
+    }
+    assert_eq!((times, start.elapsed().as_secs()), (vec![60, 120, 148], 150));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_by_itself_within_an_hour() {
+    let cluster = Cluster::new();
+    let client = cluster.client("test");
+    let request = http::Request::get("/api/v1/configmaps?watch=1&resourceVersion=0").body(kube::client::Body::empty());
+    let start = Instant::now();
+    let response = client.send(request.unwrap()).await.unwrap();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+    assert!(body.to_bytes().is_empty());
+    assert!((1800..=3600).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_of_one_object() {
+    let cluster = Cluster::new();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+    let params = WatchParams::default().fields("metadata.name=b").timeout(1);
+    let version = cluster.resource_version().to_string();
+    cluster.create(&settings("a", &[])).unwrap();
+    cluster.create(&settings("b", &[])).unwrap();
+    let events: Vec<_> = maps.watch(&params, &version).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(kinds(&events), ["ADDED b"]);
+}
+
+/// kube's own watcher with both kinds of initial list.
+#[tokio::test(start_paused = true)]
+async fn the_watcher_of_kube_is_served() {
+    let start: [fn() -> watcher::Config; 2] =
+        [|| watcher::Config::default().page_size(2), || watcher::Config::default().streaming_lists()];
+    for config in start {
+        let cluster = Cluster::new();
+        for name in ["a", "b", "c", "d", "e"] {
+            cluster.create(&settings(name, &[])).unwrap();
+        }
+        let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
+        let mut stream = pin!(watcher(maps, config()));
+        let mut seen = Vec::new();
+        loop {
+            match next(&mut stream).await.unwrap() {
+                watcher::Event::InitApply(map) => seen.push(map.name_any()),
+                watcher::Event::InitDone => break,
+                watcher::Event::Init => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(seen, ["a", "b", "c", "d", "e"]);
+        cluster.create(&settings("f", &[])).unwrap();
+        let watcher::Event::Apply(map) = next(&mut stream).await.unwrap() else { panic!("no apply") };
+        assert_eq!(map.name_any(), "f");
+        // After a compaction it lists again, once its watch has timed out.
+        cluster.create(&settings("g", &[])).unwrap();
+        let watcher::Event::Apply(_) = next(&mut stream).await.unwrap() else { panic!("no apply") };
+    }
+}

@@ -1,0 +1,7 @@
+//! The simulated Kubernetes API and its controllers.
+
+mod actors;
+mod api;
+mod common;
+mod faults;
+mod serve;

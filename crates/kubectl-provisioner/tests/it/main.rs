@@ -1,0 +1,4 @@
+//! The kubectl plugin.
+
+mod commands;
+mod situations;

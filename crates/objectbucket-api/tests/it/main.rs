@@ -1,0 +1,6 @@
+//! The CRDs and types of ObjectBucketClaims and ObjectBuckets.
+
+mod crds;
+mod reading;
+mod served;
+mod simulated;

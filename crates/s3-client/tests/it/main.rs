@@ -1,0 +1,3 @@
+//! The S3 and IAM clients against a server.
+
+mod server;

@@ -1,0 +1,55 @@
+//! Tags, versions and placements that claims ask for.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use serde_json::json;
+use testbed::bucket_cases::BucketFixture;
+use testbed::cluster::eventually;
+
+use super::fixture::{Fixture, SOON};
+
+#[tokio::test]
+async fn ceph_w15_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-tags").await?;
+    let _program = fixture.start().await?;
+    let asked =
+        json!({"bucketTags": "team=shop", "bucketVersioning": "Enabled", "bucketPlacement": "default-placement"});
+    fixture.claim("photos", "class", json!({"additionalConfig": asked})).await?;
+    fixture.bound("photos").await?;
+    let user = fixture.user("photos").await?;
+    let live = async || {
+        anyhow::Ok((
+            user.client.bucket_tagging(&user.bucket).await?,
+            user.client.bucket_versioning(&user.bucket).await?,
+        ))
+    };
+    assert_eq!(live().await?, (BTreeMap::from([("team".to_owned(), "shop".to_owned())]), Some(true)));
+    fixture
+        .patch("photos", json!({"spec": {"additionalConfig": {"bucketTags": null, "bucketVersioning": "Suspended"}}}))
+        .await?;
+    let followed = eventually(SOON, async || Ok((live().await? == (BTreeMap::new(), Some(false))).then_some(())));
+    ensure!(followed.await?.is_some(), "{:?}", live().await?);
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn ceph_w16_a_placement_that_is_not_there_is_told_and_a_bucket_stays_in_its_own() -> anyhow::Result<()> {
+    let fixture = Fixture::new("bucket-placement").await?;
+    let _program = fixture.start().await?;
+    fixture.claim("nowhere", "class", json!({"additionalConfig": {"bucketPlacement": "nowhere"}})).await?;
+    fixture.told("nowhere", "InvalidLocationConstraint").await?;
+    fixture.claim("ice", "class", json!({"additionalConfig": {"bucketStorageClass": "ICE"}})).await?;
+    fixture.told("ice", "make the bucket").await?;
+    for claim in ["nowhere", "ice"] {
+        fixture.delete(claim).await?;
+    }
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketPlacement": "elsewhere"}}})).await?;
+    fixture.told("photos", "is in the placement default-placement").await?;
+    ensure!(fixture.user("photos").await?.works().await, "the bucket does not work any more");
+    fixture.delete("photos").await?;
+    fixture.done().await
+}

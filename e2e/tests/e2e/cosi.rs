@@ -1,0 +1,10 @@
+//! Our bucket provisioners as drivers of COSI, and in the place of its sidecar, on real stores and the real API server.
+
+mod aws;
+mod central;
+mod ceph;
+mod fixture;
+mod gcs;
+pub(crate) mod native;
+mod native_aws;
+mod native_gcs;

@@ -1,0 +1,106 @@
+//! Expansion on a real control plane. The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use kube_provisioner::ExpandError;
+use serde_json::json;
+use testbed::cluster::TestSpace;
+use testbed::toy::Toy;
+
+/// A claim for 1Mi of a class whose volumes can grow, and its volume's name.
+async fn bound(space: &TestSpace) -> anyhow::Result<String> {
+    let mut class = space.class("class");
+    class.allow_volume_expansion = Some(true);
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    Ok(space.wait_bound("claim").await?.1.name_any())
+}
+
+async fn ask_for(space: &TestSpace, size: &str) -> anyhow::Result<()> {
+    let request = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.patch("claim", &PatchParams::default(), &Patch::Merge(request)).await?;
+    Ok(())
+}
+
+fn has(claim: &PersistentVolumeClaim, size: &str) -> bool {
+    let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage"));
+    capacity.is_some_and(|capacity| capacity.0 == size)
+}
+
+fn resize_status(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let statuses = claim.status.as_ref()?.allocated_resource_statuses.as_ref()?;
+    statuses.get("storage").map(String::as_str)
+}
+
+/// Waits until claim and volume say this size, and nothing is left of the way there.
+async fn wait_for_size(space: &TestSpace, volume: &str, size: &str) -> anyhow::Result<()> {
+    let claim = space.wait_for(&space.api(), "claim", "expanded", |claim| has(claim, size)).await?;
+    assert_eq!(resize_status(&claim), None);
+    // Others have conditions of their own.
+    let conditions = claim.status.and_then(|status| status.conditions).unwrap_or_default();
+    assert!(!conditions.iter().any(|condition| condition.type_.contains("Resiz")), "{conditions:?}");
+    let volume = space.cluster_api::<PersistentVolume>().get(volume).await?;
+    let capacity = volume.spec.and_then(|spec| spec.capacity).unwrap_or_default();
+    assert_eq!(capacity["storage"].0, size);
+    Ok(())
+}
+
+#[tokio::test]
+async fn x8_a_claim_grows() -> anyhow::Result<()> {
+    let space = TestSpace::new("x8").await?;
+    let toy = Toy::new();
+    let _controller = toy.run(&space);
+    let volume = bound(&space).await?;
+    ask_for(&space, "1536Ki").await?;
+    wait_for_size(&space, &volume, "1536Ki").await?;
+    space.wait_for_event("PersistentVolumeClaim", "claim", "Resizing").await?;
+    space.wait_for_event("PersistentVolumeClaim", "claim", "VolumeResizeSuccessful").await?;
+    ask_for(&space, "3Mi").await?;
+    wait_for_size(&space, &volume, "3Mi").await?;
+    let mut sizes = toy.expansions(&volume);
+    // When somebody else writes the claim between call and status, the call is repeated.
+    sizes.dedup();
+    assert_eq!(sizes, [1536 << 10, 3 << 20]);
+    space.done().await
+}
+
+#[tokio::test]
+async fn x9_what_cannot_be_done_is_told_and_the_user_asks_for_less() -> anyhow::Result<()> {
+    let space = TestSpace::new("x9").await?;
+    let toy = Toy::new().on_expand(|bytes, _| match bytes {
+        0..=0x40_0000 => Ok(()),
+        _ => Err(ExpandError::infeasible("the pool has no disk of that size; ask for 4Mi")),
+    });
+    let _controller = toy.run(&space);
+    let volume = bound(&space).await?;
+    ask_for(&space, "8Mi").await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "claim", "VolumeResizeFailed").await?;
+    assert_eq!(event.message.as_deref(), Some("the pool has no disk of that size; ask for 4Mi"));
+    let infeasible = |claim: &PersistentVolumeClaim| resize_status(claim) == Some("ControllerResizeInfeasible");
+    space.wait_for(&space.api(), "claim", "marked as infeasible", infeasible).await?;
+    ask_for(&space, "4Mi").await?;
+    wait_for_size(&space, &volume, "4Mi").await?;
+    assert_eq!(toy.expansions(&volume), [8 << 20, 4 << 20]);
+    space.done().await
+}
+
+#[tokio::test]
+async fn x10_a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
+    let space = TestSpace::new("x10").await?;
+    let toy = Toy::new().on_expand(|_, call| match call {
+        1 | 2 => Err(ExpandError::retry("the pool does not answer")),
+        _ => Ok(()),
+    });
+    let _controller = toy.run(&space);
+    let volume = bound(&space).await?;
+    ask_for(&space, "2Mi").await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "claim", "VolumeResizeFailed").await?;
+    assert_eq!(event.message.as_deref(), Some("the pool does not answer"));
+    wait_for_size(&space, &volume, "2Mi").await?;
+    // A conflict at the write of the new size repeats the call, which then finds the volume large enough.
+    let expansions = toy.expansions(&volume);
+    assert!(expansions.len() >= 3 && expansions.iter().all(|bytes| *bytes == 2 << 20), "{expansions:?}");
+    space.done().await
+}

@@ -1,0 +1,373 @@
+//! The contract of provisioners of buckets, and whose a bucket is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, ensure};
+use clap::Parser as _;
+use garage_provisioner::{Args, Config, Garage as Provisioner, Parameters};
+use kube_provisioner::bucket::{AssetKind, Assets, BucketProvisioner as _, Granted, ListAssets, MarkedCluster};
+use kube_provisioner::conformance::{BucketClaim, BucketConformance};
+use kube_provisioner::{ProvisionError, Secrets};
+use serde_json::json;
+use testbed::bucket_attempts::{an_attempt_that_ends_after_any_request_leaves_nothing, that_ends_after};
+use testbed::cluster::eventually;
+use testbed::control_plane::State;
+use testbed::garage::{Garage, Server};
+use testbed::s3::proxy::{self, Faults};
+
+use super::fixture::SOON;
+
+pub(crate) const FAULTS: Faults =
+    Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
+
+#[tokio::test]
+async fn garage_the_contract_is_kept() -> anyhow::Result<()> {
+    contract(1, None).await
+}
+
+/// The provisioner asks one node, pods and their keys are served by another one, and others administer a third one.
+#[tokio::test]
+async fn garage_the_contract_is_kept_on_several_nodes() -> anyhow::Result<()> {
+    contract(3, None).await
+}
+
+#[tokio::test]
+async fn garage_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
+    contract(1, Some(FAULTS)).await
+}
+
+async fn contract(nodes: usize, faults: Option<Faults>) -> anyhow::Result<()> {
+    let garage = Garage::of_nodes(nodes, &State::for_tests()?.guard()).await?;
+    let server = garage.node(nodes - 1).clone();
+    ensure!(server.make_bucket("existing").await?, "there is a bucket");
+    let mut endpoint = garage.node(nodes / 2).endpoint.clone();
+    let mut admin_endpoint = garage.server().admin_endpoint.clone();
+    if let Some(faults) = faults {
+        endpoint = proxy::start(endpoint.as_str(), faults).await?;
+        admin_endpoint = proxy::start(admin_endpoint.as_str(), faults).await?;
+    }
+    let defaults = args(&endpoint, &admin_endpoint).defaults;
+    let admin = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
+        "stringData": {"token": server.token},
+    });
+    let [listed, makes, removes] = [server.clone(), server.clone(), server.clone()];
+    let kit = BucketConformance::new(
+        move || Provisioner::new(defaults.clone()),
+        move || {
+            let server = listed.clone();
+            async move { server.assets().await.expect("Garage answers") }
+        },
+    );
+    let kit = kit.by_hand(
+        move |name| {
+            let server = makes.clone();
+            async move { server.make_bucket(&name).await.expect("Garage answers") }
+        },
+        move |name| {
+            let server = removes.clone();
+            async move { server.remove_bucket(&name).await.expect("Garage answers") }
+        },
+    );
+    let kit = kit
+        .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
+        .existing_bucket("existing")
+        .objects([admin])
+        .seeds(0..4)
+        .real_time();
+    let report = kit.run().await;
+    ensure!(report.is_kept(), "{report}");
+    #[expect(clippy::print_stdout, reason = "the time of each rule")]
+    {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+fn args(endpoint: &str, admin_endpoint: &str) -> Args {
+    let given = ["garage-provisioner", "--provisioner-name", "garage"];
+    Args::parse_from(given.into_iter().chain(["--endpoint", endpoint, "--admin-endpoint", admin_endpoint]))
+}
+
+/// One claim's provisioner, on a cluster of its own.
+struct One {
+    garage: Garage,
+    cluster_id: &'static str,
+    /// What its ObjectBucket records.
+    state: Vec<(String, String)>,
+}
+
+impl One {
+    async fn new() -> anyhow::Result<Self> {
+        let garage = Garage::start(&State::for_tests()?.guard()).await?;
+        Ok(Self { garage, cluster_id: "cluster-a", state: Vec::new() })
+    }
+
+    fn server(&self) -> &Server {
+        self.garage.server()
+    }
+
+    fn provisioner(&self, admin_endpoint: &str) -> Provisioner {
+        Provisioner::new(args(&self.server().endpoint, admin_endpoint).defaults)
+    }
+
+    fn secrets(&self) -> Secrets {
+        Secrets::new([("admin", [("token", self.server().token.clone())])])
+    }
+
+    fn claim(&self) -> BucketClaim<Parameters, Config> {
+        let mut claim = BucketClaim::new("photos", Parameters::default(), Config::default());
+        (claim.cluster_id, claim.secrets) = (self.cluster_id.to_owned(), self.secrets());
+        claim.state = self.state.iter().cloned().collect();
+        claim
+    }
+
+    async fn provision_through(&self, admin_endpoint: &str) -> Result<Granted, ProvisionError> {
+        self.claim().provision(&self.provisioner(admin_endpoint)).await
+    }
+
+    async fn provision(&self) -> anyhow::Result<Granted> {
+        self.provision_through(&self.server().admin_endpoint).await.map_err(|error| anyhow!("{error}"))
+    }
+
+    /// From now on the ObjectBucket knows the bucket.
+    fn record(&mut self, granted: &Granted) {
+        self.state = granted.state.clone().into_iter().collect();
+    }
+
+    async fn listed(&self) -> anyhow::Result<Assets> {
+        let list = ListAssets::new(Parameters::default(), self.secrets(), self.cluster_id);
+        let assets = self.provisioner(&self.server().admin_endpoint).list_assets(list).await;
+        assets.map_err(|error| anyhow!("{error}"))
+    }
+
+    async fn refused(&self, part: &str) -> anyhow::Result<()> {
+        let refused = self.provision().await.err().context("the claim gets the bucket")?.to_string();
+        ensure!(refused.contains(part), "{refused}");
+        Ok(())
+    }
+
+    async fn delete(&self) -> anyhow::Result<()> {
+        self.delete_through(&self.server().admin_endpoint).await
+    }
+
+    async fn delete_through(&self, admin_endpoint: &str) -> anyhow::Result<()> {
+        self.claim().delete(&self.provisioner(admin_endpoint)).await.map_err(|error| anyhow!("{error}"))
+    }
+}
+
+/// The bucket, its two names, the key and the rights are written one after the other.
+#[tokio::test]
+async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let last = an_attempt_that_ends_after_any_request_leaves_nothing(
+        &one.server().admin_endpoint,
+        async |endpoint| one.provision_through(endpoint).await.map(drop).map_err(|error| anyhow!("{error}")),
+        async || one.delete().await,
+        async || one.server().assets().await,
+    )
+    .await?;
+    ensure!(last > 6, "an attempt has only {last} requests");
+    Ok(())
+}
+
+/// Whichever request is the last one that arrives, the next call goes on from there.
+#[tokio::test]
+async fn garage_a_deletion_that_ends_after_any_request_goes_on() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    for recorded in [false, true] {
+        let mut last = 0;
+        for ends_after in 1.. {
+            one.state.clear();
+            let made = one.provision().await?;
+            if recorded {
+                one.record(&made);
+            }
+            let key = made.credentials.context("no key")?;
+            let s3 = one.server().s3(s3_client::Credentials::new(key.access_key_id, key.secret_access_key))?;
+            s3.put_object("photos", "cat", "miaow").await?;
+            let broken = that_ends_after(&one.server().admin_endpoint, ends_after).await?;
+            let ended = one.delete_through(&broken).await.is_ok();
+            one.delete().await.with_context(|| format!("after request {ends_after}"))?;
+            assert_eq!(one.server().assets().await?, [""; 0], "after request {ends_after}");
+            if ended {
+                last = ends_after;
+                break;
+            }
+        }
+        ensure!(last > 8, "a deletion has only {last} requests");
+    }
+    Ok(())
+}
+
+/// Claims of several clusters ask several nodes for one name at the same time. Whatever Garage answers, the name is of one of them
+/// afterwards, and a key opens no bucket but its own.
+#[tokio::test]
+async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucket() -> anyhow::Result<()> {
+    let mut one = One { garage: Garage::of_nodes(3, &State::for_tests()?.guard()).await?, ..One::new().await? };
+    const CLUSTERS: [&str; 3] = ["cluster-a", "cluster-b", "cluster-c"];
+    let (mut alone, mut shared) = (0, 0);
+    for _ in 0..20 {
+        let attempt = async |node: usize| {
+            let mut claim = one.claim();
+            claim.cluster_id = CLUSTERS[node].to_owned();
+            claim.provision(&one.provisioner(&one.garage.node(node).admin_endpoint)).await
+        };
+        let all = tokio::join!(attempt(0), attempt(1), attempt(2));
+        let made: Vec<Granted> = [all.0, all.1, all.2].into_iter().flatten().collect();
+        for (at, bucket) in made.iter().enumerate() {
+            let key = bucket.credentials.as_ref().context("no key")?;
+            let s3 = one.server().s3(s3_client::Credentials::new(&key.access_key_id, &key.secret_access_key))?;
+            let written = eventually(SOON, async || Ok(s3.put_object("photos", &format!("{at}"), "x").await.ok()));
+            ensure!(written.await?.is_some(), "the key does not open its bucket");
+            let listed = s3.list_object_versions("photos").await?;
+            ensure!(listed.len() == 1, "the bucket is of several claims: {listed:?}");
+        }
+        if made.len() == 1 {
+            alone += 1;
+        } else {
+            shared += 1;
+        }
+        for cluster in CLUSTERS {
+            one.cluster_id = cluster;
+            one.delete().await?;
+        }
+        assert_eq!(one.server().assets().await?, [""; 0]);
+    }
+    #[expect(clippy::print_stdout, reason = "how often Garage gives a name to several")]
+    {
+        println!("one claim had the name {alone} times, none or several {shared} times");
+    }
+    Ok(())
+}
+
+/// The same claim in a cluster that was restored from a backup is another one, also where the ObjectBucket came with it.
+#[tokio::test]
+async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    let bucket = one.provision().await?;
+    let before = one.server().assets().await?;
+    one.cluster_id = "cluster-b";
+    for recorded in [false, true] {
+        if recorded {
+            one.record(&bucket);
+        }
+        one.refused(if recorded { "claim of another cluster" } else { "was not made for this claim" }).await?;
+        one.delete().await?;
+        assert_eq!(one.server().assets().await?, before, "{recorded}");
+    }
+    // That cluster is gone, and an administrator does what the event says.
+    let key = bucket.credentials.clone().context("no key")?.access_key_id;
+    one.server().ask(&format!("DeleteKey?id={key}"), Some(json!({}))).await?;
+    assert_eq!(one.provision().await?.state, bucket.state);
+    one.delete().await?;
+    assert_eq!(one.server().assets().await?, [""; 0]);
+    Ok(())
+}
+
+/// A key whose id is of the claim's, and which has a name that we do not give.
+#[tokio::test]
+async fn garage_a_key_of_somebody_else_is_neither_used_nor_deleted() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let own = one.provision().await?.credentials.context("no key")?.access_key_id;
+    one.delete().await?;
+    for suffix in ["00000000", "ffffffff"] {
+        let id = format!("{}{suffix}", &own[..own.len() - suffix.len()]);
+        let key = json!({"accessKeyId": id, "secretAccessKey": "0".repeat(64), "name": "somebody"});
+        one.server().ask("ImportKey", Some(key)).await?;
+    }
+    let before = one.server().assets().await?;
+    assert_eq!(before.len(), 2, "{before:?}");
+    let used = one.provision().await?.credentials.context("no key")?.access_key_id;
+    ensure!(!before.iter().any(|key| key.contains(&used)), "{used} is somebody's");
+    one.delete().await?;
+    assert_eq!(one.server().assets().await?, before);
+    Ok(())
+}
+
+/// What an administrator does by hand with a claim's bucket.
+#[tokio::test]
+async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    let first = one.provision().await?;
+    one.record(&first);
+    let (id, key) = (first.state["bucketId"].clone(), first.credentials.clone().context("no key")?);
+    let ask = async |operation: &str, body| one.server().ask(operation, Some(body)).await;
+
+    // The key is gone: the ObjectBucket still knows the bucket.
+    ask(&format!("DeleteKey?id={}", key.access_key_id), json!({})).await?;
+    let again = one.provision().await?;
+    ensure!(again.state["bucketId"] == id && again.credentials != first.credentials, "{again:?}");
+
+    // Another bucket has the name: that one stays, and so does the claim's.
+    ask("AddBucketAlias", json!({"bucketId": id, "globalAlias": "put-aside"})).await?;
+    ask("RemoveBucketAlias", json!({"bucketId": id, "globalAlias": "photos"})).await?;
+    ensure!(one.server().make_bucket("photos").await?, "the name is taken");
+    one.refused(&format!("garage bucket alias {id} photos")).await?;
+    one.server().remove_bucket("photos").await?;
+    let back = one.provision().await?;
+    ensure!(back.state["bucketId"] == id && back.credentials == again.credentials, "{back:?}");
+
+    // The bucket is gone.
+    one.server().remove_bucket("photos").await?;
+    let new = one.provision().await?;
+    ensure!(new.state["bucketId"] != id, "{new:?}");
+    // The bucket, the key, and the key's access.
+    assert_eq!(one.server().assets().await?.len(), 3);
+    one.delete().await?;
+    assert_eq!(one.server().assets().await?, [""; 0]);
+    Ok(())
+}
+
+/// What the command `orphans` gets.
+#[tokio::test]
+async fn garage_z34_buckets_and_keys_are_listed_with_what_their_marks_say() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    ensure!(one.server().make_bucket("of-somebody").await?, "there is a bucket");
+    // More than a page of them.
+    for at in 0..1001 {
+        one.server().ask("CreateKey", Some(json!({"name": format!("owner of {at}")}))).await?;
+    }
+    let made = one.provision().await?;
+    let key = made.credentials.context("no key")?.access_key_id;
+    for (cluster, expected) in
+        [("cluster-b", MarkedCluster::Other("cluster-a".to_owned())), ("cluster-a", MarkedCluster::This)]
+    {
+        one.cluster_id = cluster;
+        let Assets { found, unread, .. } = one.listed().await?;
+        let all: Vec<_> = found.iter().map(|asset| (asset.kind, asset.name.as_str())).collect();
+        assert_eq!(all, [(AssetKind::Bucket, "photos"), (AssetKind::Account, key.as_str())]);
+        assert_eq!(unread, [""; 0]);
+        for asset in &found {
+            ensure!(asset.owner == one.claim().account() && asset.cluster == expected && !asset.retained, "{asset:?}");
+        }
+    }
+
+    // An administrator gives the key a name for a bucket that was not made for the claim.
+    let bucket = one.server().bucket("of-somebody").await?.context("the bucket is gone")?["id"].clone();
+    let alias = json!({"bucketId": bucket, "accessKeyId": key, "localAlias": "mine"});
+    one.server().ask("AddBucketAlias", Some(alias.clone())).await?;
+    let Assets { found, unread, .. } = one.listed().await?;
+    ensure!(found.is_empty() && unread.iter().any(|text| text.contains("has the name mine")), "{found:?} {unread:?}");
+    one.server().ask("RemoveBucketAlias", Some(alias)).await?;
+
+    one.delete().await?;
+    assert_eq!(one.listed().await?, Assets::default());
+    Ok(())
+}
+
+/// A bucket that is to stay while it has objects keeps its name, also where nothing records it.
+#[tokio::test]
+async fn garage_z34_a_bucket_that_stays_keeps_its_name() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let key = one.provision().await?.credentials.context("no key")?;
+    let s3 = one.server().s3(s3_client::Credentials::new(key.access_key_id, key.secret_access_key))?;
+    s3.put_object("photos", "cat", "miaow").await?;
+    let mut claim = one.claim();
+    claim.parameters = Arc::new(serde_json::from_value(json!({"deletionPolicy": "DeleteIfEmpty"}))?);
+    let kept =
+        claim.delete(&one.provisioner(&one.server().admin_endpoint)).await.err().context("the bucket is gone")?;
+    ensure!(one.server().bucket("photos").await?.is_some(), "the bucket has lost its name: {kept}");
+    one.delete().await
+}

@@ -1,0 +1,86 @@
+//! What the key of a claim may do, and for how long; and what the provisioner's token must be allowed.
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::bucket_rights as rights;
+use testbed::s3::clients::{AWS, RCLONE, boto3, works};
+
+use super::fixture::Fixture;
+
+#[tokio::test]
+async fn garage_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+    Fixture::case("garage-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
+}
+
+#[tokio::test]
+async fn garage_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+    Fixture::case("garage-grant", rights::claims_are_let_into_a_bucket_that_exists).await
+}
+
+/// A claim owns its bucket no more than others do, so its own rights can be less than all.
+#[tokio::test]
+async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> {
+    let fixture = Fixture::new("garage-less").await?;
+    let _program = fixture.start().await?;
+    for access in ["read-only", "write-only", "read-write"] {
+        let name = format!("own-{access}");
+        let config = json!({"bucketName": name, "additionalConfig": {"accessMode": access}});
+        fixture.claim(access, "class", config).await?;
+        fixture.bound(access).await?;
+        fixture.server().owner_of(&name).await?.put_object(&name, "x", "hello").await?;
+        rights::has_access(access, &fixture.user(access).await?, "x").await.context(access)?;
+    }
+    // Another access is that of the same key.
+    let before = fixture.user("read-only").await?;
+    fixture.patch("read-only", json!({"spec": {"additionalConfig": {"accessMode": "write-only"}}})).await?;
+    let changed = testbed::cluster::eventually(super::fixture::SOON, async || {
+        Ok(rights::has_access("write-only", &before, "x").await.ok())
+    });
+    ensure!(changed.await?.is_some(), "the key has the former access");
+    for access in ["read-only", "write-only", "read-write"] {
+        fixture.delete(access).await?;
+    }
+    fixture.done().await
+}
+
+/// boto3, the AWS CLI and rclone, with nothing but the entries of Secret and ConfigMap.
+#[tokio::test]
+async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
+    let fixture = Fixture::new("garage-clients").await?;
+    let _program = fixture.start().await?;
+    fixture.claim("photos", "class", json!({})).await?;
+    fixture.bound("photos").await?;
+    let (boto3, script) = boto3();
+    let pod = fixture.pod("photos", &[]).await?;
+    works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    fixture.delete("photos").await?;
+    fixture.done().await
+}
+
+/// The scope that `docs/book/pages/use/garage.md` gives to the provisioner's token, word for word.
+#[tokio::test]
+async fn garage_the_documented_scope_is_enough() -> anyhow::Result<()> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/pages/use/garage.md"))?;
+    let scope = page.split("--scope ").nth(1).and_then(|text| text.split_whitespace().next());
+    let scope: Vec<&str> = scope.context("the page has no scope")?.split(',').collect();
+    let fixture = Fixture::new("garage-least").await?;
+    let token = fixture.server().ask("CreateAdminToken", Some(json!({"name": "provisioner", "scope": scope}))).await?;
+    let token = token["secretToken"].as_str().context("the answer has no token")?;
+    let program = fixture.spawn_with(token, &[])?;
+    let config = json!({"maxObjects": "10", "accessMode": "read-write"});
+    fixture.claim("photos", "class", json!({"additionalConfig": config})).await?;
+    fixture.bound("photos").await?;
+    fixture.patch("photos", json!({"spec": {"additionalConfig": {"accessMode": "write-only"}}})).await?;
+    let user = fixture.user("photos").await?;
+    fixture.ask_for_keys("photos", "now").await?;
+    let next = fixture.next_user("photos", &user).await?;
+    next.put("cat", "miaow").await?;
+    fixture.class_with("granted", &[("bucketName", &next.bucket)]).await?;
+    fixture.claim("granted", "granted", json!({})).await?;
+    fixture.bound("granted").await?;
+    fixture.delete("granted").await?;
+    fixture.delete("photos").await?;
+    fixture.is_discreet(&program, &[token, &user.secret, &next.secret]).await?;
+    fixture.done().await
+}

@@ -1,0 +1,144 @@
+//! Claims and volumes, also when somebody dies.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use kube_provisioner::protocol::STORAGE_PROVISIONER;
+use testbed::cluster::{Access, TestSpace, eventually};
+use testbed::control_plane::Signal;
+
+use super::fixture::*;
+
+#[tokio::test]
+async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("hostpath").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let class = space.create_class(space.class("class")).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    let path = volume.spec.as_ref().and_then(|spec| spec.host_path.clone()).unwrap().path;
+    assert_eq!(Path::new(&path), root.path().canonicalize()?.join(volume.name_any()));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path)?.permissions()) & 0o7777;
+    assert_eq!(mode, 0o777);
+    std::fs::write(Path::new(&path).join("data"), "x")?;
+    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+    // The directory goes first: while the volume is there, so may be the directory, but never the other way round.
+    let volumes = space.cluster_api::<PersistentVolume>();
+    let gone = eventually(SOON, async || {
+        let object_is_gone = volumes.get_opt(&volume.name_any()).await?.is_none();
+        anyhow::ensure!(!object_is_gone || !Path::new(&path).exists(), "the volume went before its directory");
+        Ok(object_is_gone.then_some(()))
+    });
+    assert!(gone.await?.is_some());
+    assert_eq!(directories(&root), BTreeSet::new());
+    space.done().await
+}
+
+#[tokio::test]
+async fn two_hundred_claims_at_once_are_all_bound() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("many").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let class = space.create_class(space.class("class")).await?;
+    space.create_claims(&class, 200).await?;
+    space.wait_all_bound(200, 4 * SOON).await?;
+    assert_eq!(directories(&root).len(), 200);
+    space.done().await
+}
+
+#[tokio::test]
+async fn g14_killed_and_started_again_the_rest_is_finished() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("killed").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let mut program = started(&space, &access, root.path(), &[]).await?;
+    let class = space.create_class(space.class("class")).await?;
+    let some = async {
+        let made = eventually(SOON, async || Ok((directories(&root).len() >= 20).then_some(()))).await?;
+        anyhow::ensure!(made.is_some(), "no directories were made");
+        program.kill().await
+    };
+    tokio::try_join!(space.create_claims(&class, 100), some)?;
+    drop(program);
+    let mut program = started(&space, &access, root.path(), &[]).await?;
+    space.wait_all_bound(100, 4 * SOON).await?;
+    let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(directories(&root), volumes);
+    // The same in the middle of deletions.
+    space.delete_claims().await?;
+    let gone = eventually(SOON, async || Ok((directories(&root).len() < 80).then_some(()))).await?;
+    anyhow::ensure!(gone.is_some(), "no directories were removed");
+    program.kill().await?;
+    drop(program);
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let empty = eventually(2 * SOON, async || {
+        Ok((space.volumes().await?.is_empty() && directories(&root).is_empty()).then_some(()))
+    });
+    assert!(empty.await?.is_some(), "left: {:?}", directories(&root));
+    space.done().await
+}
+
+#[tokio::test]
+async fn g8_the_api_server_goes_and_comes_back() -> anyhow::Result<()> {
+    let (mut space, root) = (TestSpace::new_alone("restart").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let program = started(&space, &access, root.path(), &[]).await?;
+    let class = space.create_class(space.class("class")).await?;
+    space.create_claim(space.claim("before", &class)).await?;
+    let (_, before) = space.wait_bound("before").await?;
+    let volumes = space.cluster_api::<PersistentVolume>();
+    for (name, signal) in [("after-kill", Signal::KILL), ("after-term", Signal::TERM)] {
+        space.cluster_mut().restart("kube-apiserver", signal).await?;
+        let mut claim = space.claim(name, &class);
+        // The controller-manager takes its time after a restart; this is about us.
+        claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), space.provisioner().to_owned());
+        let claim = space.create_claim(claim).await?;
+        let volume = format!("pvc-{}", claim.uid().unwrap_or_default());
+        space.wait_for_within(2 * SOON, &volumes, &volume, "made", |_| true).await?;
+    }
+    space.api::<PersistentVolumeClaim>().delete("before", &DeleteParams::default()).await?;
+    let gone = eventually(4 * SOON, async || Ok(volumes.get_opt(&before.name_any()).await?.is_none().then_some(())));
+    assert!(gone.await?.is_some(), "the deletion goes on");
+    assert!(program.is_running(), "the same process all along");
+    space.done().await
+}
+
+#[tokio::test]
+async fn bad_input_is_one_clear_line() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("input").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let file = root.path().join("file");
+    std::fs::write(&file, "")?;
+    let bad_token = root.path().join("kubeconfig");
+    let text = std::fs::read_to_string(&access.kubeconfig)?;
+    let without_token: String =
+        text.lines().filter(|line| !line.contains("token")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&bad_token, without_token)?;
+    let nobody = root.path().join("nobody");
+    std::fs::write(&nobody, text.replace(&space.cluster().state().server, "https://127.0.0.1:1"))?;
+    let case = |root: &Path, kubeconfig: &Path| {
+        let access = Access { user: String::new(), kubeconfig: kubeconfig.to_owned() };
+        start(&space, &access, root, &[])
+    };
+    let mut seen = 0;
+    for (root, kubeconfig, says) in [
+        (Path::new("/no/such/directory"), &access.kubeconfig, "create it, or name another one"),
+        (&file, &access.kubeconfig, "not a directory"),
+        (root.path(), &root.path().join("missing"), "kubeconfig"),
+        (root.path(), &file, "kubeconfig"),
+        (root.path(), &nobody, "127.0.0.1:1"),
+        (root.path(), &bad_token, "credentials"),
+    ] {
+        let mut program = case(root, kubeconfig)?;
+        let status = program.ended(SOON).await?;
+        let output = program.output();
+        let lines: Vec<_> = output.lines().skip(seen).collect();
+        seen += lines.len();
+        assert!(!status.success() && lines.len() == 1, "{says}: {lines:#?}");
+        assert!(lines[0].contains(says), "{says}: {}", lines[0]);
+    }
+    space.done().await
+}

@@ -1,0 +1,106 @@
+//! What a class says of its volumes.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Coordination, Options};
+use testbed::cluster::TestSpace;
+
+use super::fixture::*;
+
+#[tokio::test]
+async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("waits").await?, tempfile::tempdir()?);
+    let mut options = Options::new(space.provisioner());
+    options.coordination = Coordination::PerNode;
+    let rules = rules(&options, &capabilities(), &[]);
+    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+    let access = space.access_of("provisioner").await?;
+    // Some clouds give a node another name in its label, which is what volumes are bound to.
+    let hostname = format!("{}.internal", space.namespace());
+    let node = space.create_node("node", &[("kubernetes.io/hostname", &hostname)]).await?.name_any();
+    let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
+    let mut class = space.class("class");
+    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+    class.parameters = Some(parameters([("mode", "2750"), ("volumeType", "local")]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    space.wait_for_event("PersistentVolumeClaim", "claim", "WaitForFirstConsumer").await?;
+    assert_eq!(directories(&root), BTreeSet::new());
+    space.create(&space.pod("pod", "claim")).await?;
+    let (claim, volume) = space.wait_bound("claim").await?;
+    assert_eq!(claim.annotations()["volume.kubernetes.io/selected-node"], node);
+    let spec = volume.spec.clone().unwrap();
+    let affinity = serde_json::to_string(&spec.node_affinity)?;
+    assert!(affinity.contains(&hostname), "{affinity}");
+    let mode = std::fs::metadata(&spec.local.unwrap().path)?.permissions().mode();
+    assert_eq!(mode & 0o7777, 0o2750);
+    // Deleting it needs the node's name, which is not in the label.
+    space.api::<Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
+    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    assert_eq!(directories(&root), BTreeSet::new());
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("retain").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let mut class = space.class("class");
+    class.parameters = Some(parameters([("onDelete", "retain")]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    // Without the class as well.
+    space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
+    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    assert_eq!(directories(&root), BTreeSet::from([volume.name_any()]));
+    space.done().await
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("wrong").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let mut class = space.class("class");
+    class.parameters = Some(parameters([("mode", "0077"), ("onDelte", "retain")]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let event = space.wait_for_message("PersistentVolumeClaim", "claim", "onDelte").await?;
+    let note = event.message.unwrap_or_default();
+    assert!(note.contains("the owner needs all rights") && note.contains("onDelte"), "{note}");
+    assert_eq!(directories(&root), BTreeSet::new());
+    space.done().await
+}
+
+#[tokio::test]
+async fn retain_keeps_volume_and_directory() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("retain").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let mut class = space.class("class");
+    class.reclaim_policy = Some("Retain".to_owned());
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    let claims = space.api::<PersistentVolumeClaim>();
+    claims.delete("claim", &DeleteParams::default()).await?;
+    let released = |volume: &PersistentVolume| {
+        volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released")
+    };
+    space.wait_for(&space.cluster_api(), &volume.name_any(), "released", released).await?;
+    // A later claim shows that the release was seen.
+    space.create_claim(space.claim("later", &class)).await?;
+    let (_, later) = space.wait_bound("later").await?;
+    assert_eq!(directories(&root), BTreeSet::from([volume.name_any(), later.name_any()]));
+    space.done().await
+}

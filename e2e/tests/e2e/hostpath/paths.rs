@@ -1,0 +1,209 @@
+//! Where directories are, and what never becomes one.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Coordination, Options};
+use serde_json::json;
+use testbed::cluster::TestSpace;
+
+use super::fixture::*;
+
+const PATTERN: &str = "${pvc.metadata.namespace}/${pvc.metadata.name}";
+
+#[tokio::test]
+async fn hostpath_p9_a_class_says_where_directories_are() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("p9").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let class = space.class_with("class", [("pathPattern", PATTERN)]).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    assert_eq!(path_of(&volume), root.path().canonicalize()?.join(space.namespace()).join("claim"));
+    space.delete_claim("claim").await?;
+    assert!(directories(&root).is_empty(), "the directory of the namespace goes with the last volume in it");
+    space.done().await
+}
+
+/// Of these rows of the local path provisioner's suite the paths are refused, and there is no way to allow them.
+#[tokio::test]
+async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_event() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("p13").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let patterns = [
+        ("../${pv.metadata.name}", "begins with a dot"),
+        ("/etc/${pv.metadata.name}", "absolute"),
+        ("", "two claims"),
+        ("fixed", "two claims"),
+        ("${pvc.metadata.annotations.path}/${pv.metadata.name}", "no placeholder"),
+        ("{{ .PVC.Namespace }}/{{ .PVC.Name }}", "two claims"),
+        ("．．/${pv.metadata.name}", "letters, digits"),
+        ("${pv.metadata.name}\n", "letters, digits"),
+    ];
+    for (number, (pattern, says)) in patterns.into_iter().enumerate() {
+        let class = space.class_with(&format!("class-{number}"), [("pathPattern", pattern)]).await?;
+        let name = format!("claim-{number}");
+        let mut claim = space.claim(&name, &class);
+        let annotations = [("nfs.io/storage-path", "../../etc"), ("path", ".."), ("allowUnsafePathPattern", "true")];
+        claim.annotations_mut().extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        space.create_claim(claim).await?;
+        // The controller-manager may tell before that it does not know the class yet.
+        space.wait_for_message("PersistentVolumeClaim", &name, says).await?;
+    }
+    let class = space.class_with("unsafe", [("allowUnsafePathPattern", "true")]).await?;
+    space.create_claim(space.claim("unsafe", &class)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "unsafe", "allowUnsafePathPattern").await?;
+    assert!(directories(&root).is_empty());
+    space.done().await
+}
+
+#[tokio::test]
+async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("s4").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let kept = space.class_with("kept", [("pathPattern", PATTERN), ("onDelete", "retain")]).await?;
+    space.create_claim(space.claim("claim", &kept)).await?;
+    let (_, first) = space.wait_bound("claim").await?;
+    fs::write(path_of(&first).join("data"), "x")?;
+    space.delete_claim("claim").await?;
+    space.create_claim(space.claim("claim", &kept)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", &first.name_any()).await?;
+    assert_eq!(fs::read_to_string(path_of(&first).join("data"))?, "x");
+    // What stands in the way without a mark stays as well.
+    fs::create_dir(root.path().join(space.namespace()).join("other"))?;
+    space.create_claim(space.claim("other", &kept)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "other", "no ownership mark").await?;
+    fs::remove_dir(root.path().join(space.namespace()).join("other"))?;
+    space.wait_bound("other").await?;
+    space.done().await
+}
+
+/// The label that volumes name is not what their deletion goes by.
+#[tokio::test]
+async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("p8").await?, tempfile::tempdir()?);
+    let mut options = Options::new(space.provisioner());
+    options.coordination = Coordination::PerNode;
+    let rules = rules(&options, &capabilities(), &[]);
+    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+    let access = space.access_of("provisioner").await?;
+    let labels = [("kubernetes.io/hostname", "another.internal"), ("example.com/host", "rack-7")];
+    let node = space.create_node("node", &labels).await?.name_any();
+    let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
+    let mut class = space.class("class");
+    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+    class.parameters = Some(parameters([("nodeAffinityKey", "example.com/host"), ("pathPattern", PATTERN)]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("claim", &class)).await?;
+    space.create(&space.pod("pod", "claim")).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    let affinity = serde_json::to_value(volume.spec.as_ref().unwrap().node_affinity.as_ref())?;
+    let expression = &affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0];
+    assert_eq!(expression, &json!({"key": "example.com/host", "operator": "In", "values": ["rack-7"]}));
+    space.api::<k8s_openapi::api::core::v1::Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
+    space.delete_claim("claim").await?;
+    assert!(directories(&root).is_empty(), "the data goes with the volume");
+    // A label that the node does not have.
+    let mut class = space.class("missing");
+    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+    class.parameters = Some(parameters([("nodeAffinityKey", "example.com/none")]));
+    let class = space.create_class(class).await?;
+    space.create_claim(space.claim("missing", &class)).await?;
+    space.create(&space.pod("missing", "missing")).await?;
+    space.wait_for_message("PersistentVolumeClaim", "missing", "has no label example.com/none").await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn hostpath_p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("p2").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let class = space.class_with("class", []).await?;
+    let claim = |name: &str, value: &str| {
+        let mut claim = space.claim(name, &class);
+        claim.annotations_mut().insert("hostpath-provisioner/volume-type".to_owned(), value.to_owned());
+        claim
+    };
+    space.create_claim(claim("host-path", "hostPath")).await?;
+    let (_, volume) = space.wait_bound("host-path").await?;
+    assert!(volume.spec.is_some_and(|spec| spec.host_path.is_some()));
+    for (name, value, says) in [("local", "local", "--node-name"), ("wrong", "nfs", "expected hostPath or local")] {
+        space.create_claim(claim(name, value)).await?;
+        space.wait_for_message("PersistentVolumeClaim", name, says).await?;
+    }
+    space.done().await
+}
+
+/// Who may create volumes writes into them whatever they like.
+#[tokio::test]
+async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Result<()> {
+    let (space, outer) = (TestSpace::new("k8").await?, tempfile::tempdir()?);
+    let root = outer.path().canonicalize()?.join("root");
+    fs::create_dir(&root)?;
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
+    fs::create_dir(outer.path().join("outside"))?;
+    fs::write(outer.path().join("outside/precious"), "x")?;
+    let access = account(&space).await?;
+    let _program = started(&space, &access, &root, &[]).await?;
+    let class = space.class_with("class", []).await?;
+    space.create_claim(space.claim("victim", &class)).await?;
+    let (_, victim) = space.wait_bound("victim").await?;
+    fs::write(path_of(&victim).join("data"), "x")?;
+    symlink(outer.path().join("outside"), root.join("link"))?;
+    symlink(outer.path().join("outside"), path_of(&victim).join("out"))?;
+    let volumes = space.cluster_api::<PersistentVolume>();
+    let paths = [
+        outer.path().join("outside"),
+        root.join("link"),
+        root.clone(),
+        root.join(".kube-provisioner"),
+        root.join(".kube-provisioner/volumes"),
+        path_of(&victim),
+        path_of(&victim).join("out"),
+        Path::new("/etc").to_owned(),
+        Path::new("/").to_owned(),
+    ];
+    let mut made = Vec::new();
+    for (number, path) in paths.iter().enumerate() {
+        let name = space.cluster_wide_name(&format!("made-{number}"));
+        let volume: PersistentVolume = serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": space.provisioner(),
+                "kube-provisioner/identity": space.namespace()}},
+            "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Delete", "storageClassName": class.name_any(),
+                "hostPath": {"path": path, "type": ""},
+                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": space.namespace(),
+                    "name": format!("gone-{number}"), "uid": "00000000-0000-4000-8000-000000000001"}},
+        }))?;
+        space.create_cluster_wide(&volume).await?;
+        made.push(name);
+    }
+    for (name, path) in made.iter().zip(&paths) {
+        let event = space.wait_for_event("PersistentVolume", name, "VolumeFailedDelete").await?;
+        assert!(event.message.is_some(), "{}", path.display());
+        assert!(volumes.get_opt(name).await?.is_some(), "{}: the volume stays", path.display());
+    }
+    assert_eq!(fs::read_to_string(path_of(&victim).join("data"))?, "x");
+    assert_eq!(fs::read_to_string(outer.path().join("outside/precious"))?, "x");
+    // With the links in it, the victim's own volume goes as it should.
+    space.delete_claim("victim").await?;
+    assert!(!path_of(&victim).exists());
+    assert_eq!(fs::read_to_string(outer.path().join("outside/precious"))?, "x");
+    for (name, path) in made.iter().zip(&paths) {
+        let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        match volumes.patch(name, &PatchParams::default(), &none).await {
+            // Nothing is in the victim's place any more, so the provisioner may have deleted the object.
+            Err(kube::Error::Api(status)) if status.code == 404 && path.starts_with(path_of(&victim)) => {}
+            other => drop(other?),
+        }
+    }
+    space.done().await
+}

@@ -1,0 +1,186 @@
+//! The root directory, and what is there when it is not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use testbed::cluster::{TestSpace, eventually};
+use testbed::http::ask;
+use testbed::nfs::free_port;
+
+use super::fixture::*;
+
+fn private(path: &Path) -> anyhow::Result<()> {
+    fs::create_dir(path)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o700))?)
+}
+
+/// A directory that takes the place of another one is what a program sees of a file system that is not mounted.
+#[tokio::test]
+async fn hostpath_k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyhow::Result<()> {
+    let (space, outer) = (TestSpace::new("k1").await?, tempfile::tempdir()?);
+    let outer = outer.path().canonicalize()?;
+    let (disk, away): (PathBuf, PathBuf) = (outer.join("disk"), outer.join("away"));
+    private(&disk)?;
+    let access = account(&space).await?;
+    let program = started(&space, &access, &disk, &[]).await?;
+    let class = space.class_with("class", []).await?;
+    space.create_claim(space.claim("first", &class)).await?;
+    let (_, volume) = space.wait_bound("first").await?;
+    fs::rename(&disk, &away)?;
+    private(&disk)?;
+    space.create_claim(space.claim("second", &class)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "second", "has no marker").await?;
+    space.api::<PersistentVolumeClaim>().delete("first", &DeleteParams::default()).await?;
+    let event = space.wait_for_event("PersistentVolume", &volume.name_any(), "VolumeFailedDelete").await?;
+    assert!(event.message.is_some_and(|text| text.contains("has no marker")));
+    assert_eq!(fs::read_dir(&disk)?.count(), 0);
+    // A restart makes no new root of it, for there are volumes.
+    drop(program);
+    let program = start(&space, &access, &disk, &[])?;
+    program.wait_for_output("has no marker", SOON).await?;
+    assert_eq!(fs::read_dir(&disk)?.count(), 0);
+    assert!(away.join(volume.name_any()).exists());
+    // It is mounted again.
+    fs::remove_dir(&disk)?;
+    fs::rename(&away, &disk)?;
+    space.wait_bound("second").await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    assert!(!disk.join(volume.name_any()).exists());
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_root_where_others_may_write_is_refused() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("unsafe").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o777))?;
+    let mut program = start(&space, &access, root.path(), &[])?;
+    assert!(!program.ended(SOON).await?.success());
+    assert!(program.output().contains("chmod 0700"), "{}", program.output());
+    // One that others may list is named.
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755))?;
+    let program = start(&space, &access, root.path(), &[])?;
+    program.wait_for_output("can look for volumes", SOON).await?;
+    program.wait_for_output("ready", SOON).await?;
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("size").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let _program = started(&space, &access, root.path(), &[]).await?;
+    let told = space.class_with("told", []).await?;
+    space.create_claim(space.claim("told", &told)).await?;
+    let event = space.wait_for_event("PersistentVolumeClaim", "told", "ProvisioningWarning").await?;
+    assert!(event.message.is_some_and(|text| text.contains("not enforced")));
+    let accepted = space.class_with("accepted", [("enforceSize", "false")]).await?;
+    space.create_claim(space.claim("accepted", &accepted)).await?;
+    space.wait_bound("accepted").await?;
+    let wanted = space.class_with("wanted", [("enforceSize", "true")]).await?;
+    space.create_claim(space.claim("wanted", &wanted)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "wanted", "no project quotas").await?;
+    let quiet = eventually(SOON, async || {
+        let events = space.events_about("PersistentVolumeClaim", "accepted").await?;
+        Ok(events.iter().any(|event| event.reason.as_deref() == Some("ProvisioningSucceeded")).then_some(events))
+    });
+    let events = quiet.await?.unwrap_or_default();
+    assert!(!events.is_empty() && events.iter().all(|event| event.reason.as_deref() != Some("ProvisioningWarning")));
+    space.done().await
+}
+
+/// Two disks of a node, and a provisioner that finds the volumes of each after a restart.
+#[tokio::test]
+async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
+    let (space, outer) = (TestSpace::new("roots").await?, tempfile::tempdir()?);
+    let outer = outer.path().canonicalize()?;
+    let (disk, ssd) = (outer.join("disk"), outer.join("ssd"));
+    private(&disk)?;
+    let (access, fast) = (account(&space).await?, format!("fast={}", ssd.display()));
+    let program = started(&space, &access, &disk, &["--root", &fast]).await?;
+    let (plain, quick) = (space.class_with("plain", []).await?, space.class_with("quick", [("root", "fast")]).await?);
+    // The second disk is not there yet.
+    for (name, class) in [("plain", &plain), ("quick", &quick)] {
+        space.create_claim(space.claim(name, class)).await?;
+    }
+    let (_, on_disk) = space.wait_bound("plain").await?;
+    space.wait_for_message("PersistentVolumeClaim", "quick", "cannot be used").await?;
+    private(&ssd)?;
+    let (_, on_ssd) = space.wait_bound("quick").await?;
+    assert!(path_of(&on_disk).starts_with(&disk) && path_of(&on_ssd).starts_with(&ssd));
+    let id = |volume: &PersistentVolume| volume.annotations()["hostpath-provisioner/root"].clone();
+    assert_ne!(id(&on_disk), id(&on_ssd));
+    for (more, volume) in [(&[][..], &on_disk), (&["--root-name", "fast"], &on_ssd)] {
+        // A directory of nobody, beside the volume.
+        let stray = path_of(volume).with_file_name("stray");
+        fs::create_dir(&stray)?;
+        let roots = format!("{},{fast}", disk.display());
+        let (ok, text) = command(&space, Path::new(&roots), &[&["orphans"], more].concat())?;
+        assert!(ok && text.contains("stray") && !text.contains("is not there"), "{more:?}: {text}");
+    }
+    let unknown = space.class_with("unknown", [("root", "slow")]).await?;
+    space.create_claim(space.claim("unknown", &unknown)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "unknown", "no root named \"slow\"").await?;
+    drop(program);
+    let _program = started(&space, &access, &disk, &["--root", &fast]).await?;
+    for (name, volume) in [("plain", &on_disk), ("quick", &on_ssd)] {
+        space.api::<PersistentVolumeClaim>().delete(name, &DeleteParams::default()).await?;
+        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+        assert!(!path_of(volume).exists());
+    }
+    space.done().await
+}
+
+/// A cluster file system is a root that each replica has. Pods of all nodes reach its volumes.
+#[tokio::test]
+async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("shared").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let first = started(&space, &access, root.path(), &[]).await?;
+    let class = space.class_with("class", []).await?;
+    let mut claim = space.claim("claim", &class);
+    claim.spec.as_mut().unwrap().access_modes = Some(vec!["ReadWriteMany".to_owned()]);
+    space.create_claim(claim).await?;
+    let (_, volume) = space.wait_bound("claim").await?;
+    assert!(volume.spec.as_ref().is_some_and(|spec| spec.node_affinity.is_none()));
+    drop(first);
+    let _second = start(&space, &access, root.path(), &[])?;
+    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
+    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    assert!(!path_of(&volume).exists());
+    space.done().await
+}
+
+#[tokio::test]
+async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
+    let (space, root) = (TestSpace::new("room").await?, tempfile::tempdir()?);
+    let (access, port) = (account(&space).await?, free_port()?);
+    let _program = started(&space, &access, root.path(), &["--http-endpoint", &format!("127.0.0.1:{port}")]).await?;
+    let huge = |name: &str, class: &_| {
+        let mut claim = space.claim(name, class);
+        let requests = claim.spec.as_mut().and_then(|spec| spec.resources.as_mut()?.requests.as_mut());
+        requests.unwrap().insert("storage".to_owned(), Quantity("4Ei".to_owned()));
+        claim
+    };
+    let checked = space.class_with("checked", [("reserve", "1Mi")]).await?;
+    space.create_claim(huge("huge", &checked)).await?;
+    space.wait_for_message("PersistentVolumeClaim", "huge", "has no room for a volume of 4Ei").await?;
+    space.create_claim(space.claim("small", &checked)).await?;
+    space.wait_bound("small").await?;
+    // A size that is a mere number may be any.
+    let any = space.class_with("any", []).await?;
+    space.create_claim(huge("any", &any)).await?;
+    space.wait_bound("any").await?;
+    assert_eq!(directories(&root).len(), 2);
+    let line = format!("provisioner_root_free_bytes{{root=\"{}\"}} ", root.path().display());
+    let metrics = eventually(SOON, async || {
+        Ok(ask(port, "GET /metrics", "").await.ok().filter(|metrics| metrics.contains(&line)))
+    });
+    assert!(metrics.await?.is_some(), "there is no {line}");
+    space.done().await
+}

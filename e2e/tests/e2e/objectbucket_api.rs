@@ -1,0 +1,122 @@
+//! What a real API server makes of claims and buckets, under our CRDs and under those of the field.
+
+use anyhow::Context;
+use kube::api::ListParams;
+use objectbucket_api::{GROUP, Validation};
+use serde_json::{Value, json};
+use testbed::cluster::{DEFAULT_LIMIT, TestSpace, eventually, install_bucket_crds};
+
+#[path = "../../../crates/objectbucket-api/tests/it/served.rs"]
+mod served;
+
+use served::{Served, assert_refused};
+
+const ROOK: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/rook.yaml");
+const NOOBAA: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/noobaa.yaml");
+
+/// The standard definitions have their own name here: other tests use them, too.
+#[tokio::test]
+async fn standard() -> anyhow::Result<()> {
+    let space = TestSpace::new("obc-standard").await?;
+    let served = served(&space, GROUP.to_owned());
+    install_bucket_crds(&space.client()).await?;
+
+    served.takes_what_others_left(false).await;
+    served.takes_nulls(true).await;
+    served.keeps_status_apart().await;
+    served.refuses_nonsense().await;
+    served.takes_changes().await;
+    for bucket in &served.api("ObjectBucket").list(&ListParams::default()).await? {
+        let name = bucket.metadata.name.as_deref().unwrap_or_default();
+        if name.starts_with(space.namespace()) {
+            served.api("ObjectBucket").delete(name, &Default::default()).await?;
+        }
+    }
+    space.done().await
+}
+
+#[tokio::test]
+async fn strict() -> anyhow::Result<()> {
+    let space = TestSpace::new("obc-strict").await?;
+    let served = own_group(&space, "strict");
+    install(&space, &served, &served.definitions(Validation::Strict)).await?;
+
+    served.takes_what_others_left(false).await;
+    served.takes_nulls(true).await;
+    served.keeps_status_apart().await;
+    served.refuses_nonsense().await;
+    served.refuses_bad_names().await;
+    keeps_what_was_set(&served).await?;
+    space.done().await
+}
+
+async fn keeps_what_was_set(served: &Served) -> anyhow::Result<()> {
+    let spec = json!({"storageClassName": "fast", "bucketName": "photos", "generateBucketName": "photo",
+        "objectBucketName": "obc-a-b", "additionalConfig": {"maxSize": "1"}});
+    let refused = [
+        (json!({"storageClassName": "slow"}), "the class of a claim cannot change"),
+        (json!({"bucketName": "pictures"}), "the name of a claim's bucket cannot change"),
+        (json!({"bucketName": ""}), "the name of a claim's bucket cannot change"),
+        (json!({"bucketName": null}), "the name of a claim's bucket cannot change"),
+        (json!({"generateBucketName": "picture"}), "the prefix of a claim's bucket cannot change"),
+        (json!({"objectBucketName": "obc-a-c"}), "a claim cannot move to another ObjectBucket"),
+        (json!({"objectBucketName": null}), "a claim cannot move to another ObjectBucket"),
+    ];
+    for (index, (change, why)) in refused.into_iter().enumerate() {
+        assert_refused(served.change(&format!("refused-{index}"), spec.clone(), change).await, why);
+    }
+    served.change("settings", spec.clone(), json!({"additionalConfig": {"maxSize": "2"}})).await?;
+
+    // A provisioner writes what the user left out, as nothing, "" or `null`.
+    let written = json!({"bucketName": "photos", "objectBucketName": "obc-a-b"});
+    for (name, value) in [("absent", None), ("empty", Some(json!(""))), ("null", Some(Value::Null))] {
+        let mut spec = json!({"storageClassName": "fast"});
+        if let Some(value) = value {
+            spec["bucketName"] = value.clone();
+            spec["objectBucketName"] = value;
+        }
+        let found = served.change(name, spec, written.clone()).await?;
+        assert_eq!(found.data["spec"]["bucketName"], "photos");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn rook() -> anyhow::Result<()> {
+    let space = TestSpace::new("obc-rook").await?;
+    let served = own_group(&space, "rook");
+    install(&space, &served, &served.definitions_of(ROOK)).await?;
+    served.takes_what_others_left(false).await;
+    served.takes_nulls(false).await;
+    space.done().await
+}
+
+#[tokio::test]
+async fn noobaa() -> anyhow::Result<()> {
+    let space = TestSpace::new("obc-noobaa").await?;
+    let served = own_group(&space, "noobaa");
+    install(&space, &served, &served.definitions_of(NOOBAA)).await?;
+    served.takes_what_others_left(true).await;
+    served.takes_nulls(false).await;
+    space.done().await
+}
+
+fn served(space: &TestSpace, group: String) -> Served {
+    Served { client: space.client(), group, namespace: space.namespace().to_owned() }
+}
+
+fn own_group(space: &TestSpace, variant: &str) -> Served {
+    served(space, format!("{variant}.{}.test", space.namespace()))
+}
+
+/// The definitions go with the test, and their objects with them.
+async fn install(space: &TestSpace, served: &Served, definitions: &[Value]) -> anyhow::Result<()> {
+    space.apply(definitions).await?;
+    for kind in ["ObjectBucketClaim", "ObjectBucket"] {
+        let api = served.api(kind);
+        let ask = async || Ok(api.list(&ListParams::default()).await.is_ok().then_some(()));
+        let ready = eventually(DEFAULT_LIMIT, ask).await?;
+        ready.with_context(|| format!("the API server serves no {kind} of {}", served.group))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Whose a bucket is: claims that want one name at once, administrators who make buckets by hand, other clusters, and processes that
+//! end in the middle of an attempt.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, anyhow, ensure};
+use kube_provisioner::ProvisionVerdict;
+use s3_client::Credentials;
+use testbed::s3::proxy::{self, Fate};
+use testbed::s3::regions;
+
+use super::fixture::{Claim, Fixture, Kept, NO_LATENCY, PHOTOS, REGIONS, RIVAL};
+
+/// Two processes, of two clusters or of one whose Lease has just changed hands.
+#[tokio::test]
+async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result<()> {
+    for region in REGIONS {
+        let fixture = Fixture::new(region).await?;
+        let rivals = [RIVAL, Claim { cluster: PHOTOS.cluster, ..RIVAL }];
+        let mut both = 0;
+        for round in 0..12 {
+            let (one, other, rival) = (fixture.process(), fixture.process(), rivals[round % 2]);
+            let (first, second) = tokio::join!(one.settle(PHOTOS), other.settle(rival));
+            both += usize::from(first.is_ok() && second.is_ok());
+            ensure!(first.is_ok() || second.is_ok(), "{region}: nobody gets it: {first:?}, {second:?}");
+            let [(winner, state), (loser, refusal)] = match (first, second) {
+                (Ok(state), refusal) => [(PHOTOS, state), (rival, refusal.unwrap_or_default())],
+                (Err(_), state) => [(rival, state.unwrap_or_default()), (PHOTOS, Kept::new())],
+            };
+            fixture.admin()?.put_object("photos", "cat", "miaow").await?;
+            other.delete(loser, refusal).await?;
+            let kept = fixture.admin()?.get_object("photos", "cat").await;
+            ensure!(matches!(kept, Ok(Some(_))), "{region}: the loser's end has taken the winner's data: {kept:?}");
+            one.delete(winner, state).await?;
+            let left = fixture.assets().await?;
+            ensure!(left.is_empty(), "{region}: {left:?} is left");
+        }
+        ensure!(both == 0, "{region}: {both} of 12 pairs both got the bucket");
+    }
+    Ok(())
+}
+
+/// A claim waits since its bucket cannot be made, and somebody makes one of that name by hand.
+#[tokio::test]
+async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
+    for region in REGIONS {
+        let fixture = Fixture::new(region).await?;
+        for fate in [Fate::Refused(403, "AccessDenied"), Fate::Refused(503, "SlowDown"), Fate::Lost] {
+            let broken = Arc::new(AtomicBool::new(true));
+            let breaks = broken.clone();
+            let decide =
+                move |asked: &proxy::Asked| match breaks.load(Ordering::Relaxed) && asked.makes_bucket("photos") {
+                    true => fate,
+                    false => Fate::Answered,
+                };
+            let process = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
+            process.provision(PHOTOS).await.err().context("the bucket cannot be made")?;
+            broken.store(false, Ordering::Relaxed);
+            fixture.make_by_hand("photos").await?;
+            let refused = process.settle(PHOTOS).await.err().context("it has taken the administrator's bucket")?;
+            ensure!(refused.to_string().contains("was not made for this claim"), "{region}: {refused}");
+            process.delete(PHOTOS, Kept::new()).await?;
+            fixture.is_untouched("photos").await?;
+            assert_eq!(fixture.assets().await?, ["photos"], "{region}");
+            fixture.admin()?.empty_bucket("photos").await?;
+            fixture.admin()?.delete_bucket("photos").await?;
+        }
+    }
+    Ok(())
+}
+
+/// The account has a bucket of this name in another region.
+#[tokio::test]
+async fn aws_a_bucket_of_another_region_stays_and_holds_up_no_deletion() -> anyhow::Result<()> {
+    let fixture = Fixture::new("eu-central-1").await?;
+    let endpoint = regions::start(fixture.server()).await?;
+    let key = Credentials::new(&fixture.server().access_key, &fixture.server().secret_key);
+    let admin = testbed::s3::client(&endpoint, Some("us-east-1"), key)?;
+    admin.create_bucket("photos", None).await?;
+    admin.put_object("photos", "report", "figures").await?;
+
+    let process = fixture.process_at(&endpoint);
+    let refused = process.provision(PHOTOS).await.err().context("it has taken the bucket")?;
+    ensure!(refused.verdict() == ProvisionVerdict::AlreadyExists, "{refused:?}");
+    ensure!(refused.to_string().contains("in another region: set region"), "{refused}");
+    process.delete(PHOTOS, Kept::new()).await?;
+    fixture.is_untouched("photos").await?;
+    assert_eq!(fixture.assets().await?, ["photos"]);
+    Ok(())
+}
+
+/// A process is killed at its first request, its second, and so on, before and after the request is carried out.
+#[tokio::test]
+async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing() -> anyhow::Result<()> {
+    for region in REGIONS {
+        let fixture = Fixture::new(region).await?;
+        for (kill, last) in (1..=17).flat_map(|kill| [Fate::Lost, Fate::Unanswered].map(|last| (kill, last))) {
+            // moto shows the tags of the bucket before.
+            for (deleted, claim) in [(false, PHOTOS), (true, RIVAL)] {
+                let decide = move |asked: &proxy::Asked| match asked.number {
+                    number if number < kill => Fate::Answered,
+                    number if number == kill => last,
+                    _ => Fate::Lost,
+                };
+                let killed = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
+                let mut state = killed.provision(claim).await.unwrap_or_default();
+                let next = fixture.process();
+                if !deleted {
+                    let again = next.settle(claim).await;
+                    state = again.map_err(|error| anyhow!("{region}: killed at request {kill}, {last:?}: {error}"))?;
+                    let tags = fixture.admin()?.bucket_tagging("photos").await?;
+                    assert_eq!(tags["kube-provisioner/claim-uid"], claim.uid);
+                    assert_eq!(tags["kube-provisioner/cluster-id"], claim.cluster);
+                }
+                let gone = next.delete(claim, state).await;
+                gone.with_context(|| format!("{region}: killed at request {kill}, {last:?}"))?;
+                let left = fixture.assets().await?;
+                ensure!(left.is_empty(), "{region}: killed at request {kill}, {last:?}: {left:?} is left");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same claim as a backup has brought it to another cluster.
+#[tokio::test]
+async fn aws_what_carries_another_clusters_id_is_anothers() -> anyhow::Result<()> {
+    for region in REGIONS {
+        let (fixture, elsewhere) = (Fixture::new(region).await?, Claim { cluster: RIVAL.cluster, ..PHOTOS });
+        let process = fixture.process();
+        let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
+        fixture.admin()?.put_object("photos", "cat", "miaow").await?;
+        let before = fixture.assets().await?;
+        for kept in [Kept::new(), state.clone()] {
+            let known = kept.clone();
+            let refused = process.made(elsewhere, |request| request.state = known).await;
+            ensure!(refused.is_err(), "{region}: another cluster got the bucket");
+            process.delete(elsewhere, kept).await?;
+        }
+        assert_eq!(fixture.assets().await?, before, "{region}");
+        ensure!(fixture.admin()?.get_object("photos", "cat").await?.is_some(), "{region}: the object is gone");
+        // Tags from before clusters had ids.
+        let mut tags = fixture.admin()?.bucket_tagging("photos").await?;
+        tags.remove("kube-provisioner/cluster-id").context("the bucket does not name its cluster")?;
+        fixture.admin()?.put_bucket_tagging("photos", &tags).await?;
+        process.delete(PHOTOS, state).await?;
+        ensure!(fixture.assets().await?.is_empty(), "{region}: something is left");
+    }
+    Ok(())
+}
+
+/// A tenant chooses the name that another claim's bucket will have.
+#[tokio::test]
+async fn aws_a_name_that_ends_with_a_claims_uid_proves_nothing() -> anyhow::Result<()> {
+    for region in REGIONS {
+        let fixture = Fixture::new(region).await?;
+        let generated = Claim { bucket: "e2e-00000000-0000-4000-8000-00000000000a", ..PHOTOS };
+        let (process, thief) = (fixture.process(), Claim { bucket: generated.bucket, ..RIVAL });
+        fixture.make_by_hand(generated.bucket).await?;
+        for claim in [generated, thief] {
+            ensure!(process.provision(claim).await.is_err(), "{region}: it has taken the administrator's bucket");
+            process.delete(claim, Kept::new()).await?;
+            fixture.is_untouched(generated.bucket).await?;
+        }
+        assert_eq!(fixture.assets().await?, [generated.bucket], "{region}");
+    }
+    Ok(())
+}

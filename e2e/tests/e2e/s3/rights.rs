@@ -1,0 +1,177 @@
+//! What AWS does and moto does not: the documented rights suffice and are no more than is needed, and reads are behind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use s3_client::Credentials;
+use s3_client::iam::NewIdentity;
+use serde_json::{Value, json};
+use testbed::s3::aws::{self, Rules};
+
+use super::fixture::{Fixture, Kept, PHOTOS, REGIONS};
+
+const BOUNDARY: &str = "arn:aws:iam::111122223333:policy/kube-provisioner-boundary";
+const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
+
+/// The policy that `docs/book/pages/use/aws-s3.md` gives to the administrator's key.
+fn documented() -> anyhow::Result<Value> {
+    policy_of_page(1)
+}
+
+/// The policies of that page: the administrator's, the boundary, and the administrator's for roles.
+fn policy_of_page(number: usize) -> anyhow::Result<Value> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/pages/use/aws-s3.md"))?;
+    let json = page.split("```json").nth(number).and_then(|text| text.split("```").next());
+    Ok(serde_json::from_str(json.context("the page has no policy")?)?)
+}
+
+/// A key, and an AWS where it may do what the policy says.
+async fn limited(fixture: &Fixture, policy: Value, behind: Duration) -> anyhow::Result<(Credentials, String)> {
+    let (iam, tags) = (fixture.server().iam()?, Default::default());
+    let limited = NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None };
+    iam.create_user(limited).await?;
+    iam.put_user_policy("provisioner", "everything", EVERYTHING).await?;
+    let key = iam.create_access_key("provisioner").await?;
+    let rules = Rules { key: key.access_key_id.clone(), policy, behind };
+    Ok((key, aws::start(fixture.server(), rules).await?))
+}
+
+/// A class of AWS, whose address is that of the tests.
+fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
+    [&[("store", "aws")], parameters]
+        .concat()
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[tokio::test]
+async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> anyhow::Result<()> {
+    let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
+    let settings: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("versioning", "true"), ("lifecycle", rule), ("kmsKeyId", "alias/k"), ("blockPublicAccess", "false")],
+        &[("objectLock", "governance:1d")],
+    ];
+    for region in REGIONS {
+        let fixture = Fixture::new(region).await?;
+        let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
+        for more in settings {
+            let mut process = fixture.process_of(&key, &endpoint);
+            process.class = class(&[&[("permissionsBoundary", BOUNDARY)], more].concat());
+            let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{region}, {more:?}: {error}"))?;
+            let admin = fixture.admin()?;
+            let blocks = admin.sdk().get_public_access_block().bucket("photos").send().await;
+            assert_eq!(
+                blocks.is_ok(),
+                !more.contains(&("blockPublicAccess", "false")),
+                "{region}, {more:?}: {blocks:?}"
+            );
+            fixture.admin()?.put_object("photos", "a\u{1}b", "miaow").await.or_else(|error| match more {
+                // moto wants to see a sum.
+                [("objectLock", _)] => Ok(()),
+                _ => Err(error),
+            })?;
+            process.delete(PHOTOS, state).await.with_context(|| format!("{region}, {more:?}"))?;
+            let left = fixture.assets().await?;
+            ensure!(left.is_empty(), "{region}, {more:?}: {left:?} is left");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
+    let without_key = [
+        ("permissionsBoundary", BOUNDARY),
+        ("authentication", "ServiceAccount"),
+        ("serviceAccount", "web"),
+        ("oidcProviderArn", "arn:aws:iam::123456789012:oidc-provider/kubernetes.example.com"),
+    ];
+    let fixture = Fixture::new(REGIONS[1]).await?;
+    let (mut policy, roles) = (documented()?, policy_of_page(3)?);
+    let of_roles = roles["Statement"].as_array().context("there are statements")?;
+    policy["Statement"].as_array_mut().context("there are statements")?.extend(of_roles.iter().cloned());
+    let (key, endpoint) = limited(&fixture, policy, Duration::ZERO).await?;
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&without_key);
+    let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
+    ensure!(state["RoleARN"].contains(":role/kube-provisioner/obc.photos"), "{state:?}");
+    fixture.server().iam()?.role("obc.photos").await?.context("there is no role")?;
+    process.delete(PHOTOS, state).await?;
+    ensure!(fixture.assets().await?.is_empty(), "something is left");
+    ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role is left");
+    Ok(())
+}
+
+/// Until releases of before the boundary are gone, their policy must do for the first claim.
+#[tokio::test]
+async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow::Result<()> {
+    let fixture = Fixture::new(REGIONS[1]).await?;
+    let mut policy = documented()?;
+    let statements = policy["Statement"].as_array_mut().context("there are statements")?;
+    let before = statements.len();
+    statements.retain(|statement| statement["Resource"] != "arn:aws:iam::*:user/obc*");
+    assert_eq!(statements.len(), before - 1);
+    let (key, endpoint) = limited(&fixture, policy, Duration::ZERO).await?;
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+    let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("the first claim: {error}"))?;
+    process.delete(PHOTOS, state).await?;
+    ensure!(fixture.assets().await?.is_empty(), "something is left");
+    // That nothing is there cannot be known to another process, and the text says what to do.
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+    let unknown =
+        process.delete(PHOTOS, Kept::new()).await.err().context("an unreadable user is taken for an absent one")?;
+    ensure!(unknown.to_string().contains("iam:GetUser, for arn:aws:iam::*:user/obc*"), "{unknown}");
+    Ok(())
+}
+
+/// Its key can make keys, but only for users who are in the boundary.
+#[tokio::test]
+async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()> {
+    let fixture = Fixture::new(REGIONS[1]).await?;
+    let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&[]);
+    let refused = process.provision(PHOTOS).await.err().context("a user is made without the boundary")?;
+    ensure!(refused.to_string().contains("permissionsBoundary"), "{refused}");
+
+    let (iam, tags) = (fixture.server().iam_at(&endpoint, key)?, Default::default());
+    let user = NewIdentity { name: "admin2", path: "/kube-provisioner/", tags: &tags, permissions_boundary: None };
+    let others = Some("arn:aws:iam::aws:policy/AdministratorAccess");
+    let within = NewIdentity { permissions_boundary: Some(BOUNDARY), ..user };
+    for user in [user, NewIdentity { permissions_boundary: others, ..user }, NewIdentity { path: "/", ..within }] {
+        assert_eq!(iam.create_user(user).await.unwrap_err().code(), "AccessDenied", "{user:?}");
+    }
+    // Made by hand, without a boundary.
+    fixture.server().iam()?.create_user(user).await?;
+    assert_eq!(iam.put_user_policy("admin2", "all", EVERYTHING).await.unwrap_err().code(), "AccessDenied");
+    assert_eq!(iam.create_access_key("admin").await.unwrap_err().code(), "AccessDenied");
+    assert_eq!(iam.put_user_policy("admin", "all", "{}").await.unwrap_err().code(), "AccessDenied");
+    Ok(())
+}
+
+/// IAM does not show a user who was made a moment ago. The claim is deleted at once, with and without a bucket.
+#[tokio::test]
+async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<()> {
+    for may_create in [true, false] {
+        let (fixture, mut policy) = (Fixture::new(REGIONS[0]).await?, documented()?);
+        let actions = policy["Statement"][0]["Action"].as_array_mut().context("there are actions")?;
+        actions.retain(|action| may_create || *action != json!("s3:CreateBucket"));
+        let (key, endpoint) = limited(&fixture, policy, Duration::from_secs(1)).await?;
+        let mut process = fixture.process_of(&key, &endpoint);
+        process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+        let state = match process.provision(PHOTOS).await {
+            Ok(state) if may_create => state,
+            Err(refused) if !may_create && refused.to_string().contains("s3:CreateBucket") => Kept::new(),
+            other => return Err(anyhow!("{other:?}")),
+        };
+        process.delete(PHOTOS, state).await?;
+        let left = fixture.assets().await?;
+        ensure!(left.is_empty(), "{left:?} is left");
+    }
+    Ok(())
+}

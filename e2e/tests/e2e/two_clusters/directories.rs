@@ -1,0 +1,227 @@
+//! One directory, as the root of hostPath provisioners or as a share of NFS that is mounted.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use kube::core::ApiResource;
+use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::{Capabilities, Options};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::cluster::{Access, Program, TestSpace, provisioner_program};
+
+use super::backend::{Backend, EAST};
+use super::backup::list;
+use super::inventory::Inventory;
+use super::second::Second;
+
+const SERVER: &str = "nfs.example.com";
+const SHARE: &str = "/exports/data";
+const PATTERN: &str = "${pvc.metadata.namespace}/${pvc.metadata.name}";
+/// What the provisioner keeps beside the volumes.
+const OWN: &str = ".kube-provisioner";
+const MARKS: &str = ".kube-provisioner/volumes";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    HostPath,
+    Share,
+}
+
+pub(crate) struct Directories {
+    kind: Kind,
+    spaces: [TestSpace; 2],
+    accesses: [Access; 2],
+    root: TempDir,
+    second: Second,
+}
+
+impl Directories {
+    pub(crate) async fn new(kind: Kind) -> anyhow::Result<Self> {
+        let second = Second::start().await?;
+        let east = TestSpace::new(if kind == Kind::HostPath { "two-hostpath" } else { "two-nfs" }).await?;
+        let west = east.twin_in(second.cluster().await?).await?;
+        let accesses = [account(&east).await?, account(&west).await?];
+        for space in [&east, &west] {
+            space.class_with("class", [("enforceSize", "false")]).await?;
+            space.class_with("named", [("enforceSize", "false"), ("pathPattern", PATTERN)]).await?;
+        }
+        Ok(Self { kind, spaces: [east, west], accesses, root: tempfile::tempdir()?, second })
+    }
+
+    fn root(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.root.path().canonicalize()?)
+    }
+
+    fn program(&self) -> anyhow::Result<PathBuf> {
+        provisioner_program(if self.kind == Kind::HostPath { "hostpath-provisioner" } else { "nfs-provisioner" })
+    }
+
+    fn place(&self) -> anyhow::Result<Vec<String>> {
+        let root = self.root()?.display().to_string();
+        Ok(match self.kind {
+            Kind::HostPath => vec![format!("--root={root}")],
+            Kind::Share => vec![format!("--share={SERVER}:{SHARE}={root}"), "--allow-local-directory".to_owned()],
+        })
+    }
+
+    /// Carries out a command as a cluster's administrator; its output, and whether it succeeded.
+    fn command(&self, side: usize, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
+        let space = &self.spaces[side];
+        let output = std::process::Command::new(self.program()?)
+            .args((self.kind == Kind::Share).then_some("subdir"))
+            .args(arguments)
+            .args(self.place()?)
+            .env("PROVISIONER_NAME", space.provisioner())
+            .env("POD_NAMESPACE", space.namespace())
+            .env("KUBECONFIG", &space.cluster().state().kubeconfig)
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        Ok((output.status.success(), text))
+    }
+
+    fn path_of(&self, record: &Value) -> Option<String> {
+        let spec = &record["spec"];
+        let path = [&spec["hostPath"]["path"], &spec["local"]["path"], &spec["nfs"]["path"]];
+        let path = path.into_iter().find_map(Value::as_str)?;
+        let root = self.root().ok()?;
+        let above = if self.kind == Kind::HostPath { root.as_path() } else { Path::new(SHARE) };
+        Some(Path::new(path).strip_prefix(above).ok()?.display().to_string())
+    }
+}
+
+async fn account(space: &TestSpace) -> anyhow::Result<Access> {
+    let rules = rules(&Options::new(space.provisioner()), &Capabilities::default().expansion(), &[]);
+    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
+    space.access_of("provisioner").await
+}
+
+impl Backend for Directories {
+    fn name(&self) -> &'static str {
+        if self.kind == Kind::HostPath { "hostPath" } else { "NFS" }
+    }
+
+    fn claims() -> ApiResource {
+        ApiResource::erase::<PersistentVolumeClaim>(&())
+    }
+
+    fn records() -> ApiResource {
+        ApiResource::erase::<PersistentVolume>(&())
+    }
+
+    fn space(&self, side: usize) -> &TestSpace {
+        &self.spaces[side]
+    }
+
+    fn spawn(&self, side: usize) -> anyhow::Result<Program> {
+        let (space, access) = (&self.spaces[side], &self.accesses[side]);
+        let kubeconfig = access.kubeconfig.display().to_string();
+        let options = [
+            ["--provisioner-name", space.provisioner()],
+            ["--kubeconfig", &kubeconfig],
+            ["--namespace", space.namespace()],
+            ["--retry-interval-start", "300ms"],
+            ["--retry-interval-max", "3s"],
+            // Who was killed is not waited for as long as usual.
+            ["--lease-duration", "3s"],
+            ["--lease-renew-deadline", "2s"],
+            ["--lease-retry-period", "500ms"],
+        ];
+        let mode = (self.kind == Kind::Share).then(|| "subdir".to_owned());
+        let arguments = mode.into_iter().chain(self.place()?).chain(options.concat().into_iter().map(str::to_owned));
+        space.spawn("provisioner", self.program()?, arguments)
+    }
+
+    fn claim(&self, name: &str, _number: usize, wanted: bool) -> Value {
+        let class = self.spaces[EAST].cluster_wide_name(if wanted { "named" } else { "class" });
+        let mut claim = json!(testbed::cluster::claim(name, &class));
+        claim["apiVersion"] = "v1".into();
+        claim["kind"] = "PersistentVolumeClaim".into();
+        claim
+    }
+
+    fn is_bound(claim: &Value) -> bool {
+        claim["status"]["phase"] == "Bound"
+    }
+
+    fn assets(&self, record: &Value) -> BTreeSet<String> {
+        let path = self.path_of(record);
+        path.into_iter().flat_map(|path| [format!("{MARKS}/{path}"), path]).collect()
+    }
+
+    async fn inventory(&self) -> anyhow::Result<Inventory> {
+        let mut inventory = Inventory::default();
+        count(&self.root()?, "", &mut inventory)?;
+        Ok(inventory)
+    }
+
+    async fn write(&self, side: usize, claim: &str, file: &str, text: String) -> anyhow::Result<()> {
+        let claim = self.spaces[side].api::<PersistentVolumeClaim>().get(claim).await?;
+        let volume = claim.spec.and_then(|spec| spec.volume_name).context("the claim has no volume")?;
+        let volume = self.spaces[side].cluster_api::<PersistentVolume>().get(&volume).await?;
+        let path = self.path_of(&json!(volume)).context("the volume has no directory")?;
+        Ok(fs::write(self.root()?.join(path).join(file), text)?)
+    }
+
+    async fn clean(&self, side: usize) -> anyhow::Result<()> {
+        let (ok, text) = self.command(side, &["orphans", "--delete", "--yes"])?;
+        ensure!(ok, "{text}");
+        Ok(())
+    }
+
+    async fn take_over(&self, side: usize) -> anyhow::Result<String> {
+        let (ok, text) = self.command(side, &["adopt", "--restored", "--yes"])?;
+        ensure!(ok, "{text}");
+        let marked = text.lines().filter(|line| line.contains(" is marked for pvc-")).count();
+        Ok(format!("`adopt --restored`, which marked {marked} directories anew"))
+    }
+
+    async fn mistake(&self, side: usize) -> anyhow::Result<()> {
+        let space = &self.spaces[side];
+        let (ok, text) = self.command(side, &["adopt", "--restored", "--yes"])?;
+        ensure!(!ok && text.contains("--from-cluster"), "{text}");
+        space.delete_claims().await?;
+        for record in list(space, &Self::records()).await? {
+            space.cluster_api::<PersistentVolume>().delete(&record.name_any(), &DeleteParams::default()).await?;
+        }
+        Ok(())
+    }
+
+    async fn done(self) -> anyhow::Result<()> {
+        for space in self.spaces {
+            space.done().await?;
+        }
+        self.second.end().await
+    }
+}
+
+/// Puts what is in a directory into the inventory: modes, owners and contents. Of the provisioner's own only what is made for
+/// volumes.
+fn count(root: &Path, above: &str, inventory: &mut Inventory) -> anyhow::Result<()> {
+    const FOR_ALL: [&str; 4] = ["locks", "tmp", "notes", "root"];
+    for entry in fs::read_dir(root.join(above))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let path = if above.is_empty() { name.clone() } else { format!("{above}/{name}") };
+        let (metadata, full) = (fs::symlink_metadata(root.join(&path))?, root.join(&path));
+        if above == OWN && FOR_ALL.contains(&name.as_str()) {
+            continue;
+        }
+        let what = match metadata.is_dir() {
+            true => format!("directory {:o} of {}", metadata.permissions().mode() & 0o7777, metadata.uid()),
+            false => fs::read_to_string(full)?,
+        };
+        if path != OWN && above != OWN {
+            inventory.0.insert(path.clone(), what);
+        }
+        if metadata.is_dir() {
+            count(root, &path, inventory)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,369 @@
+//! The play, act by act.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, ResourceExt};
+use kube_provisioner::protocol::CLUSTER_ID;
+use serde_json::{Value, json};
+use testbed::cluster::{TestSpace, eventually};
+
+use super::backend::{BOTH, Backend, EAST, WEST};
+use super::backup::{Backup, Volumes, list, wipe};
+use super::fleet::Fleet;
+use super::inventory::Inventory;
+
+/// Every fifth claim asks for a name in the backend, which the claim of the other cluster asks for, too.
+const WANTED: usize = 5;
+/// Every claim that waits has a reason within this time.
+const TOLD: Duration = Duration::from_secs(120);
+
+/// Plays it with `E2E_CLAIMS` claims in each cluster and `E2E_KILLS` kills.
+#[expect(clippy::print_stdout, reason = "figures")]
+pub(crate) async fn play<B: Backend>(backend: B) -> anyhow::Result<()> {
+    let number = |name: &str, or: usize| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or);
+    let (claims, kills) = (number("E2E_CLAIMS", 10), number("E2E_KILLS", 5));
+    let limit = Duration::from_secs(90 + 3 * claims as u64);
+    let west = backend.space(WEST).cluster_api::<Namespace>().get("kube-system").await?.uid().context("no uid")?;
+    let fleet = Fleet::start(&backend)?;
+    let mut play = Play { backend: &backend, fleet, claims, kills, limit, west, said: Vec::new() };
+    let result = play.all().await;
+    let said = play.said.join("\n  ");
+    println!("{}: {claims} claims in each of 2 clusters, {} kills\n  {said}", backend.name(), play.fleet.kills());
+    drop(play);
+    result?;
+    backend.done().await
+}
+
+struct Play<'a, B> {
+    backend: &'a B,
+    fleet: Fleet<'a, B>,
+    claims: usize,
+    kills: usize,
+    limit: Duration,
+    /// The west's id.
+    west: String,
+    /// Figures.
+    said: Vec<String>,
+}
+
+/// What both clusters have in the backend.
+struct Whole {
+    assets: [BTreeSet<String>; 2],
+    of: [Inventory; 2],
+}
+
+impl<'a, B: Backend> Play<'a, B> {
+    async fn all(&mut self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let journals = self.make().await?;
+        self.settle().await?;
+        self.say("claims made and settled", start);
+        let before = self.fill().await?;
+        let east = Backup::of(self.space(EAST)).await?.with_journals(journals);
+        let west = Backup::of(self.space(WEST)).await?;
+
+        let start = Instant::now();
+        self.lose_west(&before).await?;
+        self.restore_east_into_west(&east, &before).await?;
+        self.say("west lost, east's backup restored into it, used there and deleted", start);
+
+        let start = Instant::now();
+        self.restore_west(&west, &before).await?;
+        self.say("west's own backup restored and taken over", start);
+
+        let start = Instant::now();
+        self.end(WEST).await?;
+        self.backend.clean(WEST).await?;
+        let now = self.is_untouched(&before, &[EAST], "west's claims were deleted").await?;
+        let left = now.of_nobody(&before.assets[EAST]);
+        ensure!(left.is_empty(), "west leaves {left:?}");
+        self.end(EAST).await?;
+        let now = self.backend.inventory().await?;
+        let left = now.of_nobody(&BTreeSet::new());
+        ensure!(left.is_empty(), "east leaves {left:?}");
+        self.say("all claims deleted, 0 things left", start);
+        Ok(())
+    }
+
+    /// Makes all claims in both clusters at the same time, and some that are deleted in one of them soon, while provisioners are
+    /// killed. Returns east's journals of a moment when its provisioner had just died with the most attempts under way.
+    async fn make(&mut self) -> anyhow::Result<Vec<Value>> {
+        let steps = self.steps();
+        let mut journals = Vec::new();
+        for step in 0..steps {
+            let numbers = self.claims * step / steps..self.claims * (step + 1) / steps;
+            self.fleet.pause().await;
+            let names = numbers.map(|number| (format!("claim-{number}"), number, number % WANTED == WANTED - 1));
+            for (name, number, wanted) in names.chain([(format!("gone-{step}"), step, false)]) {
+                let claim = self.backend.claim(&name, number, wanted);
+                let claim: DynamicObject = serde_json::from_value(claim)?;
+                let made = BOTH.map(|side| {
+                    let (claims, claim) = (self.claims_of(side), claim.clone());
+                    async move { claims.create(&PostParams::default(), &claim).await }
+                });
+                try_join_all(made).await?;
+            }
+            let killed = self.fleet.kill_one().await?;
+            if killed == EAST {
+                journals = longer(journals, self.journals().await?);
+            }
+            self.fleet.resume(killed)?;
+            let gone = format!("gone-{step}");
+            self.claims_of(step % 2).delete(&gone, &DeleteParams::default()).await?;
+        }
+        // Those of buckets are empty: ObjectBuckets are the record.
+        if entries(&journals) > 0 {
+            self.said.push(format!("east's journal in its backup has {} attempts under way", entries(&journals)));
+        }
+        Ok(journals)
+    }
+
+    /// Waits until all claims are bound, and those that ask for one name in one cluster, with a reason in the other one, where
+    /// they are deleted.
+    async fn settle(&self) -> anyhow::Result<()> {
+        let is_wanted = |number: &usize| number % WANTED == WANTED - 1;
+        let own: BTreeSet<_> =
+            (0..self.claims).filter(|number| !is_wanted(number)).map(|at| format!("claim-{at}")).collect();
+        for side in BOTH {
+            self.wait_bound(side, |claim| own.contains(claim) || claim.starts_with("gone-")).await?;
+        }
+        for claim in (0..self.claims).filter(is_wanted).map(|at| format!("claim-{at}")) {
+            let loser = eventually(self.limit, async || {
+                let mut bound = [false; 2];
+                for side in BOTH {
+                    bound[side] = B::is_bound(&json!(self.claims_of(side).get(&claim).await?));
+                }
+                ensure!(bound != [true; 2], "both clusters have what {claim} asks for");
+                Ok(bound.iter().position(|bound| *bound).map(|winner| 1 - winner))
+            });
+            let loser = loser.await?.with_context(|| format!("neither cluster gets what {claim} asks for"))?;
+            self.told(loser, &B::claims().kind, &claim, "ProvisioningFailed").await?;
+            self.claims_of(loser).delete(&claim, &DeleteParams::default()).await?;
+        }
+        let names = async |side| -> anyhow::Result<BTreeSet<String>> {
+            Ok(list(self.space(side), &B::claims()).await?.iter().map(ResourceExt::name_any).collect())
+        };
+        // One of each pair that wants a name, and of each that was deleted in one cluster.
+        let expected = self.claims + own.len() + self.steps();
+        let settled = eventually(self.limit, async || {
+            let mut records = 0;
+            for side in BOTH {
+                records += list(self.space(side), &B::records()).await?.len();
+            }
+            let claims = names(EAST).await?.len() + names(WEST).await?.len();
+            Ok((claims == expected && records == expected).then_some(()))
+        });
+        let settled = settled.await?;
+        ensure!(settled.is_some(), "not {expected} claims are left: {:?}", [names(EAST).await?, names(WEST).await?]);
+        Ok(())
+    }
+
+    /// Writes something into each asset. Returns what is in the backend then.
+    async fn fill(&mut self) -> anyhow::Result<Whole> {
+        let mut texts = Vec::new();
+        for side in BOTH {
+            for claim in list(self.space(side), &B::claims()).await? {
+                let text = format!("cluster {side}, {}", claim.name_any());
+                self.backend.write(side, &claim.name_any(), "data", text.clone()).await?;
+                texts.push(text);
+            }
+        }
+        let (inventory, assets) =
+            (self.backend.inventory().await?, [self.assets(EAST).await?, self.assets(WEST).await?]);
+        let both: Vec<_> = assets[EAST].intersection(&assets[WEST]).collect();
+        ensure!(both.is_empty(), "both clusters have {both:?}");
+        let left = inventory.of_nobody(&assets[EAST].union(&assets[WEST]).cloned().collect());
+        ensure!(left.is_empty(), "nobody has {left:?}");
+        let missing: Vec<_> = texts.iter().filter(|text| !inventory.holds(text)).collect();
+        ensure!(missing.is_empty(), "these data are not there: {missing:?}");
+        let of = [inventory.of(&assets[EAST]), inventory.of(&assets[WEST])];
+        self.said.push(format!(
+            "on the backend: east has {} assets, {} things; west {} assets, {} things; with data of {} claims",
+            assets[EAST].len(),
+            of[EAST].len(),
+            assets[WEST].len(),
+            of[WEST].len(),
+            texts.len()
+        ));
+        let whole = Whole { assets, of };
+        self.backend.clean(EAST).await?;
+        self.is_untouched(&whole, &BOTH, "east's administrator removed what nobody needs").await?;
+        Ok(whole)
+    }
+
+    /// All objects of the west go while no provisioner runs, and it comes back.
+    async fn lose_west(&mut self, before: &Whole) -> anyhow::Result<()> {
+        self.fleet.stop(WEST).await?;
+        wipe(self.space(WEST)).await?;
+        self.fleet.resume(WEST)?;
+        self.fleet.kill(self.kills / 10).await?;
+        self.is_untouched(before, &BOTH, "the west was lost").await.map(drop)
+    }
+
+    /// What is restored, misused and deleted in the wrong cluster changes nothing.
+    async fn restore_east_into_west(&mut self, backup: &Backup, before: &Whole) -> anyhow::Result<()> {
+        let space = self.space(WEST);
+        backup.restore(space, Volumes::EverySecondReleased).await?;
+        self.fleet.kill(self.kills / 10).await?;
+        let mut told = 0;
+        for record in list(space, &B::records()).await? {
+            if self.is_told_of(&record) {
+                self.told(WEST, &B::records().kind, &record.name_any(), "belongs to the cluster").await?;
+                told += 1;
+            }
+        }
+        ensure!(told > 0, "no object says whose it is");
+        self.is_untouched(before, &BOTH, "east's backup was restored into the west").await?;
+        self.backend.mistake(WEST).await?;
+        self.fleet.kill(self.kills / 10).await?;
+        let mut left = Vec::new();
+        let gone = eventually(self.limit, async || {
+            left = list(space, &B::claims()).await?.iter().map(ResourceExt::name_any).collect();
+            Ok(left.is_empty().then_some(()))
+        });
+        ensure!(gone.await?.is_some(), "in the wrong cluster these claims do not go: {left:?}");
+        self.is_untouched(before, &BOTH, "what was restored into the west was deleted").await?;
+        self.said.push(format!(
+            "{told} objects of the wrong cluster say so; untouched there: {} of {} things of east, {} of {} of west",
+            before.of[EAST].len(),
+            before.of[EAST].len(),
+            before.of[WEST].len(),
+            before.of[WEST].len()
+        ));
+        Ok(())
+    }
+
+    /// The west's own backup is restored into it, and its claims have their data again.
+    async fn restore_west(&mut self, backup: &Backup, before: &Whole) -> anyhow::Result<()> {
+        self.fleet.stop(WEST).await?;
+        wipe(self.space(WEST)).await?;
+        let there = backup.restore(self.space(WEST), Volumes::Bindable).await?;
+        ensure!(there == 0, "{there} objects were there before they were restored");
+        self.fleet.resume(WEST)?;
+        let done = self.backend.take_over(WEST).await?;
+        self.said.push(format!("for west's own restore a person did: {done}"));
+        self.wait_bound(WEST, |_| true).await?;
+        let now = self.is_untouched(before, &[EAST], "the west was restored").await?;
+        before.of[WEST].data().is_untouched_in(&now, "the west was restored")?;
+        ensure!(self.assets(WEST).await? == before.assets[WEST], "the west has other assets than before");
+        for claim in list(self.space(WEST), &B::claims()).await? {
+            self.backend.write(WEST, &claim.name_any(), "more", "after the restore".to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes all claims of a cluster properly, some at a time, while both provisioners are killed.
+    async fn end(&mut self, side: usize) -> anyhow::Result<()> {
+        let claims = list(self.space(side), &B::claims()).await?;
+        let rest = self.kills.saturating_sub(self.fleet.kills());
+        let kills = if side == WEST { rest / 2 } else { rest };
+        for (number, some) in claims.chunks(claims.len().div_ceil(kills.max(1))).enumerate() {
+            self.fleet.pause().await;
+            for claim in some {
+                self.claims_of(side).delete(&claim.name_any(), &DeleteParams::default()).await?;
+            }
+            if number < kills {
+                let killed = self.fleet.kill_one().await?;
+                self.fleet.resume(killed)?;
+            }
+        }
+        let mut left = Vec::new();
+        let gone = eventually(self.limit, async || {
+            left.clear();
+            for kind in [B::claims(), B::records()] {
+                left.extend(list(self.space(side), &kind).await?.iter().map(ResourceExt::name_any));
+            }
+            Ok(left.is_empty().then_some(()))
+        });
+        ensure!(gone.await?.is_some(), "cluster {side} still has {left:?}");
+        Ok(())
+    }
+
+    /// Fails if something of these clusters has changed in the backend. Returns what is there.
+    async fn is_untouched(&self, before: &Whole, sides: &[usize], when: &str) -> anyhow::Result<Inventory> {
+        let now = self.backend.inventory().await?;
+        for side in sides {
+            before.of[*side].is_untouched_in(&now, &format!("cluster {side}, after {when}"))?;
+        }
+        Ok(now)
+    }
+
+    async fn wait_bound(&self, side: usize, counts: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+        let mut waiting = Vec::new();
+        let bound = eventually(self.limit, async || {
+            let claims = list(self.space(side), &B::claims()).await?;
+            let is_waiting =
+                |claim: &&DynamicObject| claim.metadata.deletion_timestamp.is_none() && !B::is_bound(&json!(claim));
+            let named = claims.iter().filter(|claim| counts(&claim.name_any())).filter(is_waiting);
+            waiting = named.map(|claim| format!("{}: {}", claim.name_any(), claim.data["status"])).collect();
+            Ok(waiting.is_empty().then_some(()))
+        });
+        ensure!(bound.await?.is_some(), "in cluster {side} these claims are not bound: {waiting:#?}");
+        Ok(())
+    }
+
+    /// Waits for an event whose reason or text has this part.
+    async fn told(&self, side: usize, kind: &str, name: &str, part: &str) -> anyhow::Result<()> {
+        let has_part = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains(part));
+        let told = eventually(TOLD, async || {
+            let events = self.space(side).events_about(kind, name).await?;
+            Ok(events.iter().any(|event| has_part(&event.reason) || has_part(&event.message)).then_some(()))
+        });
+        ensure!(told.await?.is_some(), "no event about {kind} {name} in cluster {side} says {part:?}");
+        Ok(())
+    }
+
+    /// Whether somebody waits for an object that was made elsewhere.
+    fn is_told_of(&self, record: &DynamicObject) -> bool {
+        let made_here = record.annotations().get(CLUSTER_ID).is_none_or(|cluster| *cluster == self.west);
+        // A volume that is bound to a restored claim is used, and nobody waits for it.
+        let waits = B::records().kind == "ObjectBucket" || record.data["status"]["phase"] == "Released";
+        !made_here && waits
+    }
+
+    async fn assets(&self, side: usize) -> anyhow::Result<BTreeSet<String>> {
+        let records = list(self.space(side), &B::records()).await?;
+        Ok(records.iter().flat_map(|record| self.backend.assets(&json!(record))).collect())
+    }
+
+    /// East's ConfigMaps of journals.
+    async fn journals(&self) -> anyhow::Result<Vec<Value>> {
+        let mut maps = list(self.space(EAST), &ApiResource::erase::<ConfigMap>(&())).await?;
+        maps.retain(|map| {
+            map.labels().get("app.kubernetes.io/component").is_some_and(|component| component == "journal")
+        });
+        Ok(maps.iter().map(|map| json!(map)).collect())
+    }
+
+    /// How often provisioners are killed while claims are made.
+    fn steps(&self) -> usize {
+        (self.kills * 3 / 5).max(1)
+    }
+
+    fn space(&self, side: usize) -> &'a TestSpace {
+        self.backend.space(side)
+    }
+
+    fn claims_of(&self, side: usize) -> Api<DynamicObject> {
+        Api::namespaced_with(self.space(side).client(), self.space(side).namespace(), &B::claims())
+    }
+
+    fn say(&mut self, what: &str, start: Instant) {
+        self.said.push(format!("{what} in {:.1?}", start.elapsed()));
+    }
+}
+
+/// How many attempts are under way.
+fn entries(journals: &[Value]) -> usize {
+    journals.iter().filter_map(|journal| journal["data"]["entries"].as_str()).map(|text| text.lines().count()).sum()
+}
+
+fn longer(one: Vec<Value>, other: Vec<Value>) -> Vec<Value> {
+    if entries(&one) > entries(&other) { one } else { other }
+}

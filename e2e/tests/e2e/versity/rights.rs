@@ -1,0 +1,46 @@
+//! What the key of a claim may do, and for how long.
+
+use anyhow::Context;
+use s3_client::iam::NewIdentity;
+use serde_json::json;
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::bucket_rights as rights;
+
+use super::fixture::Fixture;
+
+#[tokio::test]
+async fn versity_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+    Fixture::case("versity-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
+}
+
+#[tokio::test]
+async fn versity_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+    Fixture::case("versity-grant", rights::claims_are_let_into_a_bucket_that_exists).await
+}
+
+/// The policy that `docs/book/pages/use/versity.md` gives to the provisioner's key, word for word.
+#[tokio::test]
+async fn versity_the_documented_policy_is_enough() -> anyhow::Result<()> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/pages/use/versity.md"))?;
+    let policy = page.split("```json").nth(1).and_then(|text| text.split("```").next());
+    let fixture = Fixture::new("versity-least").await?;
+    let (iam, tags) = (fixture.server().iam()?, Default::default());
+    iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
+    iam.put_user_policy("provisioner", "policy", policy.context("the page has no policy")?).await?;
+    let _program = fixture.spawn_with(&iam.create_access_key("provisioner").await?)?;
+    fixture.class_with("versions", &[("versioning", "true")]).await?;
+    fixture.class_with("locks", &[("objectLock", "governance:1d")]).await?;
+    for class in ["class", "versions", "locks"] {
+        fixture.claim(class, class, json!({})).await?;
+        fixture.bound(class).await?;
+        let user = fixture.user(class).await?;
+        if class != "locks" {
+            user.put("cat", "miaow").await?;
+        }
+        fixture.delete(class).await?;
+    }
+    fixture.nothing_left().await?;
+    // It is no administrator of its own.
+    assert_eq!(iam.users("/").await?, ["provisioner"]);
+    fixture.done().await
+}

@@ -1,0 +1,3 @@
+//! The binary `aws-s3-provisioner`.
+
+mod help;

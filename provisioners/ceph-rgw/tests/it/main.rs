@@ -1,0 +1,3 @@
+//! The binary `ceph-rgw-provisioner`.
+
+mod help;

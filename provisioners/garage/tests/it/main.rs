@@ -1,0 +1,3 @@
+//! The binary `garage-provisioner`.
+
+mod help;

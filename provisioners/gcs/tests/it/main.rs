@@ -1,0 +1,3 @@
+//! The binary `gcs-provisioner`.
+
+mod help;

@@ -1,0 +1,164 @@
+//! `adopt` gives a directory to one volume, and takes it from nobody.
+
+use serde_json::{Value, json};
+
+use super::world::*;
+
+const CLAIM: &str = "uid-of-pv-1";
+
+#[test]
+fn a_directory_of_several_volumes_is_refused() {
+    let world = World::new();
+    for path in ["shared/inner", "alone", "outer/inner"] {
+        world.unmarked(path);
+    }
+    for (name, path) in
+        [("pv-1", "shared"), ("pv-2", "shared"), ("pv-3", "shared/inner"), ("pv-4", "alone"), ("pv-5", "outer/inner")]
+    {
+        world.volume(name, &world.source(path));
+    }
+    for (name, others) in
+        [("pv-1", &["pv-2 names it", "pv-3 names a directory below"][..]), ("pv-3", &["pv-1", "pv-2"])]
+    {
+        let (ok, text) = world.run(&["adopt", "--volume", name], "");
+        assert!(!ok && others.iter().all(|other| text.contains(other)) && !text.contains("pv-4"), "{name}: {text}");
+    }
+    let new = ["--claim", "shop/new", "--size", "1Mi", "--storage-class", "class", "--name", "pv-new"];
+    for path in ["shared", "outer"] {
+        let (ok, text) = world.run(&[&["adopt", path][..], &new].concat(), "");
+        assert!(!ok && text.contains("not that of one volume alone"), "{path}: {text}");
+        assert!(world.mark(path).is_none());
+    }
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-4"], "");
+    assert!(ok && world.mark("alone").is_some_and(|owner| owner.cluster.as_deref() == Some(HERE)), "{text}");
+}
+
+#[test]
+fn what_a_claims_event_says_can_be_typed() {
+    let world = World::new();
+    world.unmarked("shop");
+    world.unmarked("teams");
+    world.volume("pv-shop", &world.source("shop"));
+    let (ok, text) = world.run(&["adopt", "shop"], "");
+    assert!(ok && world.mark("shop").is_some_and(|owner| owner.volume == "pv-shop"), "{text}");
+    let (ok, text) = world.run(&["adopt", "teams"], "");
+    assert!(ok && text.contains("volumes may be made in it"), "{text}");
+    world.directory("teams/team", &owner("pv-2"), false);
+    world.unmarked("shared");
+    for name in ["pv-a", "pv-b"] {
+        world.volume(name, &world.source("shared"));
+    }
+    assert!(!world.run(&["adopt", "shared"], "").0);
+    // Nothing else is needed for a volume than what it is to be.
+    let (ok, text) = world.run(&["adopt", "shared", "--claim", "shop/new"], "");
+    assert!(!ok && text.contains("--size"), "{text}");
+}
+
+fn annotation(world: &World, volume: &str) -> Value {
+    let volume = world.cluster.get("", "persistentvolumes", "", volume).unwrap();
+    volume["metadata"]["annotations"]["kube-provisioner/cluster-id"].clone()
+}
+
+#[test]
+fn a_volume_that_was_restored_gets_its_directory() {
+    let world = World::new();
+    world.directory("pv-1", &owner("pv-1"), false);
+    world.volume_for("pv-1", &world.source("pv-1"), Some("new"));
+    let (ok, text) = world.run(&["orphans"], "");
+    assert!(ok && line(&text, "pv-1").contains("`adopt --volume pv-1`"), "{text}");
+    // While its former claim is there, the directory is that one's.
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "shop", "name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
+    world.cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
+    let uid = world.cluster.create(&claim).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let mut live = owner("pv-2");
+    live.claim.as_mut().unwrap().uid = uid;
+    world.directory("pv-2", &live, false);
+    world.volume_for("pv-2", &world.source("pv-2"), Some("new"));
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-2"], "");
+    assert!(!ok && text.contains("which is there") && world.mark("pv-2") == Some(live), "{text}");
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-1"], "");
+    let uid = world.mark("pv-1").and_then(|owner| owner.claim).map(|claim| claim.uid);
+    assert!(ok && uid.as_deref() == Some("new") && annotation(&world, "pv-1") == HERE, "{text}");
+    assert!(world.run(&["adopt", "--volume", "pv-1"], "").0, "twice");
+}
+
+#[test]
+fn a_mark_of_another_volume_or_cluster_stays() {
+    let world = World::new();
+    world.directory("pv-1", &owner("pv-1"), false);
+    world.volume_for("pv-9", &world.source("pv-1"), Some("new"));
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-9"], "");
+    assert!(!ok && text.contains("is the directory of the volume pv-1"), "{text}");
+    let theirs = in_cluster("pv-2", Some(ELSEWHERE));
+    world.directory("pv-2", &theirs, false);
+    world.volume_for("pv-2", &world.source("pv-2"), Some("new"));
+    for more in [&[][..], &["--from-cluster", "cluster-3"]] {
+        let (ok, text) = world.run(&[&["adopt", "--volume", "pv-2"], more].concat(), "");
+        assert!(
+            !ok && text.contains("--from-cluster cluster-2") && world.mark("pv-2").as_ref() == Some(&theirs),
+            "{text}"
+        );
+    }
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-2", "--from-cluster", ELSEWHERE], "");
+    assert!(ok && world.mark("pv-2").and_then(|owner| owner.cluster).as_deref() == Some(HERE), "{text}");
+}
+
+#[test]
+fn a_whole_restore_is_taken_over_at_once() {
+    let world = World::new();
+    for name in ["pv-1", "pv-2", "pv-3"] {
+        world.directory(name, &owner(name), false);
+        world.volume_for(name, &world.source(name), Some(&format!("new-{name}")));
+    }
+    // From before; settled; another cluster's.
+    world.directory("pv-4", &in_cluster("pv-4", None), false);
+    world.volume_for("pv-4", &world.source("pv-4"), Some("new-pv-4"));
+    world.directory("pv-5", &owner("pv-5"), false);
+    world.volume_for("pv-5", &world.source("pv-5"), Some("uid-of-pv-5"));
+    world.directory("pv-6", &in_cluster("pv-6", Some(ELSEWHERE)), false);
+    world.volume_for("pv-6", &world.source("pv-6"), Some("new-pv-6"));
+    let uid = |name: &str| world.mark(name).and_then(|owner| owner.claim).unwrap().uid;
+    let (ok, text) = world.run(&["adopt", "--restored"], "no\n");
+    assert!(!ok && text.contains("mark 4 directories?") && uid("pv-1") == CLAIM, "{text}");
+    assert!(line(&text, "pv-1").contains("uid-of-pv-1") && line(&text, "pv-1").contains("new-pv-1"), "{text}");
+    assert!(line(&text, "pv-6").contains("--from-cluster cluster-2") && line(&text, "pv-5").is_empty(), "{text}");
+    let (ok, text) = world.run(&["adopt", "--restored", "--yes"], "");
+    assert!(!ok && text.contains("1 directories are left"), "{text}");
+    for name in ["pv-1", "pv-2", "pv-3", "pv-4"] {
+        assert_eq!((uid(name), annotation(&world, name)), (format!("new-{name}"), json!(HERE)));
+    }
+    assert_eq!(uid("pv-6"), "uid-of-pv-6");
+    let (ok, text) = world.run(&["adopt", "--restored", "--from-cluster", ELSEWHERE], "y\n");
+    assert!(ok && uid("pv-6") == "new-pv-6", "{text}");
+    assert!(world.run(&["adopt", "--restored"], "").1.contains("no directory is marked for an earlier volume"));
+}
+
+/// Earlier versions took over what they were asked to.
+#[test]
+fn a_shared_directory_that_was_taken_over_before_stays() {
+    let world = World::new();
+    for (path, name) in [("shared", "pv-1"), ("alone", "pv-3")] {
+        world.unmarked(path);
+        let mut volume = world.volume_for(name, &world.source(path), Some("uid"));
+        volume["metadata"]["annotations"]["kube-provisioner/identity"] = json!("default");
+        let mut volume = world.cluster.update(&volume).unwrap();
+        volume["status"] = json!({"phase": "Released"});
+        let uid = world.cluster.update_status(&volume).unwrap()["metadata"]["uid"].as_str().map(str::to_owned);
+        let mut owner = owner(name);
+        owner.claim.as_mut().unwrap().uid = "uid".to_owned();
+        world.root.adopt(&at(path), &directory_volumes::Owner { uid, ..owner }, false).unwrap();
+    }
+    world.volume("pv-2", &world.source("shared"));
+    let _program = world.start(&[]);
+    world.eventually("what one volume has alone is removed", |_| !world.is_there("alone"));
+    world.eventually("somebody is told", |cluster| {
+        let events = cluster.list("", "events", None).unwrap();
+        let told = |event: &Value| {
+            event["involvedObject"]["name"] == "pv-1"
+                && event["message"].as_str().is_some_and(|text| text.contains("the volume pv-2 names it"))
+        };
+        events.iter().any(told)
+    });
+    assert!(world.is_there("shared"));
+}

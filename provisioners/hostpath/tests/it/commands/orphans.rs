@@ -1,0 +1,115 @@
+//! `orphans --delete` moves what is certainly nobody's, and nothing else.
+
+use serde_json::json;
+
+use super::world::*;
+
+#[test]
+fn what_may_be_somebodys_is_kept() {
+    let world = World::new();
+    let link = world.folder().join("link");
+    std::os::unix::fs::symlink(world.root.path(), &link).unwrap();
+    let top = world.root.path().display().to_string();
+    let csi = json!({"server": "nfs.example.com", "share": top, "subDir": "csi"});
+    // Each was made for a volume that is gone, and another one names it.
+    for (path, source) in [
+        ("rebound", json!({"hostPath": {"path": format!("{top}/rebound")}})),
+        (
+            "local",
+            json!({"local": {"path": format!("{top}//local/")}, "nodeAffinity": {"required": {"nodeSelectorTerms":
+            [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}]}]}}}),
+        ),
+        ("linked", json!({"hostPath": {"path": link.join("linked")}})),
+        ("nfs", json!({"nfs": {"server": "nfs.example.com", "path": format!("{top}/nfs")}})),
+        ("csi", json!({"csi": {"driver": "nfs.csi.k8s.io", "volumeHandle": "h", "volumeAttributes": csi}})),
+        ("elsewhere", json!({"nfs": {"server": "nfs.example.com", "path": "/exports/elsewhere"}})),
+        ("shop/below", json!({"hostPath": {"path": format!("{top}/shop")}})),
+        ("above", json!({"hostPath": {"path": format!("{top}/above/inner")}})),
+    ] {
+        world.directory(path, &owner(&format!("old-{}", path.replace('/', "-"))), false);
+        world.volume(&format!("new-{}", path.replace('/', "-")), &source);
+    }
+    let others = [
+        ("retained", owner("pv-retained"), true, "reclaim policy was Retain"),
+        ("other-cluster", in_cluster("pv-other", Some(ELSEWHERE)), false, "another cluster's (cluster-2)"),
+        ("before", in_cluster("pv-before", None), false, "names no cluster"),
+        ("orphan", owner("pv-orphan"), false, "nobody's"),
+        ("orphan-2", owner("pv-orphan-2"), false, "nobody's"),
+    ];
+    for (path, owner, retain, _) in &others {
+        world.directory(path, owner, *retain);
+    }
+    world.directory("kept", &owner("pv-kept"), false);
+    world.root.keep(&at("kept"), &owner("pv-kept")).unwrap();
+    world.unmarked("stranger");
+    let (ok, text) = world.run(&["orphans"], "");
+    assert!(ok && text.contains("0 in use, 2 orphans, 0 in the trash"), "{text}");
+    for (path, _, _, says) in &others {
+        assert!(line(&text, &format!("{path} ")).contains(says), "{path}: {text}");
+    }
+    for name in ["rebound", "local", "linked", "nfs", "csi", "elsewhere", "shop-below", "above"] {
+        assert!(
+            line(&text, &format!("old-{name} ")).contains(&format!("kept: the volume new-{name}")),
+            "{name}: {text}"
+        );
+    }
+    // No answer is no, and each is asked for.
+    let (ok, text) = world.run(&["orphans", "--delete"], "");
+    assert!(ok && world.is_there("orphan") && world.is_there("orphan-2"), "{text}");
+    let (ok, text) = world.run(&["orphans", "--delete"], "n\nyes\n");
+    assert!(ok && world.is_there("orphan") && !world.is_there("orphan-2"), "{text}");
+    let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
+    assert!(ok && !world.is_there("orphan"), "{text}");
+    for path in [
+        "rebound",
+        "local",
+        "linked",
+        "nfs",
+        "csi",
+        "elsewhere",
+        "shop/below",
+        "above",
+        "retained",
+        "other-cluster",
+        "before",
+        "kept",
+        "stranger",
+    ] {
+        assert!(world.is_there(path), "{path}");
+    }
+    // Never away at once.
+    let (ok, text) = world.run(&["trash", "list"], "");
+    assert!(
+        ok && line(&text, "pv-orphan ").contains("never") && line(&text, "pv-orphan-2").contains("never"),
+        "{text}"
+    );
+    let (ok, text) = world.run(&["trash", "restore", "pv-orphan"], "");
+    assert!(ok && text.contains("adopt orphan --claim") && world.is_there("orphan"), "{text}");
+}
+
+#[test]
+fn a_volume_that_cannot_be_read_is_not_absent() {
+    let world = World::new();
+    world.directory("orphan", &owner("pv-orphan"), false);
+    // Where it is, its driver knows.
+    let mut volume = world.volume("pv-odd", &json!({"csi": {"driver": "nfs.csi.k8s.io", "volumeHandle": "h"}}));
+    let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
+    assert!(!ok && text.contains("pv-odd") && text.contains("cannot be read"), "{text}");
+    assert!(world.is_there("orphan"));
+    volume["metadata"]["finalizers"] = json!([]);
+    world.cluster.update(&volume).unwrap();
+    let target = kube_sim::Target { group: "", plural: "persistentvolumes", namespace: "", name: "pv-odd" };
+    world.cluster.delete(&target, kube_sim::DeleteOptions::default()).unwrap();
+    let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
+    assert!(ok && !world.is_there("orphan"), "{text}");
+}
+
+#[test]
+fn what_another_cluster_has_made_is_used_by_nobody_here() {
+    let world = World::new();
+    // A backup of the other cluster has a volume of this name.
+    world.directory("pv-1", &in_cluster("pv-1", Some(ELSEWHERE)), false);
+    world.volume_for("pv-1", &world.source("pv-1"), Some("uid-of-pv-1"));
+    let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
+    assert!(ok && line(&text, "pv-1").contains("another cluster's") && world.is_there("pv-1"), "{text}");
+}

@@ -1,0 +1,66 @@
+//! The trash, and permission to take something out of it.
+
+use kube_provisioner::FencingToken;
+use serde_json::{Value, json};
+
+use super::world::*;
+
+fn discard(world: &World, name: &str, cluster: Option<&str>, object: &Value) {
+    let owner = in_cluster(name, cluster);
+    world.directory(name, &owner, false);
+    world.root.move_to_trash(&at(name), &owner, None, object.clone(), &FencingToken::unlimited()).unwrap();
+}
+
+fn object(world: &World, name: &str, capacity: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"capacity": {"storage": capacity}, "accessModes": ["ReadWriteOnce"], "storageClassName": "class",
+            "persistentVolumeReclaimPolicy": "Delete", "hostPath": {"path": world.path(name)},
+            "claimRef": {"namespace": "shop", "name": "data", "uid": "old"}}})
+}
+
+#[test]
+fn a_volume_that_cannot_be_made_again_stays_in_the_trash() {
+    let world = World::new();
+    discard(&world, "pv-1", Some(HERE), &object(&world, "pv-1", "-1"));
+    let (ok, text) = world.run(&["trash", "restore", "pv-1"], "");
+    assert!(!ok && !world.is_there("pv-1") && world.mark("pv-1").is_none(), "{text}");
+    assert_eq!(world.root.trash().unwrap().len(), 1, "{text}");
+    discard(&world, "pv-2", Some(HERE), &object(&world, "pv-2", "1Mi"));
+    let (ok, text) = world.run(&["trash", "restore", "pv-2"], "");
+    assert!(ok && world.is_there("pv-2") && world.root.restoring().unwrap().is_empty(), "{text}");
+    let volume = world.cluster.get("", "persistentvolumes", "", "pv-2").unwrap();
+    assert_eq!(volume["metadata"]["annotations"]["kube-provisioner/cluster-id"], HERE);
+    assert_eq!(world.mark("pv-2").unwrap().uid.as_deref(), volume["metadata"]["uid"].as_str());
+}
+
+/// The program ended after it had made the volume.
+#[test]
+fn a_restore_that_was_cut_off_comes_to_its_end() {
+    let world = World::new();
+    discard(&world, "pv-1", Some(HERE), &object(&world, "pv-1", "1Mi"));
+    world.root.restore("pv-1", Some(HERE)).unwrap();
+    world.volume("pv-1", &world.source("pv-1"));
+    let (ok, text) = world.run(&["trash", "list"], "");
+    assert!(ok && line(&text, "pv-1").contains("restore it again"), "{text}");
+    let (ok, text) = world.run(&["trash", "restore", "pv-1"], "");
+    assert!(ok && world.is_there("pv-1") && world.root.restoring().unwrap().is_empty(), "{text}");
+}
+
+#[test]
+fn what_others_have_thrown_away_is_not_removed() {
+    let world = World::new();
+    discard(&world, "ours", Some(HERE), &Value::Null);
+    discard(&world, "theirs", Some(ELSEWHERE), &object(&world, "theirs", "1Mi"));
+    discard(&world, "before", None, &Value::Null);
+    let left = || world.root.trash().unwrap().into_iter().map(|entry| entry.unwrap().mark.owner.volume);
+    let (ok, text) = world.run(&["trash", "purge", "--all"], "");
+    assert!(ok && left().eq(["before", "theirs"]), "{text}");
+    for name in ["before", "theirs"] {
+        let (ok, text) = world.run(&["trash", "purge", name], "");
+        assert!(!ok && text.contains("is kept"), "{text}");
+    }
+    let (ok, text) = world.run(&["trash", "restore", "theirs"], "");
+    assert!(!ok && text.contains("cluster-2"), "{text}");
+    let (ok, text) = world.run(&["trash", "purge", "before", "--of-unknown-cluster"], "");
+    assert!(ok && left().eq(["theirs"]), "{text}");
+}

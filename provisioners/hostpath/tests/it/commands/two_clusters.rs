@@ -1,0 +1,103 @@
+//! Two clusters with provisioners of the same name on one root, such as a network file system.
+
+use kube_sim::{Cluster, DeleteOptions, Target};
+use serde_json::{Value, json};
+
+use super::world::*;
+
+const COUNT: usize = 20;
+
+fn name(number: usize) -> String {
+    format!("claim-{number}")
+}
+
+/// A class whose directories are called like claims, and claims of the same names in each cluster.
+fn create_claims(cluster: &Cluster) {
+    cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "class"},
+        "provisioner": PROVISIONER, "parameters": {"pathPattern": "${pvc.metadata.namespace}/${pvc.metadata.name}"}});
+    cluster.create(&class).unwrap();
+    for number in 0..COUNT {
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"namespace": "shop", "name": name(number)},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "class",
+                "resources": {"requests": {"storage": "1Mi"}}}});
+        cluster.create(&claim).unwrap();
+    }
+}
+
+fn volumes(cluster: &Cluster) -> Vec<Value> {
+    cluster.list("", "persistentvolumes", None).unwrap()
+}
+
+fn delete_claims(cluster: &Cluster) {
+    for number in 0..COUNT {
+        let (plural, name) = ("persistentvolumeclaims", name(number));
+        let target = Target { group: "", plural, namespace: "shop", name: &name };
+        cluster.delete(&target, DeleteOptions::default()).unwrap();
+    }
+}
+
+#[test]
+fn nothing_of_the_other_cluster_is_touched() {
+    let ours = World::live();
+    let theirs = ours.another();
+    create_claims(&ours.cluster);
+    let _our_program = ours.start(&[]);
+    let all_bound = |cluster: &Cluster| {
+        let phases = volumes(cluster).into_iter().filter(|volume| volume["status"]["phase"] == "Bound");
+        phases.count() == COUNT
+    };
+    ours.eventually("all are bound", all_bound);
+    let path = |number: usize| format!("shop/{}", name(number));
+    for number in 0..COUNT {
+        std::fs::write(ours.path(&path(number)).join("data"), "ours").unwrap();
+    }
+    let marks: Vec<_> = (0..COUNT).map(|number| ours.mark(&path(number))).collect();
+    let unchanged = |what: &str| {
+        for (number, mark) in marks.iter().enumerate() {
+            assert!(ours.is_there(&path(number)) && ours.mark(&path(number)) == *mark, "{what}: {number}");
+        }
+    };
+    // Claims of the same names wait, and read nothing of whose the directories are.
+    create_claims(&theirs.cluster);
+    let their_program = theirs.start(&[]);
+    theirs.eventually("all are told", |cluster| {
+        let events = cluster.list("", "events", None).unwrap();
+        let told = |number: usize| {
+            events.iter().any(|event| {
+                event["involvedObject"]["name"] == name(number)
+                    && event["message"].as_str().is_some_and(|text| text.contains("is the directory of another volume"))
+            })
+        };
+        (0..COUNT).all(told)
+    });
+    assert!(volumes(&theirs.cluster).is_empty());
+    unchanged("claims of the same names");
+    delete_claims(&theirs.cluster);
+    theirs.eventually("all are gone", |cluster| cluster.list("", "persistentvolumeclaims", None).unwrap().is_empty());
+    unchanged("their deletion");
+    // A backup of ours is restored there, its claims are not. Some say whose they are, some are from before.
+    for (number, mut volume) in volumes(&ours.cluster).into_iter().enumerate() {
+        let metadata = volume["metadata"].as_object_mut().unwrap();
+        metadata.retain(|key, _| ["name", "annotations", "finalizers"].contains(&key.as_str()));
+        if number % 2 == 0 {
+            metadata["annotations"].as_object_mut().unwrap().remove("kube-provisioner/cluster-id");
+        }
+        volume["status"] = Value::Null;
+        theirs.cluster.create(&volume).unwrap();
+    }
+    theirs.eventually("those from before are refused", |cluster| {
+        let events = cluster.list("", "events", None).unwrap();
+        events.iter().filter(|event| event["involvedObject"]["kind"] == "PersistentVolume").count() >= COUNT / 2
+    });
+    unchanged("a restored backup");
+    drop(their_program);
+    let (ok, text) = theirs.run(&["orphans", "--delete", "--yes"], "");
+    assert!(ok && text.contains("0 orphans") && text.contains("another cluster's (cluster-1)"), "{text}");
+    unchanged("orphans");
+    // Ours go as they always did.
+    delete_claims(&ours.cluster);
+    ours.eventually("all volumes are gone", |cluster| volumes(cluster).is_empty());
+    assert!(!ours.path("shop").exists());
+}

@@ -1,0 +1,3 @@
+//! The binary `nfs-provisioner`.
+
+mod help;

@@ -1,0 +1,3 @@
+//! Without a build script, cargo ignores `[build-dependencies]`.
+
+fn main() {}

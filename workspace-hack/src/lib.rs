@@ -1,0 +1,1 @@
+//! Features of third-party crates: `Cargo.toml` explains them.

@@ -185,6 +185,15 @@ impl<'a> Direct<'a> {
         self.backend.revoke(self.granted(std::slice::from_ref(bucket))).await
     }
 
+    /// Calls [`Self::ends`] until it succeeds, where nothing exists.
+    pub(super) async fn has_nothing(&self, bucket: &BucketAccess) -> Result<(), Broken> {
+        let start = Instant::now();
+        while let Err(error) = self.ends(bucket).await {
+            self.again("removing fails where there is nothing", start, &error).await?;
+        }
+        Ok(())
+    }
+
     /// Backends fail now and then.
     async fn again(&self, method: &str, start: Instant, error: &impl std::fmt::Display) -> Result<(), Broken> {
         if start.elapsed() > self.subject.tempo.limit() {

@@ -198,10 +198,10 @@ async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyho
     space.done().await
 }
 
-/// The default class counts for the whole cluster, so nobody else may make claims meanwhile.
+/// The default class counts for the whole cluster.
 #[tokio::test]
 async fn g33_a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Result<()> {
-    let space = TestSpace::new_alone("g33").await?;
+    let space = TestSpace::with_own_cluster("g33").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
     let claims = space.api::<PersistentVolumeClaim>();

@@ -12,7 +12,7 @@ use kube::{Api, Client, Discovery, ResourceExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::cluster::{Cluster, Program, class, provisioner_program};
-use testbed::control_plane::{Signal, Simulated, State, client_from};
+use testbed::control_plane::{Settings, Signal, Simulated, State, client_from};
 use testbed::guard::Guard;
 
 /// The context that is meant; the current one leads nowhere.
@@ -24,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn binds_and_deletes_and_leaves_nothing_on_a_real_control_plane() -> anyhow::Result<()> {
-    // Alone, or objects of other tests would come and go.
-    let cluster = Cluster::connect_alone().await?;
+    // In a cluster of its own, or objects of other tests would come and go.
+    let cluster = Cluster::start(&Settings::for_tests()).await?;
     let reader = Reader::of(cluster.state())?;
     let before = everything(&cluster.client()).await?;
 
@@ -36,7 +36,6 @@ async fn binds_and_deletes_and_leaves_nothing_on_a_real_control_plane() -> anyho
     for step in ["==> wait until it is bound\n    done", "ProvisioningSucceeded", "hello.txt", " is gone"] {
         assert!(said.contains(step), "no {step:?} in\n{said}");
     }
-    // Other tests' namespaces may go meanwhile.
     let left: Vec<_> = everything(&cluster.client()).await?.difference(&before).cloned().collect();
     assert!(left.is_empty(), "{left:?} are left after\n{said}");
     reader.has_no_files_left()

@@ -40,7 +40,7 @@ fn next_version(text: &str) -> String {
 
 #[tokio::test]
 async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> anyhow::Result<()> {
-    let space = TestSpace::new_alone("deploy").await?;
+    let space = TestSpace::with_own_cluster("deploy").await?;
     let kubectl = space.kubectl();
     kubectl.run(&["apply", "--server-side", "--force-conflicts", "-k", "crates/objectbucket-api/crds/standard"])?;
     let openshift = openshift_crd(&space).await?;
@@ -80,7 +80,7 @@ fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Resul
 
 #[tokio::test]
 async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
-    let space = TestSpace::new_alone("deploy-pods").await?;
+    let space = TestSpace::with_own_cluster("deploy-pods").await?;
     let kubectl = space.kubectl();
     // Restricted namespaces, a baseline one, and privileged ones.
     for (folder, namespace, count) in [

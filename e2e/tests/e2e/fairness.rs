@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn g52_a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow::Result<()> {
-    let space = TestSpace::new("g52").await?;
+    let space = TestSpace::with_own_cluster("g52").await?;
     let freed = Arc::new(AtomicBool::new(false));
     let gate = freed.clone();
     let toy = Toy::new().on_provision(move |claim, _| match claim.starts_with("hangs") {

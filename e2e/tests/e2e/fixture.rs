@@ -112,7 +112,7 @@ async fn a_test_leaves_nothing_behind() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn the_api_server_can_be_restarted_and_killed() -> anyhow::Result<()> {
-    let mut space = TestSpace::new_alone("restart").await?;
+    let mut space = TestSpace::with_own_cluster("restart").await?;
     let class = space.create_class(space.class("a")).await?;
     let server = space.cluster().state().server.clone();
     for signal in [Signal::TERM, Signal::KILL] {

@@ -98,7 +98,7 @@ async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn pods_outlive_the_kubelet_and_containerd() -> anyhow::Result<()> {
-    let mut space = TestSpace::new_alone("outlive").await?;
+    let mut space = TestSpace::with_own_node("outlive").await?;
     let mut pod = plain(&space, "pod", "")?;
     pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "exec sleep 600"]);
     space.start_pod(&pod).await?;
@@ -115,8 +115,7 @@ async fn pods_outlive_the_kubelet_and_containerd() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_crashes() -> anyhow::Result<()> {
     let space = TestSpace::new("second").await?;
-    let kubernetes = space.cluster().state().kubernetes.clone();
-    let settings = Settings { node: true, kubernetes, ..Settings::default() };
+    let settings = Settings { node: true, ..Settings::for_tests() };
     let guard = space.cluster().state().guard();
     let second = ControlPlane::start(&settings, &guard, &progress::silent()).await?;
     let state = second.state();

@@ -54,7 +54,7 @@ async fn node_m2_a_provisioner_that_was_started_again_deletes_what_it_made_befor
 #[tokio::test]
 async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() -> anyhow::Result<()> {
     const COUNT: usize = 60;
-    let space = TestSpace::new("k4").await?;
+    let space = TestSpace::with_own_node("k4").await?;
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;
     let kills = async {
@@ -84,7 +84,7 @@ async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() 
 #[tokio::test]
 async fn node_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
     const COUNT: usize = 1000;
-    let space = TestSpace::new("k5").await?;
+    let space = TestSpace::with_own_node("k5").await?;
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;
     let audit = space.cluster().audit_log()?;

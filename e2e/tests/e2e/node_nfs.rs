@@ -79,8 +79,8 @@ async fn delete_claim(space: &TestSpace, volume: &PersistentVolume) -> anyhow::R
 
 #[tokio::test]
 async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
-    // Alone, or pods of other tests would be scheduled onto the second node, which lacks their images.
-    let space = TestSpace::new_alone("node-share").await?;
+    // In a cluster of its own, or pods of other tests would be scheduled onto the second node, which lacks their images.
+    let space = TestSpace::with_own_node("node-share").await?;
     let (server, share) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let state = space.cluster().state();
     let node = space.guest_node(&[ImageOf::NfsSubdir.archive(state)?]).await?;
@@ -132,7 +132,7 @@ fn disk(node: &GuestNode) -> Value {
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result<()> {
-    let space = TestSpace::new_alone("node-server").await?;
+    let space = TestSpace::with_own_node("node-server").await?;
     let node = space.guest_node(&[ImageOf::NfsServer.archive(space.cluster().state())?]).await?;
     space.apply(&[disk(&node)]).await?;
     let (kubectl, folder) = (space.kubectl(), tempfile::tempdir()?);

@@ -11,7 +11,7 @@ use http::{Request, header};
 use kube::Client;
 use kube_sim::{Actors, Cluster as Simulator};
 use testbed::cluster::{Cluster, random_suffix};
-use testbed::control_plane::config_from;
+use testbed::control_plane::{Settings, config_from};
 use testbed::scenario::{Disagreement, Library, Scenario, Verdict, judge, run};
 
 /// Scenarios at a time on one control plane.
@@ -26,18 +26,15 @@ async fn the_real_server_agrees() -> anyhow::Result<()> {
     let verdict = if env::var_os("RECORD_SCENARIOS").is_some() { Verdict::Record } else { Verdict::Compare };
     let mut disagreements = Vec::new();
 
-    let cluster = Cluster::connect().await?;
-    let mut config = config_from(&cluster.state().kubeconfig).await?;
-    // A scenario wants to see each refusal.
-    config.default_retry = false;
-    let client = Client::try_from(config)?;
+    let client = client_of(&Cluster::connect().await?).await?;
     let together = library.scenarios.iter().filter(|scenario| !scenario.alone);
     let runs = together.map(|scenario| on_the_real_server(&library, scenario, &client, verdict));
     let runs = stream::iter(runs).buffer_unordered(CONCURRENCY);
     disagreements.extend(runs.filter_map(|outcome| ready(outcome.err())).collect::<Vec<_>>().await);
-    drop(cluster);
 
-    let _alone = Cluster::connect_alone().await?;
+    // A scenario that changes the whole cluster disturbs other tests.
+    let own = Cluster::start(&Settings::for_tests()).await?;
+    let client = client_of(&own).await?;
     for scenario in library.scenarios.iter().filter(|scenario| scenario.alone) {
         disagreements.extend(on_the_real_server(&library, scenario, &client, verdict).await.err());
     }
@@ -58,6 +55,13 @@ async fn the_simulator_agrees() -> anyhow::Result<()> {
         disagreements.extend(judge(scenario, &outcome, name, Verdict::Compare).err());
     }
     report(&library, disagreements)
+}
+
+async fn client_of(cluster: &Cluster) -> anyhow::Result<Client> {
+    let mut config = config_from(&cluster.state().kubeconfig).await?;
+    // A scenario wants to see each refusal.
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
 }
 
 async fn on_the_real_server(

@@ -13,10 +13,6 @@
 //! # }
 //! ```
 
-use std::fs::{File, TryLockError};
-use std::path::PathBuf;
-use std::time::Duration;
-
 use anyhow::Context;
 use kube::Client;
 
@@ -53,36 +49,35 @@ pub use program::Program;
 pub use space::TestSpace;
 pub use wait::{DEFAULT_LIMIT, eventually, until};
 
-use crate::control_plane::{self, NO_NODE, NODE, Node, Signal, State};
+use crate::control_plane::{self, ControlPlane, NO_NODE, NODE, Node, Settings, Signal, State};
+use crate::guard::Guard;
+use crate::progress;
 
-/// A connection to the control plane as administrator. While it lives, no other test restarts a component.
+/// A connection to a control plane as administrator.
 pub struct Cluster {
     client: Client,
     state: State,
-    _turn: Turn,
+    own: Option<ControlPlane>,
 }
 
 impl Cluster {
-    /// Connects to the control plane of `cargo xtask test`, or else of `cargo xtask control-plane up`. Waits while a
-    /// test runs that wants to be alone.
+    /// Connects to the control plane of `cargo xtask test`, or else of `cargo xtask control-plane up`.
     pub async fn connect() -> anyhow::Result<Self> {
-        let state = State::for_tests()?;
-        let turn = Turn::with_others(&state).await?;
-        Self::with(state, turn).await
+        Self::connect_to(State::for_tests()?).await
     }
 
     /// Connects to a control plane that a test has started for itself.
     pub async fn connect_to(state: State) -> anyhow::Result<Self> {
-        let turn = Turn::with_others(&state).await?;
-        Self::with(state, turn).await
+        let client = control_plane::client_from(&state.kubeconfig).await?;
+        Ok(Self { client, state, own: None })
     }
 
-    /// Like [`Cluster::connect`], but waits until no other test is connected, and keeps others out. For tests that
-    /// disturb the control plane.
-    pub async fn connect_alone() -> anyhow::Result<Self> {
-        let state = State::for_tests()?;
-        let turn = Turn::alone(&state).await?;
-        Self::with(state, turn).await
+    /// Starts a control plane that ends with this value: for a test that disturbs its cluster.
+    pub async fn start(settings: &Settings) -> anyhow::Result<Self> {
+        let guard = Guard::new(provisioner_program("xtask")?);
+        let own = ControlPlane::start(settings, &guard, &progress::silent()).await?;
+        let connected = Self::connect_to(own.state()).await?;
+        Ok(Self { own: Some(own), ..connected })
     }
 
     /// The administrator's client.
@@ -107,47 +102,17 @@ impl Cluster {
     }
 
     /// Ends a component with a signal and returns when it is ready again: [`Signal::TERM`] for a restart in good order,
-    /// [`Signal::KILL`] for a crash. Only for a test that is connected alone.
+    /// [`Signal::KILL`] for a crash. Only for a control plane of the test's own.
     pub async fn restart(&mut self, component: &str, signal: Signal) -> anyhow::Result<()> {
         self.state = control_plane::restart(&self.state, component, signal).await?;
         Ok(())
     }
 
-    async fn with(state: State, turn: Turn) -> anyhow::Result<Self> {
-        let client = control_plane::client_from(&state.kubeconfig).await?;
-        Ok(Self { client, state, _turn: turn })
-    }
-}
-
-/// Locks on two files, released when dropped: one for being connected, one for the door to it. A test that wants to be
-/// alone closes the door first, or it would wait until by chance nobody is connected.
-struct Turn {
-    _files: Vec<File>,
-}
-
-impl Turn {
-    async fn with_others(state: &State) -> anyhow::Result<Self> {
-        let _door = acquire(state.dir.join("door.lock"), File::try_lock_shared).await?;
-        let room = acquire(state.dir.join("room.lock"), File::try_lock_shared).await?;
-        Ok(Self { _files: vec![room] })
-    }
-
-    async fn alone(state: &State) -> anyhow::Result<Self> {
-        let door = acquire(state.dir.join("door.lock"), File::try_lock).await?;
-        let room = acquire(state.dir.join("room.lock"), File::try_lock).await?;
-        Ok(Self { _files: vec![door, room] })
-    }
-}
-
-/// Asks again and again: a blocking wait would stop the other tasks of a single-threaded test.
-async fn acquire(path: PathBuf, try_lock: fn(&File) -> Result<(), TryLockError>) -> anyhow::Result<File> {
-    let file = File::options().create(true).append(true).open(&path);
-    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-    loop {
-        match try_lock(&file) {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(Duration::from_millis(20)).await,
-            Err(TryLockError::Error(error)) => return Err(error).context(format!("cannot lock {}", path.display())),
+    /// Stops the control plane if it is the test's own.
+    async fn end(&mut self) -> anyhow::Result<()> {
+        match self.own.take() {
+            Some(own) => own.stop().await,
+            None => Ok(()),
         }
     }
 }

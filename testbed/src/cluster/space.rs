@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use super::cleanup::{Leftovers, clean};
 use super::objects::{self, named, random_suffix};
 use super::{Cluster, Program};
-use crate::control_plane::{client_from, last_lines};
+use crate::control_plane::{NODE, Settings, client_from, last_lines};
 
 /// One namespace and one provisioner name for one test.
 ///
@@ -39,9 +39,17 @@ impl TestSpace {
         Self::in_cluster(Cluster::connect().await?, test).await
     }
 
-    /// Like [`TestSpace::new`], while no other test runs: for a test that disturbs the control plane.
-    pub async fn new_alone(test: &str) -> anyhow::Result<Self> {
-        Self::in_cluster(Cluster::connect_alone().await?, test).await
+    /// Like [`TestSpace::new`], in a cluster of the test's own: for a test that disturbs others or is disturbed by them.
+    /// A thousand claims keep the controller manager from binding others for a minute.
+    pub async fn with_own_cluster(test: &str) -> anyhow::Result<Self> {
+        Self::in_cluster(Cluster::start(&Settings::for_tests()).await?, test).await
+    }
+
+    /// The same with a real node.
+    pub async fn with_own_node(test: &str) -> anyhow::Result<Self> {
+        NODE.check_use()?;
+        Self::in_cluster(Cluster::start(&Settings { node: true, audit: true, ..Settings::for_tests() }).await?, test)
+            .await
     }
 
     /// Makes a namespace in a cluster.
@@ -204,8 +212,7 @@ impl TestSpace {
         self.is_done = true;
         let client = client_from(&self.cluster.state().kubeconfig).await?;
         clean(client, &self.leftovers()).await;
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        Ok(())
+        self.cluster.end().await
     }
 
     pub(super) fn delete_at_end(&self, resource: ApiResource, name: String) {

@@ -14,23 +14,28 @@ use super::TestSpace;
 use super::objects::is_bound;
 
 /// How long waiting lasts, unless something else is said. Far more than anything takes, as machines can be busy.
-pub const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(50);
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
+
+/// The pause after some time of waiting: what takes long is asked for less often, as the answers cost processor time.
+fn pause(waited: Duration) -> Duration {
+    (waited / 10).clamp(Duration::from_millis(20), Duration::from_millis(300))
+}
 
 /// Asks again and again until there is an answer; `None` if there is none within `limit`.
 pub async fn eventually<T>(
     limit: Duration,
     mut ask: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<Option<T>> {
-    let deadline = Instant::now() + limit;
+    let start = Instant::now();
     loop {
         if let Some(answer) = ask().await? {
             return Ok(Some(answer));
         }
-        if Instant::now() > deadline {
+        let waited = start.elapsed();
+        if waited > limit {
             return Ok(None);
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(pause(waited)).await;
     }
 }
 
@@ -110,12 +115,11 @@ impl TestSpace {
     /// The events about an object, oldest first. Those about cluster-wide objects are in the namespace `default`.
     pub async fn events_about(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
         let selector = format!("involvedObject.kind={kind},involvedObject.name={name}");
-        let events: Api<Event> = Api::all(self.client());
+        let is_cluster_wide = ["Node", "ObjectBucket", "PersistentVolume"].contains(&kind);
+        // The API server keeps no cache of events, so a list of all namespaces would read those of all tests from etcd.
+        let namespace = if is_cluster_wide { "default" } else { self.namespace() };
+        let events: Api<Event> = Api::namespaced(self.client(), namespace);
         let mut events = events.list(&ListParams::default().fields(&selector)).await?.items;
-        events.retain(|event| {
-            let namespace = event.involved_object.namespace.as_deref();
-            namespace.is_none_or(|namespace| namespace == self.namespace())
-        });
         events.sort_by_key(|event| event.metadata.creation_timestamp.clone());
         Ok(events)
     }

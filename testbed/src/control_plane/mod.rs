@@ -86,6 +86,13 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The defaults, with the version of Kubernetes that is tested.
+    pub fn for_tests() -> Self {
+        Self { kubernetes: std::env::var(VERSION_VARIABLE).ok(), ..Self::default() }
+    }
+}
+
 /// A running control plane that ends with this value, or with this process if that comes first. A component that ends
 /// before is started again with the same arguments.
 pub struct ControlPlane {
@@ -123,7 +130,7 @@ impl ControlPlane {
     }
 }
 
-/// The variable that names the version of Kubernetes for the control plane that tests share.
+/// The variable that names the version of Kubernetes to test.
 pub const VERSION_VARIABLE: &str = "E2E_KUBERNETES";
 
 /// The control plane of this process, with a node where the machine can have one.
@@ -131,12 +138,7 @@ fn shared_by_tests() -> anyhow::Result<&'static ControlPlane> {
     static SHARED: Shared<ControlPlane> = Shared::new();
 
     shared(&SHARED, async |guard| {
-        let settings = Settings {
-            audit: true,
-            node: NODE.obstacle().is_none(),
-            kubernetes: std::env::var(VERSION_VARIABLE).ok(),
-            ..Settings::default()
-        };
+        let settings = Settings { audit: true, node: NODE.obstacle().is_none(), ..Settings::for_tests() };
         ControlPlane::start(&settings, guard, &progress::terminal()).await
     })
 }

@@ -83,7 +83,7 @@ async fn g14_killed_and_started_again_the_rest_is_finished() -> anyhow::Result<(
 
 #[tokio::test]
 async fn g8_the_api_server_goes_and_comes_back() -> anyhow::Result<()> {
-    let (mut space, root) = (TestSpace::new_alone("restart").await?, tempfile::tempdir()?);
+    let (mut space, root) = (TestSpace::with_own_cluster("restart").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let program = started(&space, &access, root.path(), &[]).await?;
     let class = space.create_class(space.class("class")).await?;

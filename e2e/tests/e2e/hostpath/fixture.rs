@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testbed::cluster::{Access, Program, TestSpace, provisioner_program};
 
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The account that the project's own manifests make.
 pub(crate) async fn account(space: &TestSpace) -> anyhow::Result<Access> {

@@ -18,7 +18,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 pub(crate) const SERVER: &str = "nfs.example.com";
 pub(crate) const SHARE: &str = "/exports/data";
 
@@ -45,7 +45,7 @@ fn common(space: &TestSpace, kubeconfig: &str, more: &[&str]) -> Vec<String> {
     ];
     if !more.contains(&"--lease-duration") {
         // Who was killed is not waited for as long as usual.
-        let times = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
+        let times = ["--lease-duration", "6s", "--lease-renew-deadline", "4s", "--lease-retry-period", "500ms"];
         arguments.extend(times.map(str::to_owned));
     }
     arguments.extend(more.iter().map(ToString::to_string));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow, ensure};
+use futures::future::try_join_all;
 use kube_provisioner::ProvisionVerdict;
 use s3_client::Credentials;
 use testbed::s3::proxy::{self, Fate};
@@ -93,31 +94,34 @@ async fn aws_a_bucket_of_another_region_stays_and_holds_up_no_deletion() -> anyh
 /// A process is killed at its first request, its second, and so on, before and after the request is carried out.
 #[tokio::test]
 async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing() -> anyhow::Result<()> {
-    for region in REGIONS {
-        let fixture = Fixture::new(region).await?;
-        for (kill, last) in (1..=17).flat_map(|kill| [Fate::Lost, Fate::Unanswered].map(|last| (kill, last))) {
-            // moto shows the tags of the bucket before.
-            for (deleted, claim) in [(false, PHOTOS), (true, RIVAL)] {
-                let decide = move |asked: &proxy::Asked| match asked.number {
-                    number if number < kill => Fate::Answered,
-                    number if number == kill => last,
-                    _ => Fate::Lost,
-                };
-                let killed = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
-                let mut state = killed.provision(claim).await.unwrap_or_default();
-                let next = fixture.process();
-                if !deleted {
-                    let again = next.settle(claim).await;
-                    state = again.map_err(|error| anyhow!("{region}: killed at request {kill}, {last:?}: {error}"))?;
-                    let tags = fixture.admin()?.bucket_tagging("photos").await?;
-                    assert_eq!(tags["kube-provisioner/claim-uid"], claim.uid);
-                    assert_eq!(tags["kube-provisioner/cluster-id"], claim.cluster);
-                }
-                let gone = next.delete(claim, state).await;
-                gone.with_context(|| format!("{region}: killed at request {kill}, {last:?}"))?;
-                let left = fixture.assets().await?;
-                ensure!(left.is_empty(), "{region}: killed at request {kill}, {last:?}: {left:?} is left");
+    let cases = REGIONS.into_iter().flat_map(|region| [Fate::Lost, Fate::Unanswered].map(|last| (region, last)));
+    try_join_all(cases.map(|(region, last)| killed_at_each_request(region, last))).await.map(drop)
+}
+
+async fn killed_at_each_request(region: &'static str, last: Fate) -> anyhow::Result<()> {
+    let fixture = Fixture::new(region).await?;
+    for kill in 1..=17 {
+        // moto shows the tags of the bucket before.
+        for (deleted, claim) in [(false, PHOTOS), (true, RIVAL)] {
+            let decide = move |asked: &proxy::Asked| match asked.number {
+                number if number < kill => Fate::Answered,
+                number if number == kill => last,
+                _ => Fate::Lost,
+            };
+            let killed = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
+            let mut state = killed.provision(claim).await.unwrap_or_default();
+            let next = fixture.process();
+            if !deleted {
+                let again = next.settle(claim).await;
+                state = again.map_err(|error| anyhow!("{region}: killed at request {kill}, {last:?}: {error}"))?;
+                let tags = fixture.admin()?.bucket_tagging("photos").await?;
+                assert_eq!(tags["kube-provisioner/claim-uid"], claim.uid);
+                assert_eq!(tags["kube-provisioner/cluster-id"], claim.cluster);
             }
+            let gone = next.delete(claim, state).await;
+            gone.with_context(|| format!("{region}: killed at request {kill}, {last:?}"))?;
+            let left = fixture.assets().await?;
+            ensure!(left.is_empty(), "{region}: killed at request {kill}, {last:?}: {left:?} is left");
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ impl Second {
             return Ok(Self(control_plane));
         }
         let first = State::for_tests()?;
-        let settings = Settings { kubernetes: first.kubernetes.clone(), ..Settings::default() };
+        let settings = Settings::for_tests();
         let started = Arc::new(ControlPlane::start(&settings, &first.guard(), &progress::silent()).await?);
         *running = Arc::downgrade(&started);
         Ok(Self(started))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cosi_sanity::{Outcome, Version, all};
 use cosi_sim::{Fault, Protocol, Settings};
 use futures::StreamExt;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use futures::stream;
 
 use crate::bed::{self, Bed};
@@ -71,10 +71,10 @@ fn expected(fault: Fault) -> &'static str {
 
 #[tokio::test]
 async fn each_fault_fails_the_checks_that_it_should() {
-    let mut found = Vec::new();
     let (slow, quick): (Vec<_>, Vec<_>) = Fault::ALL.into_iter().partition(|fault| shows_by_time(*fault));
-    found.extend(stream::iter(quick).map(check).buffer_unordered(8).collect::<Vec<_>>().await);
-    found.extend(join_all(slow.into_iter().map(check)).await);
+    let quick = stream::iter(quick).map(check).buffer_unordered(8).collect::<Vec<_>>();
+    let (quick, slow) = join(quick, join_all(slow.into_iter().map(check))).await;
+    let found = [quick, slow].concat();
 
     let wrong: Vec<_> = found.iter().flat_map(|(_, wrong)| wrong.clone()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -93,7 +93,9 @@ fn shows_by_time(fault: Fault) -> bool {
 async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
     let latency = if shows_by_time(fault) { bed::LATENCY } else { Duration::ZERO };
     let bed = Bed::new(Settings { faults: [fault].into(), latency, ..Settings::default() });
-    let report = bed.run(&["--patience", "1", "--concurrency", "3"]).await;
+    // Each call of a stuck driver is waited for.
+    let concurrency = if fault == Fault::Stuck { "16" } else { "3" };
+    let report = bed.run(&["--patience", "1", "--concurrency", concurrency]).await;
     let (both, second) = expected(fault).split_once("2:").unwrap_or((expected(fault), ""));
     let (mut fail, mut wrong) = (BTreeSet::new(), Vec::new());
     for version in Version::ALL {

@@ -22,8 +22,8 @@ impl Tempo {
         runtime.build().expect("a thread without a runtime can have one")
     }
 
-    /// One of two times.
-    fn choose(self, paused: Duration, real: Duration) -> Duration {
+    /// One of two values.
+    pub(super) fn choose<T>(self, paused: T, real: T) -> T {
         match self {
             Self::Virtual => paused,
             Self::Real => real,

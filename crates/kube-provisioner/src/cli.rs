@@ -12,7 +12,7 @@ mod table;
 mod tests;
 
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kube::Client;
@@ -81,7 +81,7 @@ fn read<A: Parser, C: Subcommand, S: Served>(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Invocation<A, C>, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let mut command = command::<A, C, S>();
+    let mut command = without_empty_variables(command::<A, C, S>());
     // The preset changes the defaults of other arguments, so it is read first.
     let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
     if first_look.is_ok_and(|matches| matches.get_one::<String>(PRESET).is_some_and(|preset| preset == "go-compat")) {
@@ -114,6 +114,15 @@ fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invo
         }
         _ => A::from_arg_matches_mut(matches).map(Invocation::Run),
     }
+}
+
+/// An environment variable that is empty counts as unset, as templates of manifests leave it.
+pub fn without_empty_variables(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    command.mut_subcommands(without_empty_variables).mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(None::<&'static str>),
+        false => arg,
+    })
 }
 
 /// The command with all its arguments and commands.

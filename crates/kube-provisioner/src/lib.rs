@@ -93,6 +93,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod address;
 pub mod bucket;
 mod capabilities;
 mod cli;
@@ -123,8 +124,9 @@ mod start;
 pub mod topology;
 mod volume;
 
+pub use self::address::parse_address;
 pub use self::capabilities::{AccessMode, Capabilities};
-pub use self::cli::{NodeJournals, Program, client, recorded_volumes};
+pub use self::cli::{NodeJournals, Program, client, recorded_volumes, without_empty_variables};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
 pub use self::controller::{BucketController, Controller, RunError, cluster_id};

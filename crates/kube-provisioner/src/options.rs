@@ -11,6 +11,7 @@ use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::lease::lease_name;
 use provisioner_runtime::logs::{self, LogFormat};
 
+use crate::address::parse_address;
 use crate::duration::{expected, parse_duration};
 
 /// Options of the controller, to be flattened into an author's own arguments, or filled in by hand:
@@ -97,8 +98,8 @@ pub struct Options {
     #[arg(long, env, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
     pub retry_on_resync: bool,
 
-    /// Listen address for /livez, /readyz and /metrics, such as 0.0.0.0:8080 [default: none]
-    #[arg(long, env, aliases = ["admin-address", "metrics-address"], value_name = "ADDRESS")]
+    /// Listen address for /livez, /readyz and /metrics, such as :8080 [default: none]
+    #[arg(long, env, aliases = ["admin-address", "metrics-address"], value_name = "ADDRESS", value_parser = parse_address)]
     pub http_endpoint: Option<SocketAddr>,
 
     /// Format of log lines; RUST_LOG sets their level

@@ -44,6 +44,12 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
+/// The text of a size as it was written, or that of `bytes` if it has fractions of a byte: Kubernetes writes 1.2Gi as
+/// `1288490188800m`.
+pub(crate) fn in_whole_bytes(text: &str, bytes: u64) -> String {
+    if text.ends_with(['m', 'u', 'n']) { format_bytes(bytes) } else { text.to_owned() }
+}
+
 /// A parsed quantity, exact from one billionth up to about 1.7 · 10²⁹.
 ///
 /// Beyond these limits it follows apimachinery where that has a rule, and never fails:

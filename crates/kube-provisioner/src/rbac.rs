@@ -231,7 +231,8 @@ fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
 
 /// The Leases in which attempts are recorded where ConfigMaps are not, see [`Options::sidecar_rbac`].
 pub(crate) fn journal_leases() -> AccessRule {
-    const VERBS: &[&str] = &["get", "list", "create", "update", "delete"];
+    // Not all drivers' charts grant deletion, which only tidies up.
+    const VERBS: &[&str] = &["get", "list", "create", "update"];
     Rule { namespaced: true, ..cluster("coordination.k8s.io", "leases", VERBS) }
 }
 

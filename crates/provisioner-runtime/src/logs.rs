@@ -23,6 +23,8 @@ pub enum LogFormat {
 /// Sends log lines to stderr. `RUST_LOG` chooses what is logged; by default it is everything from `info`
 /// up, without the API client's own lines.
 ///
+/// A line that cannot be written, to a full disk or a closed pipe, is lost, and the program goes on.
+///
 /// Does nothing when a subscriber is set already. An invalid filter is reported, and the default is used.
 pub fn init(format: LogFormat) {
     let wanted = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
@@ -30,6 +32,8 @@ pub fn init(format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // It would report that to the same stderr, and panic.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
     // An error means that a subscriber is set already, and it stays.
     let _ = match format {

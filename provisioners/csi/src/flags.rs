@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, Parser, ValueEnum};
 use http::Uri;
-use kube_provisioner::{Coordination, LogStyle, Options, parse_duration};
+use kube_provisioner::{Coordination, LogStyle, Options, parse_address, parse_duration};
 
 pub(crate) use self::gates::Gates;
 use self::ignored::Ignored;
@@ -18,7 +18,7 @@ use csi_provisioner::{DriverInfo, Settings};
 
 /// Provisions volumes for the CSI driver behind a socket, in the place of external-provisioner
 #[derive(Clone, Debug, Parser)]
-#[command(name = "csi-provisioner", version)]
+#[command(name = "csi-provisioner", version, args_override_self = true)]
 pub(crate) struct Flags {
     /// The driver's socket
     #[arg(long, value_name = "ADDRESS", default_value = "/run/csi/socket")]
@@ -97,7 +97,7 @@ pub(crate) struct Flags {
     leader_election_retry_period: Duration,
 
     /// Listen address for /livez, /readyz and /metrics, such as :8080 [default: none]
-    #[arg(long, alias = "metrics-address", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, alias = "metrics-address", value_name = "ADDRESS", value_parser = parse_address)]
     http_endpoint: Option<SocketAddr>,
 
     /// Cluster ID; the provisioner ignores volumes with another one [default: the uid of kube-system]
@@ -235,12 +235,6 @@ fn server(text: &str) -> Result<Server, String> {
     }
 }
 
-/// Go's addresses may leave out the host.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let text = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-    text.parse().map_err(|_| format!("expected an address such as :8080 or 127.0.0.1:8080, not {text:?}"))
-}
-
 fn label(text: &str) -> Result<(String, String), String> {
     let label = text.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
     label
@@ -293,6 +287,17 @@ mod tests {
             "--feature-gates=Topology",
         ];
         assert_eq!(flags.ignored(), ignored);
+    }
+
+    /// As in Go, and in charts that add to another's arguments.
+    #[test]
+    fn of_a_repeated_flag_the_last_one_counts() {
+        let repeated = ["--timeout=90s", "--v=2", "--extra-create-metadata=false", "--http-endpoint=:1"];
+        let last = ["--timeout=300s", "--v=5", "--extra-create-metadata", "--http-endpoint=localhost:8202"];
+        let flags = flags(&[repeated, last].concat());
+        assert_eq!(flags.timeout, Duration::from_secs(300));
+        assert!(flags.extra_create_metadata);
+        assert_eq!(flags.http_endpoint, Some(([127, 0, 0, 1], 8202).into()));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 mod flags;
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use csi::{Client, Operations};
 use csi_provisioner::{CsiProvisioner, DriverInfo};
 use kube_provisioner::rbac::AccessRule;
-use kube_provisioner::{Controller, Options, Program, error_chain};
+use kube_provisioner::{Controller, Options, Program, error_chain, without_empty_variables};
 
 use crate::flags::{Flags, Gates, identity};
 
@@ -33,7 +34,8 @@ fn main() -> ExitCode {
         let (gates, arguments) = Gates::split(std::env::args_os());
         return Program::new(setup).arguments(arguments).sidecar(rights(&gates)).run();
     }
-    let flags = Flags::parse();
+    let mut matches = without_empty_variables(Flags::command()).get_matches();
+    let flags = Flags::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
     // One thread: the controller mostly waits.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(flags)));
@@ -113,7 +115,7 @@ async fn another_driver(client: Client, known: DriverInfo, reconnected: impl Fut
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+/// The last word of a program that cannot go on. `eprintln!` would panic where stderr is full.
 fn fail(text: &str) {
-    eprintln!("csi-provisioner: {}", text.lines().collect::<Vec<_>>().join(" "));
+    let _ = writeln!(io::stderr(), "csi-provisioner: {}", text.lines().collect::<Vec<_>>().join(" "));
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command, FromArgMatches, Parser, Subcommand};
@@ -232,12 +233,20 @@ fn install_crypto_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of a command")]
+/// Prints the answer of a command.
 pub(super) fn print(text: &str) {
-    print!("{text}");
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // The reader has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            fail("error", &format!("cannot write to stdout: {error}"));
+            std::process::exit(1);
+        }
+        _ => {}
+    }
 }
 
-#[expect(clippy::print_stderr, reason = "the last word of a program that cannot go on")]
+/// The last word of a program that cannot go on. `eprintln!` would panic where stderr is full.
 fn fail(program: &str, text: &str) {
-    eprintln!("{program}: {text}");
+    let _ = writeln!(io::stderr(), "{program}: {text}");
 }

@@ -128,13 +128,13 @@ pub(crate) fn rules(
 ) -> Result<Rules, RunError> {
     let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
-    let identity = options.identity.as_deref().or(node).unwrap_or(namespace);
+    let identity = options.identity.as_deref().or(node).or((!options.sidecar_rbac).then_some(namespace));
     Ok(Rules {
         names,
         volume_names: VolumeNames::of(options).map_err(RunError::Options)?,
         capabilities: calls::capabilities(|| backend.capabilities())?,
         finalizer: options.add_finalizer,
-        identity: identity.into(),
+        identity: identity.map(Into::into),
         cluster_id: cluster_id.into(),
         node: node.map(Into::into),
         safeguards,

@@ -62,8 +62,17 @@ impl Gates {
 }
 
 fn gate(text: &str) -> Result<(String, bool), String> {
-    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), boolean(value)?)));
     parsed.ok_or_else(|| format!("expected a feature such as Topology=false, not {text:?}"))
+}
+
+/// As Go reads it.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -82,6 +91,9 @@ mod tests {
             (&["--feature-gates", "Topology=false,CrossNamespaceVolumeDataSource=true"], true),
             (&["--feature-gates=CrossNamespaceVolumeDataSource=true,CrossNamespaceVolumeDataSource=false"], false),
             (&["--feature-gates=AllAlpha=true"], true),
+            (&["--feature-gates=AllAlpha=T"], true),
+            (&["--feature-gates=AllAlpha=1"], true),
+            (&["--feature-gates=AllAlpha=False"], false),
             (&["--feature-gates=CrossNamespaceVolumeDataSource=false", "--feature-gates=AllAlpha=true"], false),
         ] {
             assert_eq!(split(arguments).0.has_cross_namespace_data_sources(), is_on, "{arguments:?}");

@@ -24,3 +24,14 @@ fn wrong_arguments_are_one_clear_line_first() {
         assert!(!output.status.success() && text.contains(says), "{says}: {text}");
     }
 }
+
+#[test]
+fn an_empty_environment_variable_counts_as_unset() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
+    program.args(["--provisioner-name", "a/b", "--root", "/no/such/root"]).env_clear();
+    for name in ["HTTP_ENDPOINT", "TRASH_MAX_SIZE", "SHARDS", "NODE_NAME", "PRESET"] {
+        program.env(name, "");
+    }
+    let text = String::from_utf8_lossy(&program.output().unwrap().stderr).into_owned();
+    assert!(text.contains("/no/such/root") && !text.contains("invalid value"), "{text}");
+}

@@ -22,8 +22,9 @@ pub(crate) struct Rules {
     pub(crate) capabilities: Capabilities,
     /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
     pub(crate) finalizer: bool,
-    /// The identity of this installation. Volumes of another installation are not ours.
-    pub(crate) identity: Box<str>,
+    /// The identity of this installation. Volumes of another installation are not ours. The name of a CSI driver is that of
+    /// one installation, so its sidecar has none.
+    pub(crate) identity: Option<Box<str>>,
     /// The cluster. Volumes of another one are not ours.
     pub(crate) cluster_id: Arc<str>,
     /// The node whose claims and volumes are ours, where every node has a replica of its own.
@@ -41,7 +42,7 @@ impl Rules {
             return true;
         }
         match &volume.identity {
-            Some(identity) => *identity != self.identity,
+            Some(identity) => self.identity.as_ref().is_some_and(|own| own != identity),
             // A volume without an identity may be on any node.
             None => self.node.is_some(),
         }
@@ -57,7 +58,7 @@ impl Rules {
 
     /// Whether each installation has the name of its node.
     fn is_named_by_node(&self) -> bool {
-        self.node.as_ref() == Some(&self.identity)
+        self.node.is_some() && self.node == self.identity
     }
 
     /// Whether the annotations name this provisioner as the volume's maker.
@@ -224,7 +225,7 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
 fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     if rules.made_elsewhere(volume) {
         let released = volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete;
-        let here = rules.node.is_none() || volume.identity.as_ref() == Some(&rules.identity);
+        let here = rules.node.is_none() || volume.identity == rules.identity;
         if let Some(cluster) = volume.cluster_id.as_deref().filter(|_| here && rules.in_other_cluster(volume)) {
             return match released {
                 true => Decision::Refuse(Refusal::OtherCluster { maker: cluster.to_owned() }),

@@ -97,7 +97,7 @@ fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
         volume_names: VolumeNames::Usual,
         capabilities,
         finalizer: true,
-        identity: identity.as_str().into(),
+        identity: Some(identity.as_str().into()),
         cluster_id: cluster_id.as_str().into(),
         node: node.as_deref().map(Into::into),
         safeguards: Safeguards::default(),

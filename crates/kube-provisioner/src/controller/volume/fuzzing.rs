@@ -35,7 +35,7 @@ pub(crate) fn take_in(bytes: &[u8]) {
         volume_names: VolumeNames::Usual,
         capabilities,
         finalizer: true,
-        identity: "here".into(),
+        identity: Some("here".into()),
         cluster_id: "this".into(),
         node: None,
         safeguards: Safeguards::default(),

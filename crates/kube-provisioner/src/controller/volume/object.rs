@@ -108,7 +108,7 @@ fn capacity(inputs: &VolumeInputs<'_>, made: Option<u64>) -> String {
     let requests = inputs.claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     match (made, requests.and_then(|requests| requests.get("storage"))) {
         (Some(made), _) if made > inputs.bytes => quantity::format_bytes(made),
-        (_, Some(asked)) => asked.0.clone(),
+        (_, Some(asked)) => quantity::in_whole_bytes(&asked.0, inputs.bytes),
         (_, None) => quantity::format_bytes(inputs.bytes),
     }
 }
@@ -198,6 +198,17 @@ mod tests {
         let spec = build(&inputs(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
         assert_eq!(spec.capacity.unwrap()["storage"].0, "2Gi");
+    }
+
+    #[test]
+    fn a_capacity_is_in_whole_bytes() {
+        let (mut claim, class) = (claim(), class(json!({})));
+        let requests = claim.spec.as_mut().unwrap().resources.as_mut().unwrap().requests.as_mut().unwrap();
+        // What Kubernetes makes of 1.2Gi.
+        requests.insert("storage".to_owned(), Quantity("1288490188800m".to_owned()));
+        let inputs = VolumeInputs { bytes: 1_288_490_189, ..inputs(&claim, &class) };
+        let spec = build(&inputs, Volume::nfs("s", "/x")).unwrap().spec.unwrap();
+        assert_eq!(spec.capacity.unwrap()["storage"].0, "1288490189");
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Fixture {
             volume_names: VolumeNames::Usual,
             capabilities,
             finalizer,
-            identity: "here".into(),
+            identity: Some("here".into()),
             cluster_id: "this".into(),
             node: None,
             safeguards: Safeguards::default(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use csi::Code;
 use csi::messages::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
 use csi_sim::{Method, Step};
+use kube_provisioner::Options;
 use kube_sim::{DeleteOptions, PatchKind, Target};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -20,6 +21,25 @@ async fn what_the_class_gets_wrong_is_told_once() {
     fixture.says("a", "unknown parameter csi.storage.k8s.io/unknown").await;
     sleep(Duration::from_secs(600)).await;
     assert!(fixture.creations().is_empty() && !fixture.is_bound("a"));
+}
+
+/// As when a release moves to another namespace. The driver's name is unique in the cluster.
+#[tokio::test(start_paused = true)]
+async fn a_driver_in_another_namespace_deletes_the_volumes_that_it_made_before() {
+    let fixture = Fixture::new();
+    fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "storage"}}));
+    let before = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
+    let name = fixture.claim("a", "fast", json!({}));
+    fixture.until("bound", || fixture.is_bound("a")).await;
+    before.abort();
+    let moved = |options: &mut Options| {
+        options.sidecar_rbac = true;
+        options.namespace = Some("storage".to_owned());
+    };
+    let _running = fixture.start_with(2, moved).await;
+    fixture.delete_claim("a");
+    fixture.until("deleted", || fixture.volume(&name).is_none()).await;
+    assert!(fixture.driver.volumes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,7 +79,7 @@ impl Provisioning {
         let finalizer = self.context.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
         volume.annotations.extend(Self::secret_annotations(secrets, &pending.claim.facts, key)?);
-        let (identity, cluster_id) = (Some(&*self.context.rules.identity), &*self.context.rules.cluster_id);
+        let (identity, cluster_id) = (self.context.rules.identity.as_deref(), &*self.context.rules.cluster_id);
         let inputs = VolumeInputs { name: &name, bytes, claim, class, finalizer, identity, cluster_id };
         let warning = volume.warning.take();
         let object = object::build(&inputs, volume).map_err(Outcome::BadTemplate)?;

@@ -87,11 +87,11 @@ impl GrowingClaim {
         self.begun.as_ref().filter(|(_, begun)| begun.bytes == bytes).map(|(status, _)| *status)
     }
 
-    /// This size as the claim writes it.
+    /// This size as the claim writes it, in whole bytes.
     pub(crate) fn text(&self, bytes: u64) -> String {
         let begun = self.begun.as_ref().map(|(_, begun)| begun);
         let known = [Some(&self.requested), begun].into_iter().flatten().find(|known| known.bytes == bytes);
-        known.map_or_else(|| quantity::format_bytes(bytes), |known| known.text.to_string())
+        known.map_or_else(|| quantity::format_bytes(bytes), |known| quantity::in_whole_bytes(&known.text, bytes))
     }
 
     /// What decisions depend on: our own writes of the status do not change it.

@@ -103,6 +103,10 @@ pub enum CallError {
     #[error("The API server rejects the request: {0}")]
     Invalid(String),
 
+    /// An object cannot be created in a namespace that does not exist.
+    #[error("The namespace {0} does not exist: create it, or name another one.")]
+    NoNamespace(String),
+
     /// There is no such object.
     #[error("The object does not exist.")]
     NotFound,
@@ -179,6 +183,7 @@ impl From<Status> for CallError {
         match (status.reason.as_str(), status.code) {
             (reason::ALREADY_EXISTS, _) => Self::AlreadyExists,
             (reason::NOT_FOUND, _) | (_, 404) => match &status.details {
+                Some(details) if details.kind == "namespaces" => Self::NoNamespace(details.name.clone()),
                 Some(details) if !details.name.is_empty() => Self::NotFound,
                 _ => Self::NotServed(message),
             },
@@ -268,7 +273,10 @@ mod tests {
     fn absent_is_only_what_the_server_names() {
         let status = |details| Status::failure("text", "NotFound").with_code(404).with_details(details);
         let named = StatusDetails { name: "photos".to_owned(), ..details() };
-        assert!(matches!(CallError::from(status(named)), CallError::NotFound));
+        assert!(matches!(CallError::from(status(named.clone())), CallError::NotFound));
+        let namespace = StatusDetails { kind: "namespaces".to_owned(), ..named };
+        let error = CallError::from(status(namespace)).to_string();
+        assert_eq!(error, "The namespace photos does not exist: create it, or name another one.");
         assert!(matches!(CallError::from(status(details())), CallError::NotServed(_)));
     }
 

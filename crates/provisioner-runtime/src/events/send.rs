@@ -101,7 +101,7 @@ fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
         // An earlier request wrote it, and its answer was lost.
         CallError::AlreadyExists => Ending::Written,
         CallError::NotFound if job.series.is_some() => Ending::SeriesGone,
-        CallError::NotFound => {
+        CallError::NotFound | CallError::NoNamespace(_) => {
             debug!("an event is dropped: its namespace is gone");
             Ending::Unwanted
         }

@@ -43,7 +43,7 @@ pub(crate) async fn identify(
         let problem = match read(client).await {
             Ok(id) => return Ok(Some(id)),
             Err(CallError::Forbidden(_)) if options.sidecar_rbac => return Ok(Some(String::new())),
-            Err(error @ (CallError::Forbidden(_) | CallError::NotFound)) => {
+            Err(error @ (CallError::Forbidden(_) | CallError::NoNamespace(_))) => {
                 return Err(RunError::Cluster { problem: error.to_string() });
             }
             Err(error) => error.to_string(),

@@ -271,6 +271,23 @@ async fn what_is_forbidden_is_a_problem_and_no_busy_loop() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_that_does_not_exist_is_a_problem() {
+    let cluster = Cluster::new();
+    let environment = Environment::simulated(1, SimClock::EPOCH);
+    let options = LeaseOptions { environment, ..LeaseOptions::new("nosuch", NAME, "a") };
+    let leases = Leases::new(cluster.client("a"), options).unwrap();
+    let health = leases.health();
+    let task = tokio::spawn(leases.hold(CancellationToken::new(), |_| std::future::pending()));
+    sleep(seconds(10)).await;
+    let problem = health.problem().unwrap();
+    assert!(problem.contains("The namespace nosuch does not exist"), "{problem}");
+    cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nosuch"}})).unwrap();
+    until(|| health.begun() == 1).await;
+    assert_eq!(health.problem(), None);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replica_that_may_not_watch_lists_now_and_then() {
     let cut = Arc::new(Cut::default());
     let cluster = Cluster::builder().interceptor(cut.clone()).build();

@@ -105,7 +105,7 @@ impl Fixture {
 
     /// As the replica of one node among many.
     fn on_node(self, node: &str) -> Self {
-        let rules = Rules { identity: node.into(), node: Some(node.into()), ..(*self.rules).clone() };
+        let rules = Rules { identity: Some(node.into()), node: Some(node.into()), ..(*self.rules).clone() };
         let rules = Arc::new(rules);
         let cache = VolumeCache::new(rules.clone());
         Self { rules, cache }.class(waiting_class())

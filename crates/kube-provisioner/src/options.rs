@@ -98,7 +98,7 @@ pub struct Options {
     #[arg(long, env, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
     pub retry_on_resync: bool,
 
-    /// Listen address for /livez, /readyz and /metrics, such as :8080 [default: none]
+    /// Listen address for /livez, /readyz and /metrics, such as 0.0.0.0:8080 [default: none]
     #[arg(long, env, aliases = ["admin-address", "metrics-address"], value_name = "ADDRESS", value_parser = parse_address)]
     pub http_endpoint: Option<SocketAddr>,
 

@@ -93,9 +93,7 @@ fn shows_by_time(fault: Fault) -> bool {
 async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
     let latency = if shows_by_time(fault) { bed::LATENCY } else { Duration::ZERO };
     let bed = Bed::new(Settings { faults: [fault].into(), latency, ..Settings::default() });
-    // Each call of a stuck driver is waited for.
-    let concurrency = if fault == Fault::Stuck { "16" } else { "3" };
-    let report = bed.run(&["--patience", "1", "--concurrency", concurrency]).await;
+    let report = bed.run(&["--patience", "1", "--concurrency", "3"]).await;
     let (both, second) = expected(fault).split_once("2:").unwrap_or((expected(fault), ""));
     let (mut fail, mut wrong) = (BTreeSet::new(), Vec::new());
     for version in Version::ALL {

@@ -9,7 +9,7 @@ use super::{TestSpace, eventually};
 use crate::manifests::project;
 
 /// A namespace goes with all that is in it.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// The kubectl of the control plane, in this project's folder.
 #[derive(Clone, Copy)]

@@ -100,7 +100,7 @@ async fn x10_a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
     assert_eq!(event.message.as_deref(), Some("the pool does not answer"));
     wait_for_size(&space, &volume, "2Mi").await?;
     let sizes = toy.expansions(&volume);
-    // As in X8, there may be one more.
-    assert!(sizes.len() >= 3 && sizes.iter().all(|&size| size == 2 << 20), "{sizes:?}");
+    // As in X8, there may be one more: Kubernetes itself writes conditions of unused claims.
+    assert!([3, 4].contains(&sizes.len()) && sizes.iter().all(|&size| size == 2 << 20), "{sizes:?}");
     space.done().await
 }

@@ -18,9 +18,8 @@ impl Second {
         if let Some(control_plane) = running.upgrade() {
             return Ok(Self(control_plane));
         }
-        let first = State::for_tests()?;
-        let settings = Settings::for_tests();
-        let started = Arc::new(ControlPlane::start(&settings, &first.guard(), &progress::silent()).await?);
+        let guard = State::for_tests()?.guard();
+        let started = Arc::new(ControlPlane::start(&Settings::for_tests(), &guard, &progress::silent()).await?);
         *running = Arc::downgrade(&started);
         Ok(Self(started))
     }

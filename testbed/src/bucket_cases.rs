@@ -236,52 +236,6 @@ pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Resu
     fixture.nothing_left().await
 }
 
-/// Claims share an account: one key opens their buckets and no others, until the claim of each is gone.
-pub async fn claims_share_an_account(fixture: &impl BucketFixture) -> anyhow::Result<()> {
-    const CLAIMS: [&str; 3] = ["photos", "films", "songs"];
-    let _program = fixture.start().await?;
-    fixture.claim("alone", "class", json!({})).await?;
-    fixture.bound("alone").await?;
-    let alone = fixture.user("alone").await?;
-    alone.put("cat", "miaow").await?;
-    let before = fixture.assets().await?;
-    for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
-        let mut users = Vec::new();
-        for claim in CLAIMS {
-            fixture.claim(claim, "class", json!({"additionalConfig": {"account": "team"}})).await?;
-        }
-        for claim in CLAIMS {
-            fixture.bound(claim).await?;
-            users.push(fixture.user(claim).await?);
-        }
-        let names: BTreeSet<&str> = users.iter().map(|user| user.bucket.as_str()).collect();
-        ensure!(names.len() == CLAIMS.len(), "there are {names:?}");
-        for user in &users {
-            ensure!(
-                (&user.id, &user.secret) == (&users[0].id, &users[0].secret),
-                "{} has a key of its own",
-                user.bucket
-            );
-            user.put("cat", "miaow").await?;
-            ensure!(user.get("cat").await?.as_deref() == Some("miaow"), "{} cannot be read", user.bucket);
-        }
-        let elsewhere = users[0].client.get_object(&alone.bucket, "cat").await;
-        ensure!(elsewhere.is_err(), "the account opens the bucket of a claim that does not name it");
-        for (ended, claim) in order.into_iter().enumerate() {
-            fixture.delete(CLAIMS[claim]).await?;
-            let gone = &users[claim].bucket;
-            let left = fixture.assets().await?;
-            ensure!(!left.iter().any(|asset| asset.contains(gone.as_str())), "{gone} is left: {left:?}");
-            for other in &order[ended + 1..] {
-                ensure!(users[*other].get("cat").await?.is_some(), "{} is closed by the end of {gone}", CLAIMS[*other]);
-            }
-        }
-        assert_eq!(fixture.assets().await?, before, "in the order {order:?}");
-    }
-    ensure!(alone.works().await, "the key of a claim that does not name the account works no more");
-    fixture.delete("alone").await
-}
-
 /// Z12: one of two replicas works; the other takes over when it dies.
 pub async fn a_replica_takes_over(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let mut first = fixture.start().await?;

@@ -209,11 +209,6 @@ async fn gcs_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::R
 }
 
 #[tokio::test]
-async fn gcs_claims_share_an_account() -> anyhow::Result<()> {
-    Fixture::case("gcs-account", cases::claims_share_an_account).await
-}
-
-#[tokio::test]
 async fn gcs_z30_claims_share_a_bucket() -> anyhow::Result<()> {
     Fixture::case("gcs-share", cases::claims_share_a_bucket).await
 }

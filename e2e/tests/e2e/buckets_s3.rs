@@ -463,11 +463,6 @@ async fn aws_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::R
 }
 
 #[tokio::test]
-async fn aws_claims_share_an_account() -> anyhow::Result<()> {
-    Fixture::case("s3-account", cases::claims_share_an_account).await
-}
-
-#[tokio::test]
 async fn aws_z30_claims_share_a_bucket() -> anyhow::Result<()> {
     Fixture::case("s3-share", cases::claims_share_a_bucket).await
 }

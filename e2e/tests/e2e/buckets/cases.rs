@@ -41,11 +41,6 @@ async fn ceph_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::
 }
 
 #[tokio::test]
-async fn ceph_claims_share_an_account() -> anyhow::Result<()> {
-    case("bucket-account", cases::claims_share_an_account).await
-}
-
-#[tokio::test]
 async fn ceph_z30_claims_share_a_bucket() -> anyhow::Result<()> {
     case("bucket-share", cases::claims_share_a_bucket).await
 }

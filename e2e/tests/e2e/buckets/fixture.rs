@@ -90,4 +90,4 @@ impl std::ops::Deref for Fixture {
     }
 }
 
-const ALL_CONFIG: &str = "maxObjects,maxSize,bucketMaxObjects,bucketMaxSize,bucketPolicy,bucketLifecycle,bucketOwner,bucketPlacement,bucketStorageClass,bucketTags,bucketVersioning,accessMode,account,bucketClaimName";
+const ALL_CONFIG: &str = "maxObjects,maxSize,bucketMaxObjects,bucketMaxSize,bucketPolicy,bucketLifecycle,bucketOwner,bucketPlacement,bucketStorageClass,bucketTags,bucketVersioning,accessMode,bucketClaimName";

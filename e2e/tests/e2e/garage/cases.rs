@@ -29,11 +29,6 @@ async fn garage_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn garage_claims_share_an_account() -> anyhow::Result<()> {
-    Fixture::case("garage-account", cases::claims_share_an_account).await
-}
-
-#[tokio::test]
 async fn garage_z30_claims_share_a_bucket() -> anyhow::Result<()> {
     Fixture::case("garage-share", cases::claims_share_a_bucket).await
 }

@@ -73,11 +73,6 @@ async fn seaweedfs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() ->
 }
 
 #[tokio::test]
-async fn seaweedfs_claims_share_an_account() -> anyhow::Result<()> {
-    Fixture::case("seaweedfs-account", cases::claims_share_an_account).await
-}
-
-#[tokio::test]
 async fn seaweedfs_z30_claims_share_a_bucket() -> anyhow::Result<()> {
     Fixture::case("seaweedfs-share", cases::claims_share_a_bucket).await
 }

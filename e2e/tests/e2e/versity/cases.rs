@@ -75,11 +75,6 @@ async fn versity_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> a
 }
 
 #[tokio::test]
-async fn versity_claims_share_an_account() -> anyhow::Result<()> {
-    Fixture::case("versity-account", cases::claims_share_an_account).await
-}
-
-#[tokio::test]
 async fn versity_z30_claims_share_a_bucket() -> anyhow::Result<()> {
     Fixture::case("versity-share", cases::claims_share_a_bucket).await
 }

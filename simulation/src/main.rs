@@ -182,7 +182,7 @@ fn bucket_safeguard(name: &str) -> Result<BucketSafeguard, String> {
 }
 
 /// What can be left out of the controller of buckets.
-const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 12] = [
+const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 11] = [
     ("failed-attempts", BucketSafeguard::FailedAttempts),
     ("order", BucketSafeguard::Order),
     ("ownership", BucketSafeguard::Ownership),
@@ -194,7 +194,6 @@ const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 12] = [
     ("unreadable", BucketSafeguard::Unreadable),
     ("pointer", BucketSafeguard::Pointer),
     ("shared", BucketSafeguard::Shared),
-    ("account", BucketSafeguard::Account),
 ];
 
 /// What can be left out, and its name on the command line.

@@ -162,38 +162,21 @@ impl<'a> Picture<'a> {
     fn check_bound(&self, wish: &Wish, claim: &Value, origin: &str) -> Result<(), Unmet> {
         let Wish { name, kind, limit, .. } = wish;
         let store = self.world.store();
-        let owner = format!("obc-{NAMESPACE}-{name}-{origin}");
-        let user = match wish.account {
-            Some(account) => self.account_of(origin, account),
-            None => owner.clone(),
-        };
+        let user = format!("obc-{NAMESPACE}-{name}-{origin}");
         let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();
         // Once the ObjectBucket was lost, nobody knows of the keys and the names before. What has such a name goes with the claim.
-        let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys)
-            || self.world.ledger().is_account_forgotten(uid_of(&user));
-        // A claim of the account that waits keeps its key.
-        let is_delivered =
-            |key: &String| self.secrets.values().any(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID") == encoded(key));
-        // The ObjectBucket of a claim of the account that was removed by force waits for somebody, and says so.
-        let is_lost = |object: &Value| {
-            text(&record_of(object), "/account/uid") == uid_of(&user) && self.is_left(object) && self.is_told(object)
-        };
-        let is_stuck = |other: &Wish| other.account == wish.account && other.disturbed;
-        let are_needed =
-            keys.iter().all(is_delivered) || self.objects.iter().any(is_lost) || self.users.wishes.iter().any(is_stuck);
-        let are_needed = wish.account.is_some() && are_needed;
+        let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys);
         // A change that the store refuses comes before the end of former keys.
         let bucket = text(claim, "/spec/bucketName");
         let is_granted = matches!(kind, Kind::Granted | Kind::Sharing);
         let applied = if is_granted { store.configs.get(&user) } else { store.configs.get(bucket) };
         let is_refused = *kind == Kind::Sharing && wish.disturbed && applied != Some(limit);
-        let may_have_several = forgotten || are_needed || is_refused;
+        let may_have_several = forgotten || is_refused;
         let (Some(key), true) = (keys.last(), keys.len() <= 1 || may_have_several) else {
             return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
         };
         // A claim that has got the bucket of another one need not have a key whose making had no answer.
-        // A claim of the account may have gone in the middle of a rotation, before any Secret had its key.
-        let is_own = wish.uid.as_deref() == Some(origin) && wish.account.is_none();
+        let is_own = wish.uid.as_deref() == Some(origin);
         if is_own && !forgotten && store.rotated.get(&user).is_some_and(|rotated| number_of(key) < *rotated) {
             return Err((Invariant::Bound, format!("{user} has an older key again")));
         }
@@ -227,41 +210,9 @@ impl<'a> Picture<'a> {
         let has = match kind {
             Kind::Granted => store.grants.contains(&(SHARED.to_owned(), user.clone())),
             Kind::Sharing => store.grants.contains(&(bucket.to_owned(), user.clone())),
-            _ => self.owns(store.buckets.get(bucket), &owner),
+            _ => self.owns(store.buckets.get(bucket), &user),
         };
-        let is_let_in = wish.account.is_none() || store.grants.contains(&(bucket.to_owned(), user.clone()));
-        if !is_let_in {
-            return Err((Invariant::Bound, format!("{name} has the key of {user}, which may not use its bucket")));
-        }
         if has { Ok(()) } else { Err((Invariant::Bound, format!("{name} has no bucket"))) }
-    }
-
-    /// The user of the account that the claim's ObjectBucket records.
-    fn account_of(&self, claim: &str, account: &str) -> String {
-        let record = self.objects.iter().find(|object| claimed_uid(object) == claim).map(record_of).unwrap_or_default();
-        format!("obc-{NAMESPACE}-{account}-{}", text(&record, "/account/uid"))
-    }
-
-    /// Whether an account is that of a claim that is there, or of one that went without the controller's consent.
-    fn has_account(&self, user: &str, wanted: &BTreeSet<String>) -> bool {
-        let may_stay = |claim: &str| {
-            let is_lost = self.world.ledger().entry(claim).is_some_and(|entry| entry.lost || entry.forgotten);
-            wanted.contains(claim) || is_lost || self.world.plays.restore
-        };
-        let has = |object: &Value| {
-            let is_here = object["metadata"]["annotations"][CLUSTER_ID] == *self.users.id;
-            is_here && text(&record_of(object), "/account/uid") == uid_of(user) && may_stay(&claimed_uid(object))
-        };
-        self.world.ledger().is_account_forgotten(uid_of(user)) || self.objects.iter().any(has)
-    }
-
-    /// Whether a claim that is there has this bucket by this account.
-    fn has_grant(&self, bucket: &str, user: &str) -> bool {
-        let has = |object: &Value| {
-            let of = (text(object, "/spec/endpoint/bucketName"), text(&record_of(object), "/account/uid").to_owned());
-            of == (bucket, uid_of(user).to_owned())
-        };
-        self.world.ledger().is_account_forgotten(uid_of(user)) || self.objects.iter().any(has)
     }
 
     /// Whether something beyond the controller keeps the claim from having all that it asks for.
@@ -410,9 +361,7 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     // A user ends with the uid of its claim.
     let may_stay = |user: &str| {
         let uid = uid_of(user);
-        let Some(entry) = world.ledger().entry(uid) else {
-            return pictures.iter().any(|picture| picture.has_account(user, wanted));
-        };
+        let Some(entry) = world.ledger().entry(uid) else { return false };
         let recorded = pictures[entry.cluster].stands_for(user, uid);
         wanted.contains(uid) || entry.forgotten || recorded && (entry.lost || world.plays.restore)
     };
@@ -423,12 +372,6 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     let is_unknown = |user: &str| world.ledger().entry(uid_of(user)).is_some_and(|entry| entry.has_unknown_keys);
     if let Some((_, user)) = store.grants.iter().find(|(_, user)| !may_stay(user) && !is_unknown(user)) {
         return Err((Invariant::Gone, format!("the grant of {user} is left")));
-    }
-    let is_claims = |user: &str| world.ledger().entry(uid_of(user)).is_some();
-    let is_known = |bucket: &str, user: &str| pictures.iter().any(|picture| picture.has_grant(bucket, user));
-    if let Some((bucket, user)) = store.grants.iter().find(|(bucket, user)| !is_claims(user) && !is_known(bucket, user))
-    {
-        return Err((Invariant::Gone, format!("the account {user} may still use {bucket}")));
     }
     let kept = |user: &str| {
         let wishes = || users.iter().flat_map(|users| &users.wishes);

@@ -9,10 +9,6 @@ pub(crate) struct Ledger {
     adopted: BTreeMap<String, String>,
     /// Buckets that an administrator has made or taken.
     pub(crate) by_hand: BTreeSet<String>,
-    /// The cluster of each shared account.
-    accounts: BTreeMap<String, usize>,
-    /// Accounts that an ObjectBucket recorded which went without the controller's consent.
-    forgotten_accounts: BTreeSet<String>,
 }
 
 /// A claim that there is or was, by its uid.
@@ -53,21 +49,6 @@ impl Ledger {
 
     pub(crate) fn forgotten(&mut self, uid: &str) {
         self.mark(uid, |entry| (entry.forgotten, entry.has_unknown_keys) = (true, true));
-    }
-
-    /// The ObjectBucket of a claim with this account is lost; "" where it could not be read, so that it may be any.
-    pub(crate) fn account_forgotten(&mut self, account: &str) {
-        self.forgotten_accounts.insert(account.to_owned());
-    }
-
-    pub(crate) fn is_account_forgotten(&self, account: &str) -> bool {
-        let is_claims_own = self.claims.contains_key(account);
-        !is_claims_own && [account, ""].into_iter().any(|account| self.forgotten_accounts.contains(account))
-    }
-
-    /// The cluster that has used this account first.
-    pub(crate) fn account_used(&mut self, account: &str, cluster: usize) -> usize {
-        *self.accounts.entry(account.to_owned()).or_insert(cluster)
     }
 
     /// A claim takes over the bucket of another one, as somebody has asked.

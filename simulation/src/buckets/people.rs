@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::end;
 use super::store::Mark;
 use super::users::{Kind, Users, target};
-use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, record_of, text};
+use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, text};
 
 /// Every claim that waits has a reason within two minutes, once no process is paused any more.
 const TOLD: Duration = Duration::from_secs(120 + 90);
@@ -93,15 +93,8 @@ impl Users {
         let inherited = self.inherited.clone().filter(|_| self.wishes[at].kind == Kind::Legacy);
         let uid = if claimed.is_empty() { inherited.unwrap_or_default() } else { claimed };
         self.world.ledger().forgotten(&uid);
-        self.forget_account(&object);
         self.strip("objectbuckets", "", &name);
         self.end_object(&name);
-    }
-
-    fn forget_account(&self, object: &Value) {
-        if object["metadata"]["labels"]["kube-provisioner/account"].is_string() {
-            self.world.ledger().account_forgotten(text(&record_of(object), "/account/uid"));
-        }
     }
 
     /// A person ends an ObjectBucket: what it stands for may go once its claim is gone.
@@ -234,7 +227,6 @@ impl Users {
                 self.world.note(|| format!("{name} is abandoned"));
                 self.gives_up(&name);
                 self.world.ledger().forgotten(&uid);
-                self.forget_account(object);
                 self.annotate(&name, "kube-provisioner/abandon", "true");
             }
             _ => {}

@@ -19,8 +19,6 @@ pub(crate) struct Plays {
     pub(crate) unreadable: bool,
     /// Claims use the buckets of other claims.
     pub(crate) shares: bool,
-    /// Claims share an account.
-    pub(crate) accounts: bool,
     /// Claims name their Secrets and ConfigMaps.
     pub(crate) names: bool,
     /// Claims point at ObjectBuckets of others, some of which another provisioner has left.
@@ -46,8 +44,7 @@ impl Plays {
         let mut random = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x0b0c_4e75);
         let shares = fastrand::Rng::with_seed(seed.rotate_left(29) ^ 0x54a2_e000).u8(0..3) == 0;
         let names = fastrand::Rng::with_seed(seed.rotate_left(41) ^ 0x6e61_6d65).u8(0..3) == 0;
-        let accounts = fastrand::Rng::with_seed(seed.rotate_left(53) ^ 0x0acc_0047).u8(0..3) == 0;
-        let mut plays = Self { shares, names, accounts, ..Self::default() };
+        let mut plays = Self { shares, names, ..Self::default() };
         if random.bool() {
             return plays;
         }

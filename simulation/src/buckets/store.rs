@@ -144,9 +144,8 @@ impl Author {
         store.calls.insert(claim.uid.clone(), (number, self.process.name.as_str().into()));
         drop(store);
         self.world.note(|| format!("{}: {method} for {claim}", self.process.name));
-        let of_claim = self.world.ledger().cluster_of(&claim.uid);
-        let home = of_claim.unwrap_or_else(|| self.world.ledger().account_used(&claim.uid, self.process.cluster));
-        if home != self.process.cluster {
+        let home = self.world.ledger().cluster_of(&claim.uid);
+        if home.is_some_and(|home| home != self.process.cluster) {
             let seen = format!("{} is asked to {method} for {claim}, which is another cluster's", self.process.name);
             self.world.accuse(Invariant::Untouched, seen);
         }
@@ -192,18 +191,8 @@ impl Author {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return true };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         // Somebody may have taken its finalizer off and deleted it under the call.
-        let ledger = self.world.ledger();
-        let forgotten = ledger.entry(&claim.uid).is_some_and(|entry| entry.forgotten);
-        let forgotten = forgotten || ledger.is_account_forgotten(&claim.uid);
-        let is_account = ledger.entry(&claim.uid).is_none();
-        drop(ledger);
-        // The record that names the account may have become unreadable under the call.
-        let may_name_it = |object: &Value| {
-            let has_label = object["metadata"]["labels"]["kube-provisioner/account"].is_string();
-            is_account && has_label && record_of(object)["account"].is_null()
-        };
-        let names_it = |object: &Value| claims_of(object).contains(&claim.uid) || may_name_it(object);
-        forgotten || objects.iter().any(names_it)
+        let forgotten = self.world.ledger().entry(&claim.uid).is_some_and(|entry| entry.forgotten);
+        forgotten || objects.iter().any(|object| claims_of(object).contains(&claim.uid))
     }
 
     /// Whether a bucket is this call's claim's.
@@ -250,27 +239,9 @@ impl Author {
         Ok(())
     }
 
-    async fn remove_grant(&self, call: &mut Call, bucket: &str) -> Result<(), &'static str> {
-        let grant = (bucket.to_owned(), call.user.clone());
-        if self.world.store().grants.contains(&grant) {
-            match self.is_shared(call) {
-                true => self.check_account(call, Some(bucket), "the grant"),
-                false => self.check_removal(call, "the grant"),
-            }
-            self.change(call, false, |store| {
-                let _ = store.grants.remove(&grant);
-            });
-            self.between(call).await?;
-        }
-        Ok(())
-    }
-
     async fn remove_user(&self, call: &mut Call) -> Result<(), &'static str> {
         if self.world.store().users.contains_key(&call.user) {
-            match self.is_shared(call) {
-                true => self.check_account(call, None, "the user"),
-                false => self.check_removal(call, "the user"),
-            }
+            self.check_removal(call, "the user");
             let user = call.user.clone();
             self.change(call, false, |store| {
                 let _ = store.users.remove(&user);
@@ -291,11 +262,9 @@ pub(crate) fn uid_of(user: &str) -> &str {
 }
 
 /// All uids by which an ObjectBucket names its claim.
-fn claims_of(object: &Value) -> [String; 4] {
+fn claims_of(object: &Value) -> [String; 3] {
     let record = record_of(object);
-    let of_record = ["/claim/uid", "/madeForUid", "/account/uid"].map(|pointer| text(&record, pointer));
-    let [claim, made_for, account] = of_record;
-    [text(object, "/spec/claimRef/uid"), claim, made_for, account].map(str::to_owned)
+    [text(object, "/spec/claimRef/uid"), text(&record, "/claim/uid"), text(&record, "/madeForUid")].map(str::to_owned)
 }
 
 fn endpoint() -> Endpoint {
@@ -383,14 +352,15 @@ impl BucketProvisioner for Author {
     async fn revoke(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
         let mut call = self.begin("revoke", &account.account, &account.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
-        self.remove_grant(&mut call, &account.bucket().name).await.map_err(DeleteError::retry)?;
+        let grant = (account.bucket().name.clone(), call.user.clone());
+        if self.world.store().grants.contains(&grant) {
+            self.check_removal(&call, "the grant");
+            self.change(&call, false, |store| {
+                let _ = store.grants.remove(&grant);
+            });
+            self.between(&mut call).await.map_err(DeleteError::retry)?;
+        }
         self.remove_user(&mut call).await.map_err(DeleteError::retry)
-    }
-
-    async fn withdraw(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
-        let mut call = self.begin("withdraw", &account.account, &account.cluster_id);
-        self.between(&mut call).await.map_err(DeleteError::retry)?;
-        self.remove_grant(&mut call, &account.bucket().name).await.map_err(DeleteError::retry)
     }
 
     async fn rotate(&self, account: GrantedAccount<()>) -> Result<Credentials, ProvisionError> {
@@ -424,6 +394,6 @@ impl BucketProvisioner for Author {
     }
 
     fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation().multiple_buckets()
+        BucketCapabilities::default().rotation()
     }
 }

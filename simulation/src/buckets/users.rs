@@ -44,8 +44,6 @@ pub(crate) struct Wish {
     pub(crate) kind: Kind,
     /// The claim whose bucket it uses, and its kind.
     pub(crate) of: Option<(String, Kind)>,
-    /// The account that it shares.
-    pub(crate) account: Option<&'static str>,
     /// The uid of the claim that there is.
     pub(crate) uid: Option<String>,
     /// The names of its Secret and its ConfigMap, where it asks for some.
@@ -68,9 +66,6 @@ impl Wish {
         let mut config = json!({});
         if let Some((other, _)) = &self.of {
             config["bucketClaimName"] = other.as_str().into();
-        }
-        if let Some(account) = self.account {
-            config["account"] = account.into();
         }
         if let Some([secret, config_map]) = &self.names {
             config["secretName"] = secret.as_str().into();
@@ -319,17 +314,8 @@ impl Users {
 pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
     let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
     let count = random.usize(2..7);
-    let wish = |name, kind| Wish {
-        name,
-        kind,
-        of: None,
-        account: None,
-        uid: None,
-        names: None,
-        limit: 0,
-        rotations: 0,
-        disturbed: false,
-    };
+    let wish =
+        |name, kind| Wish { name, kind, of: None, uid: None, names: None, limit: 0, rotations: 0, disturbed: false };
     let mut wishes: Vec<Wish> =
         (0..count).map(|number| wish(format!("claim-{number}"), random.choice(kinds).unwrap_or(Kind::Made))).collect();
     if plays.rivals {
@@ -345,10 +331,6 @@ pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
             let name = format!("sharing-{number}");
             wishes.push(Wish { of: Some((other, kind)), ..wish(name, Kind::Sharing) });
         }
-    }
-    if plays.accounts {
-        let member = |number| Wish { account: Some("team"), ..wish(format!("member-{number}"), Kind::Made) };
-        wishes.extend((0..3).map(member));
     }
     wishes
 }

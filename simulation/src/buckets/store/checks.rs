@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Author, Call, claims_of, uid_of};
-use crate::buckets::{NAMESPACE, claimed_uid, encoded, record_of, text};
+use crate::buckets::{NAMESPACE, encoded, record_of, text};
 use crate::judge::Invariant;
 
 impl Author {
@@ -18,39 +18,6 @@ impl Author {
         drop(ledger);
         if let Some(user) = user {
             let seen = format!("{} removes the bucket of {}, which {user} uses", self.process.name, call.claim);
-            self.world.accuse(Invariant::Untouched, seen);
-        }
-    }
-
-    /// The claims that have got a shared account, by the uid of the account, each with its bucket. Those of other clusters are none.
-    fn members(&self, account: &str) -> Vec<(String, String)> {
-        let Some(cluster) = self.world.cluster(self.process.cluster) else { return Vec::new() };
-        let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
-        let is_here = |object: &Value| {
-            let home = self.world.ledger().cluster_of(&claimed_uid(object));
-            home.is_none_or(|home| home == self.process.cluster)
-        };
-        let has_it = |object: &Value| {
-            let record = record_of(object);
-            text(&record, "/account/uid") == account && record["made"] == true
-        };
-        let of_account = objects.iter().filter(|object| has_it(object) && is_here(object));
-        let member = |object: &Value| (claimed_uid(object), text(object, "/spec/endpoint/bucketName").to_owned());
-        of_account.map(member).collect()
-    }
-
-    /// What an account has must not be removed while a claim has it with this bucket, or with any, unless somebody has asked for
-    /// the end of that claim.
-    pub(super) fn check_account(&self, call: &Call, bucket: Option<&str>, what: &str) {
-        let members = self.members(&call.claim.uid);
-        let ledger = self.world.ledger();
-        let has = |(uid, of): &&(String, String)| {
-            bucket.is_none_or(|bucket| bucket == of) && ledger.entry(uid).is_some() && !ledger.may_end(uid)
-        };
-        if let Some((uid, _)) = members.iter().find(has) {
-            let seen =
-                format!("{} removes {what} of the account {}, which the claim {uid} has", self.process.name, call.user);
-            drop(ledger);
             self.world.accuse(Invariant::Untouched, seen);
         }
     }
@@ -72,10 +39,7 @@ impl Author {
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         let is_unfinished = |object: &&Value| {
             let record = record_of(object);
-            // Its claim may ask for another account, or for none, where it cannot be read as a whole.
-            let ends = record["owner"].is_object()
-                || record["account"].is_object()
-                || record["source"].is_string() && what == "the user";
+            let ends = record["owner"].is_object() || record["source"].is_string() && what == "the user";
             ends && record["made"] != true && claims_of(object).contains(&call.claim.uid)
         };
         if is_unknown || objects.iter().any(|object| is_unfinished(&object)) {
@@ -92,21 +56,15 @@ impl Author {
     pub(super) fn check_keys(&self, call: &Call, kept: Option<&str>) {
         let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
         let secrets = cluster.list("", "secrets", None).unwrap_or_default();
-        let members = self.members(&call.claim.uid);
         let ledger = self.world.ledger();
-        let is_ours = |secret: &Value| {
-            let owner = text(secret, "/metadata/ownerReferences/0/uid");
-            let owner = ledger.origin(owner);
-            owner == call.claim.uid || members.iter().any(|(uid, _)| uid == owner)
-        };
+        let is_ours = |secret: &Value| ledger.origin(text(secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;
         let ids: Vec<String> = secrets
             .iter()
             .filter(|secret| is_ours(secret))
             .map(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID").to_owned())
             .collect();
         // Without its ObjectBucket nobody knows which key it was.
-        let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys)
-            || ledger.is_account_forgotten(&call.claim.uid);
+        let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys);
         drop(ledger);
         let store = self.world.store();
         let keys = store.users.get(&call.user).into_iter().flatten();
@@ -116,10 +74,5 @@ impl Author {
             let seen = format!("{} removes the key {key} of {}, which its Secret has", self.process.name, call.claim);
             self.world.accuse(Invariant::Untouched, seen);
         }
-    }
-
-    /// Whether the account is no claim's own.
-    pub(super) fn is_shared(&self, call: &Call) -> bool {
-        self.world.ledger().entry(&call.claim.uid).is_none()
     }
 }

@@ -51,10 +51,6 @@ pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
 pub const SECRET_NAME: &str = "secretName";
 /// Key of an ObjectBucketClaim's `additionalConfig`: the name of the claim's ConfigMap.
 pub const CONFIG_MAP_NAME: &str = "configMapName";
-/// Key of an ObjectBucketClaim's `additionalConfig`: the account that this claim shares with others of its namespace.
-pub const ACCOUNT: &str = "account";
-/// Label of the ObjectBuckets of claims that share an account: a hash of the namespace and the account's name.
-pub const ACCOUNT_LABEL: &str = "kube-provisioner/account";
 /// Label of the ObjectBuckets of claims that use the bucket of another claim: the uid of the claim that it was made for.
 pub const USES_BUCKET_OF: &str = "kube-provisioner/uses-bucket-of";
 /// ObjectBucket annotation: with the value `true` other claims use the bucket, or have used it.

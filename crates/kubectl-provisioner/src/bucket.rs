@@ -2,7 +2,7 @@
 
 use kube_provisioner::explain::Able;
 use kube_provisioner::explain::bucket::{
-    Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim, account_label, delivered_names, shard_text,
+    Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim, delivered_names, shard_text,
 };
 use kube_provisioner::protocol;
 use serde_json::Value;
@@ -71,10 +71,6 @@ impl Case {
         };
         if buckets.iter().any(|bucket| annotation(bucket, protocol::SHARED).is_some()) {
             let selector = format!("{}={}", protocol::USES_BUCKET_OF, uid(&claim));
-            related.extend(asked.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
-        }
-        if let Some(account) = given(&claim, &["spec", "additionalConfig", protocol::ACCOUNT]) {
-            let selector = format!("{}={}", protocol::ACCOUNT_LABEL, account_label(namespace, account));
             related.extend(asked.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
         }
         // Nobody needs the keys for an explanation.

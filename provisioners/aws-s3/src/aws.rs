@@ -149,11 +149,6 @@ impl BucketProvisioner for Aws {
         Ok(account.remove(&store).await?)
     }
 
-    async fn withdraw(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.of_account(&known).await?;
-        Ok(account.remove_rights(&store, &known.buckets).await?)
-    }
-
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let (store, account) = self.of_account(&known).await?;
         account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;

@@ -22,7 +22,7 @@ pub use crate::store::Defaults;
 /// Provisions AWS S3 buckets for ObjectBucketClaims, each with its own IAM user
 #[derive(Parser)]
 #[command(name = "aws-s3-provisioner", version)]
-#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,account,authentication,bucketClaimName,configMapName,secretName,serviceAccount")))]
+#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,authentication,bucketClaimName,configMapName,secretName,serviceAccount")))]
 pub struct Args {
     #[command(flatten)]
     /// What applies where a class says nothing.

@@ -77,18 +77,6 @@ fn resources(bucket: &str) -> [String; 2] {
     [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")]
 }
 
-/// The policy that denies everything to this user, if it has a statement of the user's. The user stays, and owns the objects that it
-/// has written.
-pub(crate) fn withdrawn(policy: &Policy, user: &str, bucket: &str) -> Policy {
-    let mut policy = policy.clone();
-    if policy.statement(user).is_some() {
-        let mut statement = allow(user, &arn(user), &["s3:*"], &resources(bucket).each_ref().map(String::as_str));
-        statement["Effect"] = "Deny".into();
-        policy.upsert(statement);
-    }
-    policy
-}
-
 /// The policy without the statement of this user.
 pub(crate) fn revoked(policy: &Policy, user: &str) -> Policy {
     let mut policy = policy.clone();
@@ -180,9 +168,5 @@ mod tests {
         live.upsert(theirs);
         assert!(with_grants_of(&Policy::default(), &live).same_as(&granted));
         assert_eq!(revoked(&granted, "obc-a-b-c").statements().count(), 1);
-        let closed = withdrawn(&granted, "obc-a-b-c", "photos");
-        assert_eq!(closed.statement("obc-a-b-c").unwrap()["Effect"], "Deny");
-        assert!(with_grants_of(&Policy::default(), &closed).same_as(&closed));
-        assert!(withdrawn(&granted, "obc-a-b-d", "photos").same_as(&granted));
     }
 }

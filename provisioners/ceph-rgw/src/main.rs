@@ -25,7 +25,7 @@ use crate::store::Defaults;
 #[derive(Parser)]
 #[command(name = "ceph-rgw-provisioner", version)]
 // What claims may ask for by themselves is what Rook lets them.
-#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,account,bucketClaimName,configMapName,maxObjects,maxSize,secretName")))]
+#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,bucketClaimName,configMapName,maxObjects,maxSize,secretName")))]
 struct Args {
     #[command(flatten)]
     defaults: Defaults,

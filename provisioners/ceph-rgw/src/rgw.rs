@@ -113,8 +113,7 @@ impl BucketProvisioner for Rgw {
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
-        // Whom a shared account's claim names owns its bucket, and the account is let into that.
-        let bucket_owner = request.config.bucket_owner.as_deref().filter(|_| !request.is_account_shared());
+        let bucket_owner = request.config.bucket_owner.as_deref();
         let users = Users::of(&request.account, &request.state, bucket_owner, &request.cluster_id)?;
         let mut statements = Vec::new();
         for bucket in &request.buckets {
@@ -141,7 +140,7 @@ impl BucketProvisioner for Rgw {
         }
         let answer = answer(&store, &request.parameters, account, &key);
         let is_limited = request.config.max_objects.or(request.config.max_size).is_some();
-        let has_bucket = request.buckets.iter().any(|bucket| request.is_made_for_claim(bucket));
+        let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
         Ok(match is_limited && !has_bucket {
             true => {
                 answer.warning("maxObjects and maxSize have no effect on a bucket that was not made for this claim")
@@ -152,10 +151,6 @@ impl BucketProvisioner for Rgw {
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         self.remove_user(account).await
-    }
-
-    async fn withdraw(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        self.remove_rights(account).await
     }
 
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
@@ -260,8 +255,7 @@ impl Rgw {
         if is_own && access != Access::ReadWrite {
             return Ok(Err(OWNERS_DO_EVERYTHING.to_owned()));
         }
-        let owner = (BUCKET_OWNER, config.bucket_owner.is_some() && request.is_account_shared());
-        if let Some(text) = request.foreign_setting(bucket, [owner].into_iter().chain(config.bucket_settings())) {
+        if let Some(text) = request.foreign_setting(bucket, config.bucket_settings()) {
             return Ok(Err(text));
         }
         let Some(info) = store.admin.bucket(name).await? else { return Err(bucket.missing()) };

@@ -5,7 +5,6 @@ mod fake;
 mod listing;
 mod ownership;
 mod settings;
-mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;

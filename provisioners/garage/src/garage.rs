@@ -128,10 +128,6 @@ impl BucketProvisioner for Garage {
         self.remove_keys(account).await
     }
 
-    async fn withdraw(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        self.remove_rights(account).await
-    }
-
     async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let (store, claim) = self.of_account(&account)?;
         let kept = retire_keys(&store, &claim, &account).await?;
@@ -141,19 +137,9 @@ impl BucketProvisioner for Garage {
         let asked = asked.transpose()?;
         let mut buckets = Vec::new();
         for bucket in &account.buckets {
-            // The others are left where somebody has deleted one by hand.
             let live = self.live(&store, bucket, (&account.account, &account.cluster_id)).await?;
-            let Some(live) = live else { continue };
-            // The claims of a shared account may each ask for another access.
-            let has = live.keys.iter().find(|key| kept.iter().any(|kept| kept.id == key.id)).map(|key| key.permissions);
-            let rights = match has.filter(|has| has.any()) {
-                Some(has) => Rights { owner: false, ..has },
-                None => rights(bucket.allowed(class, asked)?),
-            };
-            buckets.push((bucket, live, rights));
-        }
-        if let Some(gone) = account.buckets.first().filter(|_| buckets.is_empty()) {
-            return Err(ProvisionError::retry(format!("the bucket {} is gone", gone.name)));
+            let live = live.ok_or_else(|| ProvisionError::retry(format!("the bucket {} is gone", bucket.name)))?;
+            buckets.push((bucket, live, rights(bucket.allowed(class, asked)?)));
         }
         let key = claim.make_key(&store).await?;
         for (bucket, live, rights) in buckets {

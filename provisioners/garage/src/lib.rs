@@ -17,7 +17,7 @@ pub use crate::store::Defaults;
 /// Provisions buckets on Garage for ObjectBucketClaims, each with its own access key
 #[derive(Parser)]
 #[command(name = "garage-provisioner", version)]
-#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,account,bucketClaimName,configMapName,maxObjects,maxSize,secretName")))]
+#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,bucketClaimName,configMapName,maxObjects,maxSize,secretName")))]
 pub struct Args {
     #[command(flatten)]
     /// What applies where a class says nothing.

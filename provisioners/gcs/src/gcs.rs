@@ -88,9 +88,6 @@ impl BucketProvisioner for Gcs {
         let (parameters, config) = (&*request.parameters, &*request.config);
         let account = Account::of(&store, &request.account, &request.cluster_id, (&request.state, parameters));
         let principal = principal((parameters, config), &request.account.claim, &store)?;
-        if let Some(text) = differs(&request, principal.is_some()) {
-            return Err(ProvisionError::retry(text));
-        }
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
             if let Some(text) = request.foreign_setting(bucket, config.bucket_settings()) {
@@ -112,10 +109,6 @@ impl BucketProvisioner for Gcs {
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         self.remove_account(account).await
-    }
-
-    async fn withdraw(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        self.remove_rights(account).await
     }
 
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
@@ -332,37 +325,6 @@ impl Account {
             .fold(granted, |granted, name| granted.config(name, "when_required"));
         // The controller writes AWS_REGION, which boto3 does not read.
         granted.config("AWS_DEFAULT_REGION", &store.endpoint.region)
-    }
-}
-
-/// Why a claim cannot share the account with others: it has either keys or none, and no rights by itself.
-fn differs(request: &GrantOf<Gcs>, without_key: bool) -> Option<String> {
-    if !request.is_account_shared() {
-        return None;
-    }
-    let has_key = request.access_key_id.is_some();
-    let has_none = !has_key && request.state.contains_key(PRINCIPAL);
-    match without_key {
-        _ if request.parameters.service_account.is_some() => Some(
-            "the StorageClass names a service account of Google, so the key of each claim is for all buckets of the class: \
-             leave account out of additionalConfig"
-                .to_owned(),
-        ),
-        _ if !request.parameters.uniform_bucket_level_access => Some(
-            "an account of several claims needs uniformBucketLevelAccess, or it would keep the objects that it has written: set it to \
-             true in the StorageClass, or leave account out of additionalConfig"
-                .to_owned(),
-        ),
-        true if has_key => Some(
-            "the other claims of this account have a key: leave authentication out of additionalConfig, or name another account"
-                .to_owned(),
-        ),
-        false if has_none => Some(
-            "the other claims of this account have no key: set authentication to ServiceAccount in additionalConfig, or name \
-             another account"
-                .to_owned(),
-        ),
-        _ => None,
     }
 }
 

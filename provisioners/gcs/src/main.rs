@@ -26,7 +26,7 @@ use crate::store::Defaults;
 /// Provisions Google Cloud Storage buckets for ObjectBucketClaims, with HMAC keys for S3 clients
 #[derive(Parser)]
 #[command(name = "gcs-provisioner", version)]
-#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,account,authentication,bucketClaimName,configMapName,secretName,serviceAccount")))]
+#[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,authentication,bucketClaimName,configMapName,secretName,serviceAccount")))]
 struct Args {
     #[command(flatten)]
     defaults: Defaults,

@@ -6,9 +6,7 @@ mod listing;
 mod ownership;
 mod pod;
 mod settings;
-mod shared;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 

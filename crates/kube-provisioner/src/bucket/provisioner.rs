@@ -122,8 +122,7 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     }
 
     /// Makes an account with a key, or finds it, and lets it into the buckets, which exist. A bucket that has an
-    /// [owner](super::BucketAccess::owner) must be found to be the owner's. The buckets and the rights of others stay as they are, and
-    /// so do rights of the account in other buckets.
+    /// [owner](super::BucketAccess::owner) must be found to be the owner's. The buckets and the rights of others stay as they are.
     ///
     /// It is called when [`create_bucket`](Self::create_bucket) is, and answers with the key [that the account
     /// has](super::GrantRequest::access_key_id), or with a new one if the backend does not show it.
@@ -139,19 +138,6 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// As of [`delete_bucket`](Self::delete_bucket).
     fn revoke(&self, account: GrantedAccount<Self::Parameters>)
     -> impl Future<Output = Result<(), DeleteError>> + Send;
-
-    /// Takes the account's rights in these buckets away. Its key stays, and so do its rights in other buckets. It is called at the end of a
-    /// claim that shares its account with others. For authors who [declare it](BucketCapabilities::multiple_buckets).
-    ///
-    /// # Errors
-    /// As of [`delete_bucket`](Self::delete_bucket).
-    fn withdraw(
-        &self,
-        account: GrantedAccount<Self::Parameters>,
-    ) -> impl Future<Output = Result<(), DeleteError>> + Send {
-        drop(account);
-        async { Err(DeleteError::retry("an account of this provisioner is for one bucket")) }
-    }
 
     /// Makes another key for the account. [The key that it has](GrantedAccount::access_key_id) stays valid; all others are
     /// removed first, since an earlier call may have made one that nobody has. For authors who
@@ -268,8 +254,8 @@ impl BucketCapabilities {
         self
     }
 
-    /// One account may be let into several buckets, by one call or by several, and claims of a namespace may share an account: the author implements
-    /// [`withdraw`](BucketProvisioner::withdraw). Without this call all lists have one bucket.
+    /// One call of [`grant`](BucketProvisioner::grant) may let an account into several buckets, as a BucketAccess of the Container
+    /// Object Storage Interface (COSI) asks for. Without this call all lists contain one bucket, as they do for ObjectBucketClaims.
     pub fn multiple_buckets(mut self) -> Self {
         self.multiple_buckets = true;
         self

@@ -78,8 +78,6 @@ impl<P, C> BucketRequest<P, C> {
 pub struct GrantRequest<P, C> {
     /// Who is let in.
     pub account: Account,
-    /// The claim that asks. Several claims of a namespace may share an account.
-    pub claim: ClaimName,
     /// The buckets: one, unless the author [declares more](super::BucketCapabilities::multiple_buckets).
     pub buckets: Vec<BucketAccess>,
     /// The class's parameters, as they were when the attempt began.
@@ -113,7 +111,6 @@ impl<P, C> GrantRequest<P, C> {
         let account = test_account();
         Self {
             buckets: vec![BucketAccess::new(bucket, Some(account.clone()))],
-            claim: account.claim.clone(),
             account,
             parameters: Arc::new(parameters),
             config: Arc::new(config),
@@ -135,16 +132,6 @@ impl<P, C> GrantRequest<P, C> {
         &self.buckets[0]
     }
 
-    /// Whether the claim shares the account with others, and has none of its own.
-    pub fn is_account_shared(&self) -> bool {
-        self.account.claim != self.claim
-    }
-
-    /// Whether a bucket was made for the claim that asks: only then its `additionalConfig` has settings of the bucket.
-    pub fn is_made_for_claim(&self, bucket: &BucketAccess) -> bool {
-        bucket.owner.as_ref().is_some_and(|owner| owner.claim == self.claim)
-    }
-
     /// The error of a grant whose claim sets one of these keys of `additionalConfig`, which are [settings of the bucket], though the
     /// bucket was not made for it. Each key comes with whether the claim sets it.
     ///
@@ -154,7 +141,7 @@ impl<P, C> GrantRequest<P, C> {
         bucket: &BucketAccess,
         settings: impl IntoIterator<Item = (&'k str, bool)>,
     ) -> Option<String> {
-        let (key, _) = settings.into_iter().find(|(_, is_set)| *is_set && !self.is_made_for_claim(bucket))?;
+        let (key, _) = settings.into_iter().find(|(_, is_set)| *is_set && !bucket.belongs_to(&self.account))?;
         Some(format!(
             "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
         ))
@@ -235,7 +222,7 @@ impl<P> BucketLookup<P> {
 pub struct GrantedAccount<P> {
     /// The account. Its claim may be gone, as [`ProvisionedBucket::owner`].
     pub account: Account,
-    /// The buckets that it was let into: for `revoke` and `rotate` all, for `withdraw` those that it loses. They may be gone.
+    /// All buckets that it was let into. They may be gone.
     pub buckets: Vec<BucketAccess>,
     /// The class's parameters, as [`ProvisionedBucket::parameters`].
     pub parameters: Option<Arc<P>>,

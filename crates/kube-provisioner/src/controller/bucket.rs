@@ -3,8 +3,6 @@
 //! The steps of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report` and `messages`. The
 //! loop around it is [`provisioner_runtime::controller`]. The ObjectBucket is the record of what was begun.
 
-#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
-pub(crate) mod accounts;
 mod act;
 mod backend;
 mod cache;
@@ -52,8 +50,9 @@ use provisioner_runtime::controller::{
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope, WatchHealth};
+use tokio::sync::Mutex;
 
-use self::act::{Actions, BusyAccounts, Step};
+use self::act::{Actions, Step};
 use self::cache::BucketCache;
 use self::class::read_class;
 pub(crate) use self::class::read_texts;
@@ -113,7 +112,7 @@ pub(crate) fn control_loop(
             rules,
             limits: CallLimits::of(options),
             thresholds: Thresholds::of(options),
-            accounts: BusyAccounts::default(),
+            shared_accounts: Mutex::new(()),
             claims: WatchHealth::new(),
             buckets: WatchHealth::new(),
         }),

@@ -215,7 +215,6 @@ impl Driver {
     ) -> Result<UntypedGrant, Status> {
         Ok(UntypedGrant {
             account: names::accessor(account),
-            claim: names::accessor(account).claim,
             buckets: accesses(&record.buckets, class.existing),
             parameters: class.parsed.clone(),
             config: self.config(&Texts::new())?,

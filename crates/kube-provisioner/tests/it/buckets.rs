@@ -1,7 +1,6 @@
 //! The controller of buckets on a simulated API server, with a store in memory. Test names begin with the rows of
 //! `docs/book/pages/how/buckets.md` that they prove.
 
-mod accounts;
 mod config;
 mod conformance;
 mod cosi;
@@ -11,6 +10,7 @@ mod delivery;
 mod fairness;
 mod field;
 mod fixture;
+mod former_accounts;
 mod names;
 mod ownership;
 mod provisioning;

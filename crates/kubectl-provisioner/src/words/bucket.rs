@@ -138,11 +138,6 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "A claim keeps the bucket that it has, so another bucketClaimName has no effect.",
             "restore bucketClaimName",
         ),
-        Refusal::Account { .. } => words(
-            "waits for the account that it shares with other claims",
-            "The claim names an account of its namespace, which it cannot have now.",
-            "",
-        ),
         Refusal::InUse { .. } => words(
             "its bucket is used by other claims",
             "The bucket is removed when the last claim that uses it is gone.",

@@ -85,8 +85,7 @@ fn bucket_refusals() -> Vec<bucket::Refusal> {
         R::BadObjectName { .. } => R::BadObjectName { kind: "Secret", name: text() },
         R::NotOwned { .. } => R::NotOwned { kind: "Secret" },
         R::BucketClaim { .. } => R::BucketClaim { claim: text(), problem: bucket::BucketClaimProblem::Missing },
-        R::BucketClaimChanged => R::BucketClaimChanged, R::InUse { .. } => R::InUse { by: vec![] },
-        R::Account { .. } => R::Account { account: text(), problem: bucket::AccountProblem::Unsupported })
+        R::BucketClaimChanged => R::BucketClaimChanged, R::InUse { .. } => R::InUse { by: vec![] })
 }
 
 fn bucket_actions() -> Vec<bucket::Decision> {
@@ -128,6 +127,6 @@ fn every_rest_and_every_refusal_of_buckets_is_explained() {
     let actions = bucket_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(bucket_refusal)).chain(actions.iter().filter_map(bucket_action)).collect();
-    assert_eq!(all.len(), 8 + 23 + 13);
+    assert_eq!(all.len(), 8 + 22 + 13);
     check(&all);
 }

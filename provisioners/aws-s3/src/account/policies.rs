@@ -1,8 +1,6 @@
-//! The policies of a claim's user. Users of their own bucket have one; others have one for each bucket, so grants add up.
+//! Policies of IAM users: one for the owner of a bucket, and one for each bucket of other users.
 
-use kube_provisioner::bucket::BucketAccess;
-
-use super::{Account, Sight};
+use super::Account;
 use crate::failure::Failure;
 use crate::policy;
 use crate::store::Store;
@@ -36,19 +34,6 @@ impl Account {
     async fn remove_policy(&self, store: &Store, policy: &str) -> Result<(), Failure> {
         let removed = store.iam.delete_user_policy(&self.name, policy).await;
         removed.map_err(Failure::of(format!("delete the policy of {}", self.name), "iam:DeleteUserPolicy"))
-    }
-
-    /// Takes the user's rights in these buckets away. Its keys stay.
-    pub(crate) async fn remove_rights(&self, store: &Store, buckets: &[BucketAccess]) -> Result<(), Failure> {
-        match self.look_carefully(store).await? {
-            Sight::Absent | Sight::Other => return Ok(()),
-            Sight::Forbidden(failure) => return Err(failure),
-            Sight::Own => {}
-        }
-        for bucket in buckets {
-            self.remove_policy(store, &policy::name(&bucket.name)).await?;
-        }
-        Ok(())
     }
 
     /// Takes the user's keys and its own policies away.

@@ -40,10 +40,6 @@ impl Aws {
         if let Some(text) = seaweedfs::lacks(&store, None, service_account.is_some()) {
             return refuse_grant(&store, &account, &request, text).await;
         }
-        if service_account.is_some() && request.is_account_shared() {
-            let text = "a role is for the pods of one claim: leave account or authentication out of additionalConfig";
-            return refuse_grant(&store, &account, &request, text.to_owned()).await;
-        }
         let mut policies = Vec::new();
         for bucket in &request.buckets {
             match policy_for(&store, &request, bucket).await? {

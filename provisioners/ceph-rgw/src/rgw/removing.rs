@@ -2,13 +2,12 @@
 
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
-use s3_client::policy::Policy;
 
 use super::account::{Account, AccountError};
 use super::ownership::Whose;
-use super::{Known, Rgw, Users, has_no_key};
+use super::{Known, Rgw, Users};
 use crate::admin::Key;
-use crate::grants::{change_policy, revoked, withdrawn};
+use crate::grants::{change_policy, revoked};
 use crate::parameters::Parameters;
 use crate::store::Store;
 
@@ -52,7 +51,7 @@ impl Rgw {
             live.extend(store.admin.bucket(&bucket.name).await?.map(|live| (&bucket.name, live.owner)));
         }
         for account in users.generated() {
-            if see(&store, account).await? != Sight::Ours {
+            if !is_ours(&store, account).await? {
                 continue;
             }
             let mut owns_one = false;
@@ -60,8 +59,7 @@ impl Rgw {
                 owns_one |= *owner == account.id;
                 if *owner != account.id && users.owner.generated {
                     // No user ever gets this name again, so what stays in a policy is of no use.
-                    let change = |policy: &_| revoked(policy, &account.id);
-                    self.mend_policy(&store, account, (name, owner), change).await?;
+                    self.remove_statement(&store, account, (name, owner)).await?;
                 }
             }
             match owns_one {
@@ -74,25 +72,6 @@ impl Rgw {
         Ok(())
     }
 
-    /// Takes the user's rights in the buckets away. Those of an owner stay.
-    pub(super) async fn remove_rights(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        let (store, users) = self.of_account(&known)?;
-        let account = &users.owner;
-        // One that is gone may be made again, with the same name.
-        if !account.generated || see(&store, account).await? == Sight::Others {
-            return Ok(());
-        }
-        for bucket in &known.buckets {
-            let name = &bucket.name;
-            let Some(live) = store.admin.bucket(name).await?.filter(|live| live.owner != account.id) else { continue };
-            let change = |policy: &_| withdrawn(policy, &account.id, name);
-            if !self.mend_policy(&store, account, (name, &live.owner), change).await? {
-                return Err(DeleteError::retry(has_no_key(name, &live.owner)));
-            }
-        }
-        Ok(())
-    }
-
     async fn remove_all_keys(&self, store: &Store, account: &Account) -> Result<(), DeleteError> {
         for key in store.admin.user(&account.id).await?.into_iter().flat_map(|user| user.keys) {
             store.admin.delete_key(&account.id, &key.access_key).await?;
@@ -100,32 +79,29 @@ impl Rgw {
         Ok(())
     }
 
-    /// Changes the bucket's policy, unless its owner has no key to do it with. An owner whose claim is gone, and whose bucket was
-    /// kept, has one only as long as this takes.
-    async fn mend_policy(
+    /// Removes the user's statement from the bucket's policy, unless the bucket's owner has no key for it. An owner whose claim was
+    /// deleted, and whose bucket was kept, gets a key only for this.
+    async fn remove_statement(
         &self,
         store: &Store,
         account: &Account,
         (bucket, owner): (&str, &str),
-        change: impl Fn(&Policy) -> Policy,
-    ) -> Result<bool, DeleteError> {
-        let Some(user) = store.admin.user(owner).await? else { return Ok(false) };
+    ) -> Result<(), DeleteError> {
+        let Some(user) = store.admin.user(owner).await? else { return Ok(()) };
         let lock = self.stores.lock(store.place(bucket));
         let _locked = lock.lock().await;
-        let mend = async |key| change_policy(store, key, bucket, &change).await;
+        let remove = async |key| change_policy(store, key, bucket, |policy| revoked(policy, &account.id)).await;
         if let Some(key) = user.key(None) {
-            mend(key).await?;
-            return Ok(true);
+            return Ok(remove(key).await?);
         }
         if user.mark().is_none_or(|mark| mark.cluster != account.cluster) {
-            return Ok(false);
+            return Ok(());
         }
-        let Some(key) = store.admin.create_key(owner).await?.first().map(Key::credentials) else { return Ok(false) };
+        let Some(key) = store.admin.create_key(owner).await?.first().map(Key::credentials) else { return Ok(()) };
         let id = key.access_key_id.clone();
-        let mended = mend(key).await;
+        let removed = remove(key).await;
         store.admin.delete_key(owner, &id).await?;
-        mended?;
-        Ok(true)
+        Ok(removed?)
     }
 }
 
@@ -153,28 +129,19 @@ async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<
 }
 
 async fn delete_user(store: &Store, account: &Account) -> Result<(), DeleteError> {
-    if see(store, account).await? == Sight::Ours {
+    if is_ours(store, account).await? {
         store.admin.delete_user(&account.id).await?;
     }
     Ok(())
 }
 
-/// What there is under a user's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
-    Ours,
-    Absent,
-    /// Another cluster's.
-    Others,
-}
-
-async fn see(store: &Store, account: &Account) -> Result<Sight, DeleteError> {
+/// Whether the user exists and does not belong to another cluster.
+async fn is_ours(store: &Store, account: &Account) -> Result<bool, DeleteError> {
     match account.user(store).await {
-        Ok(Some(_)) => Ok(Sight::Ours),
-        Ok(None) => Ok(Sight::Absent),
+        Ok(user) => Ok(user.is_some()),
         Err(error @ AccountError::OfAnotherCluster(_)) => {
             tracing::warn!(user = account.id, "left a user: {error}");
-            Ok(Sight::Others)
+            Ok(false)
         }
         Err(AccountError::Failed(failure)) => Err(failure.into()),
     }

@@ -68,13 +68,13 @@ impl Fake {
         Self { endpoint, model }
     }
 
-    /// What it holds, by name. Statements that keep users out give nobody anything.
+    /// What it holds, by name.
     pub(super) fn assets(&self) -> Vec<String> {
         let model = self.model.lock().unwrap();
-        let buckets = model.buckets.iter().map(|(name, bucket)| {
-            let allowed: Vec<_> = bucket.statements().into_iter().filter(|each| each["Effect"] == "Allow").collect();
-            format!("bucket {name} of {}, policy {allowed:?}", bucket.owner)
-        });
+        let buckets = model
+            .buckets
+            .iter()
+            .map(|(name, bucket)| format!("bucket {name} of {}, policy {:?}", bucket.owner, bucket.statements()));
         let users = model
             .users
             .iter()

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Garage, delete_keys};
 use crate::admin::{BucketInfo, Failure, Rights};
-use crate::claim::{BUCKET_ID, Claim};
+use crate::claim::Claim;
 use crate::parameters::Parameters;
 use crate::store::Store;
 
@@ -54,25 +54,6 @@ impl Garage {
             }
         }
         Ok(delete_keys(&store, &claim).await?)
-    }
-
-    /// Takes the rights of the claim's keys in the buckets away.
-    pub(super) async fn remove_rights(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        let (store, claim) = self.of_account(&account)?;
-        let (keys, _) = claim.keys(&store).await?;
-        for bucket in &account.buckets {
-            // Another bucket may have its name by now.
-            let live = match bucket.state.get(BUCKET_ID) {
-                Some(id) => store.admin.bucket(id).await?,
-                None => store.admin.bucket_named(&bucket.name).await?,
-            };
-            let Some(live) = live else { continue };
-            let is_ours = |id: &str| keys.iter().any(|key| key.id == id);
-            for key in live.keys.iter().filter(|key| key.permissions.any() && is_ours(&key.id)) {
-                store.admin.set_rights(&live.id, &key.id, (key.permissions, Rights::NONE)).await?;
-            }
-        }
-        Ok(())
     }
 }
 

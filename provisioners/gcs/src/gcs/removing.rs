@@ -32,7 +32,7 @@ impl Gcs {
                 if only_empty && !store.storage.is_empty(name).await? {
                     return Err(DeletionPolicy::not_empty(name));
                 }
-                // Whoever still writes would write forever: the claim's own account, or one that it shares with others.
+                // An account that still writes, the owner's or one of COSI, could do so forever.
                 let account = Account::of(&store, &bucket.owner, &bucket.cluster_id, (&bucket.state, &parameters));
                 store.storage.change_policy(name, |policy| closed(policy, &account.email)).await?;
                 if !only_empty {
@@ -60,12 +60,6 @@ impl Gcs {
         account.close(&store, known.access_key_id.as_deref()).await?;
         account.remove_rights(&store, &known).await?;
         Ok(account.remove(&store).await?)
-    }
-
-    /// Takes the rights away, and leaves the buckets and the keys.
-    pub(super) async fn remove_rights(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self.of_account(&known).await?;
-        Ok(account.remove_rights(&store, &known).await?)
     }
 }
 

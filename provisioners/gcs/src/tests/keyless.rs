@@ -4,7 +4,7 @@ use super::*;
 
 const POOL: &str = "projects/1/locations/global/workloadIdentityPools/shop-project.svc.id.goog";
 
-pub(super) fn keyless(fixture: &Fixture, claim: &str, account: &str) -> Claim {
+fn keyless(fixture: &Fixture, claim: &str, account: &str) -> Claim {
     let mut request = fixture.request(claim, &[("workloadIdentityPool", POOL)]);
     let config = [("authentication", "ServiceAccount"), ("serviceAccount", account)];
     let config = config.map(|(key, value)| (key.to_owned(), value.to_owned())).into();

@@ -202,7 +202,6 @@ impl<P, C> BucketClaim<P, C> {
 
     fn grant_request(&self, access: BucketAccess) -> GrantRequest<P, C> {
         GrantRequest {
-            claim: self.claim.clone(),
             account: self.account(),
             buckets: vec![access],
             parameters: self.parameters.clone(),

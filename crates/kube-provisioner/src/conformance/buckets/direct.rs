@@ -90,7 +90,6 @@ impl<'a> Direct<'a> {
         let (parameters, config) = (self.parameters.parsed.clone(), self.config.clone());
         GrantRequest {
             account: self.account.clone(),
-            claim: self.account.claim.clone(),
             buckets: buckets.to_vec(),
             state: self.state.clone(),
             access_key_id: self.key.as_ref().map(|key| key.access_key_id.clone()),
@@ -156,15 +155,6 @@ impl<'a> Direct<'a> {
         let start = Instant::now();
         while let Err(error) = self.backend.revoke(self.granted(buckets)).await {
             self.again("revoke", start, &error).await?;
-        }
-        Ok(())
-    }
-
-    /// Takes its rights in some of its buckets away.
-    pub(super) async fn loses(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
-        let start = Instant::now();
-        while let Err(error) = self.backend.withdraw(self.granted(buckets)).await {
-            self.again("withdraw", start, &error).await?;
         }
         Ok(())
     }

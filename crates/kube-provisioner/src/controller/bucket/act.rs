@@ -1,6 +1,5 @@
 //! How: carries out one decision. The only place that calls the author's code or writes to the API server.
 
-mod account;
 mod attempt;
 mod calls;
 mod deliver;
@@ -15,8 +14,8 @@ use std::sync::{Arc, MutexGuard};
 
 use provisioner_runtime::controller::Context;
 use provisioner_runtime::watch::WatchHealth;
+use tokio::sync::Mutex;
 
-pub(crate) use self::account::BusyAccounts;
 use super::backend::BucketBackend;
 use super::cache::BucketCache;
 use super::decide::Rules;
@@ -36,7 +35,8 @@ pub(crate) struct Actions {
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
     pub(crate) thresholds: Thresholds,
-    pub(crate) accounts: BusyAccounts,
+    /// Serializes the ends of claims with a shared account of an earlier version, so that the last claim revokes it.
+    pub(crate) shared_accounts: Mutex<()>,
     /// The watches of the claims and of the ObjectBuckets.
     pub(crate) claims: WatchHealth,
     pub(crate) buckets: WatchHealth,

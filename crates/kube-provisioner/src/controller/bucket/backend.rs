@@ -40,7 +40,7 @@ fn request<P: Send + Sync + 'static, C: Send + Sync + 'static>(untyped: UntypedR
 fn grant<P: Send + Sync + 'static, C: Send + Sync + 'static>(untyped: UntypedGrant) -> GrantRequest<P, C> {
     let (parameters, config) = (of_author(&untyped.parameters), of_author(&untyped.config));
     typed!(GrantRequest, untyped, { parameters: parameters, config: config },
-        account, claim, buckets, config_texts, state, access_key_id, credentials, secrets, cluster_id, fencing_token)
+        account, buckets, config_texts, state, access_key_id, credentials, secrets, cluster_id, fencing_token)
 }
 
 fn bucket<P: Send + Sync + 'static>(untyped: UntypedBucket) -> ProvisionedBucket<P> {
@@ -76,7 +76,6 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn find_bucket(&self, bucket: UntypedLookup) -> Answer<'_, Option<Bucket>, ProvisionError>;
     fn grant(&self, request: UntypedGrant) -> Answer<'_, Granted, ProvisionError>;
     fn revoke(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
-    fn withdraw(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn rotate(&self, account: UntypedAccount) -> Answer<'_, Credentials, ProvisionError>;
     fn retire(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>>;
@@ -113,10 +112,6 @@ impl<B: BucketProvisioner> BucketBackend for B {
 
     fn revoke(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
         Box::pin(BucketProvisioner::revoke(self, account(untyped)))
-    }
-
-    fn withdraw(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
-        Box::pin(BucketProvisioner::withdraw(self, account(untyped)))
     }
 
     fn rotate(&self, untyped: UntypedAccount) -> Answer<'_, Credentials, ProvisionError> {

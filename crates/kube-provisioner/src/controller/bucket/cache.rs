@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 
-use super::accounts::AccountIndex;
 use super::class::ReadClass;
 use super::decide::Rules;
 use super::delivered::{DeliveredFacts, Seen};
 use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
-use super::facts::{BucketFacts, ClaimFacts, ClassState, OurClass};
+use super::facts::{BucketFacts, ClaimFacts, ClassState, OurClass, Recorded};
 use super::gone::Gone;
 use super::key::Key;
+use super::record::SharedAccount;
 use crate::bucket::ClaimName;
 use crate::controller::shared::index::take;
 
@@ -43,7 +43,6 @@ pub(crate) struct BucketCache {
     asking: HashMap<Box<str>, BTreeSet<Key>>,
     /// ObjectBuckets of claims that use the bucket of another one, by the uid of the claim that it was made for.
     using: HashMap<Box<str>, BTreeSet<Arc<str>>>,
-    by_account: AccountIndex,
     gone: Gone,
 }
 
@@ -72,7 +71,6 @@ impl BucketCache {
             by_delivered: DeliveredIndex::default(),
             asking: HashMap::new(),
             using: HashMap::new(),
-            by_account: AccountIndex::default(),
             gone: Gone::default(),
         }
     }
@@ -92,12 +90,12 @@ impl BucketCache {
                 if let Some(known) = self.claims.remove(&key) {
                     self.claim_gone(&key, &known);
                 }
-                return self.of_gone_claim(key);
+                return self.with_asking(key);
             }
             Change::Ready => {
                 let gone = self.claims.end_snapshot();
                 gone.iter().for_each(|(key, known)| self.claim_gone(key, known));
-                return gone.into_iter().flat_map(|(key, _)| self.of_gone_claim(key)).collect();
+                return gone.into_iter().flat_map(|(key, _)| self.with_asking(key)).collect();
             }
         }
         Vec::new()
@@ -227,6 +225,19 @@ impl BucketCache {
         self.buckets.get(name).cloned()
     }
 
+    /// Returns true if another ObjectBucket may record this shared account of an earlier version. An unreadable one may. No new
+    /// ObjectBucket records one, so the cache never shows too few.
+    pub(crate) fn is_account_in_use(&self, bucket: &BucketFacts, account: &SharedAccount) -> bool {
+        let may_have_it = |other: &BucketFacts| match &other.record {
+            Recorded::As(record) => record.account.as_ref().is_some_and(|of| of.uid == account.uid),
+            Recorded::Nothing => other.unreadable.is_some(),
+            Recorded::Unreadable(_) => true,
+        };
+        let is_there = |other: &BucketFacts| other.has_finalizer() || !other.deleting;
+        let mut others = self.buckets.iter().map(|(_, other)| other).filter(|other| other.uid != bucket.uid);
+        others.any(|other| is_there(other) && self.rules.is_of_this_installation(other) && may_have_it(other))
+    }
+
     /// Whether there is an ObjectBucket of this name.
     pub(crate) fn is_taken(&self, object: &str) -> bool {
         self.buckets.get(object).is_some()
@@ -279,7 +290,6 @@ impl BucketCache {
             self.asking.entry(owner).or_default().insert(key.clone());
         }
         self.by_delivered.put_claim(&key, &claim);
-        self.by_account.put_claim(&key, &claim);
         self.claims.insert(key.clone(), Arc::new(claim));
         Some(key)
     }
@@ -300,7 +310,6 @@ impl BucketCache {
             take(&mut self.asking, &owner, key);
         }
         self.by_delivered.claim_gone(key, known);
-        self.by_account.claim_gone(key, known);
     }
 
     fn put_bucket(&mut self, bucket: BucketFacts) -> Vec<Key> {
@@ -323,7 +332,6 @@ impl BucketCache {
             self.using.entry(owner.uid.as_str().into()).or_default().insert(bucket.name.clone());
         }
         self.by_delivered.put_bucket(&bucket);
-        self.by_account.put_bucket(&bucket);
         keys.extend(self.concerned(&bucket));
         self.buckets.insert(bucket.name.clone(), Arc::new(bucket));
         keys.sort_unstable();
@@ -344,7 +352,6 @@ impl BucketCache {
             take(&mut self.using, owner.uid.as_str(), &bucket.name);
         }
         self.by_delivered.bucket_gone(bucket);
-        self.by_account.bucket_gone(bucket);
         self.concerned(bucket)
     }
 
@@ -356,28 +363,12 @@ impl BucketCache {
         keys
     }
 
-    /// As [`with_asking`](Self::with_asking), of a claim that is gone, with those of the claims that ask for its account.
-    fn of_gone_claim(&self, key: Key) -> Vec<Key> {
-        let buckets = self.of_claim.get(key.path()).into_iter().flatten().filter_map(|name| self.buckets.get(name));
-        let fellows: Vec<Key> = buckets.flat_map(|bucket| self.by_account.asking(bucket)).cloned().collect();
-        let mut keys = self.with_asking(key);
-        keys.extend(fellows);
-        keys
-    }
-
-    /// Whether the claim of an ObjectBucket exists. One that cannot be read does.
-    pub(crate) fn has_claim(&self, bucket: &BucketFacts) -> bool {
-        let key = bucket.claim().map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));
-        key.is_none_or(|key| self.claims.get(&key).is_some())
-    }
-
     /// All keys that may change with an ObjectBucket: its own, those that ask for the bucket, and that of the claim that the
     /// bucket was made for.
     fn concerned(&self, bucket: &BucketFacts) -> Vec<Key> {
         let asking = paths(bucket).filter_map(|path| self.asking.get(&path)).flatten().cloned();
         let owner = owner_of(bucket).and_then(|owner| self.by_path.get(&*owner.to_string()).cloned());
-        let fellows = self.by_account.asking(bucket).cloned();
-        self.keys_of(bucket).into_iter().chain(asking).chain(owner).chain(fellows).collect()
+        self.keys_of(bucket).into_iter().chain(asking).chain(owner).collect()
     }
 
     /// Its claim's key, those of the claims of the same name now, and that of the claim that points at it. An ObjectBucket

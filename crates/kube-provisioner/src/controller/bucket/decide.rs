@@ -2,7 +2,6 @@
 
 use provisioner_runtime::stable_hash;
 
-use super::accounts::{self, AccountProblem};
 use super::decision::{Decision, Ending, NoAction, Reason, Refusal};
 use super::delivered_names::{BadName, DeliveredNames};
 use super::facts::{
@@ -139,54 +138,41 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     }
     // Bucket and user may be gone since the backup that the record or the Secret comes from.
     if record.assigned || facts.secret == Delivered::Unowned {
-        return attempt_beside(record, facts, Decision::Attempt(Reason::Secret));
+        return Decision::Attempt(Reason::Secret);
     }
     if facts.config_map == Delivered::Unowned {
         return Decision::Restore;
     }
     // The Secret has the key before the rotation or the one after it, and its user keeps using either.
-    if record.new_key.is_some() && facts.secret == Delivered::Intact {
+    if record.new_key.is_some() && record.has_own_account() && facts.secret == Delivered::Intact {
         return Decision::Rotate;
     }
     if record.config != claim.config && share::asks_for_another(record, claim) {
         return Decision::Refuse(Refusal::BucketClaimChanged);
     }
-    if record.config != claim.config && share::has_another_account(record, claim) {
-        let account = claim.account().unwrap_or_default().to_owned();
-        return Decision::Refuse(Refusal::Account { account, problem: AccountProblem::Changed });
-    }
-    let has_older_key = facts.has_older_key(record);
     let is_renamed = wanted.as_ref() != Some(&facts.names);
     if record.config != claim.config || !record.attempted.is_empty() || is_renamed {
         return attempt(claim, facts, rules, Reason::Config);
     }
-    if facts.secret != Delivered::Intact || has_older_key {
-        return attempt_beside(record, facts, Decision::Attempt(Reason::Secret));
+    if facts.secret != Delivered::Intact {
+        return Decision::Attempt(Reason::Secret);
     }
     if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
-        return match rules.capabilities.rotation && !record.keyless {
+        return match rules.capabilities.rotation && !record.keyless && record.has_own_account() {
             // The Secret of a former name may have an older key.
             true if !record.formerly_delivered.is_empty() => Decision::Restore,
-            true => {
-                let waits = facts.older_key_elsewhere(record);
-                waits.map_or_else(|| attempt_beside(record, facts, Decision::Rotate), Decision::Refuse)
-            }
+            true => Decision::Rotate,
             false if claim.is_ready() == Some(true) => Decision::Refuse(Refusal::NoRotation),
             false => settled(claim, bucket, facts),
         };
     }
     match settled(claim, bucket, facts) {
-        Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() => {
-            facts.older_key_elsewhere(record).map_or(Decision::Retire, |_| Decision::NoAction(NoAction::Bound))
+        Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() && record.has_own_account() => {
+            Decision::Retire
         }
         Decision::NoAction(NoAction::Bound) if bucket.deleting => Decision::Refuse(Refusal::ObjectDeleted),
         decision => decision,
     }
-}
-
-/// What is done about an account, unless another claim is about to give it another key.
-fn attempt_beside(record: &Record, facts: &Facts, decision: Decision) -> Decision {
-    facts.rotation_elsewhere(Some(record)).map_or(decision, Decision::Refuse)
 }
 
 /// A bucket that needs no call of the author's code.
@@ -235,9 +221,6 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             Err(BadParameters::Crashed(panic)) => return Decision::Refuse(Refusal::ParametersCrash(panic.clone())),
             Ok(_) => {}
         }
-        if let Some(refusal) = accounts::refusal(claim, class, facts, rules) {
-            return Decision::Refuse(refusal);
-        }
         match share::shared_bucket(claim, class, facts, rules) {
             Err(refusal) => return Decision::Refuse(refusal),
             Ok(Some(_)) => {}
@@ -274,8 +257,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
     if let Some(kind) = foreign(facts, Some(&wanted)) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
-    let elsewhere = facts.rotation_elsewhere(begun.map(|record| &**record));
-    elsewhere.map_or(Decision::Attempt(reason), Decision::Refuse)
+    Decision::Attempt(reason)
 }
 
 /// Which of the claim's names another object has, if the claim does not ask for another name by now.

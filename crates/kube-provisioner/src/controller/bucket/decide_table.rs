@@ -1,6 +1,5 @@
 //! The rules of [`decide`] as tables: objects in, decision out.
 
-mod accounts;
 mod sharing;
 
 use std::sync::Arc;
@@ -373,6 +372,33 @@ fn a_claim_with_its_bucket() {
     assert!(matches!(Fixture { record: Value::Null, ..garbled }.decision(), Refuse(Refusal::Record(_))));
     let unreadable = bound().bucket(json!({"spec": "text"})).decision();
     assert!(matches!(unreadable, Refuse(Refusal::Unreadable { kind: "ObjectBucket", .. })), "{unreadable:?}");
+}
+
+#[test]
+fn z35_keeps_a_recorded_shared_account_until_the_next_key() {
+    use Delivered::{Absent, Intact};
+    let account = |left: bool| json!({"name": "team", "uid": "a", "generation": 2, "left": left, "state": {"a": "b"}});
+    let asks = json!({"account": "team"});
+    let bound = |left: bool| {
+        let fixture = Fixture::bound().record(json!({"account": account(left), "config": asks}));
+        fixture.claim(json!({"spec": {"additionalConfig": asks}}))
+    };
+    let rotates = || json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "again"}}});
+    let (new_key, retires) = (json!({"newKey": {"accessKeyId": "new"}}), json!({"retireAt": "2024-01-01T00:00:00Z"}));
+    let without = |fixture: Fixture| fixture.claim(json!({"spec": {"additionalConfig": null}}));
+    check([
+        ("it is left as it is", bound(false), rest(NoAction::Bound)),
+        ("the key is that of others", bound(false).claim(rotates()), Refuse(Refusal::NoRotation)),
+        ("a rotation that has begun", bound(false).record(new_key.clone()), rest(NoAction::Bound)),
+        ("keys to remove", bound(false).record(retires.clone()), rest(NoAction::Bound)),
+        ("no Secret", bound(false).delivered(Absent, Intact), Attempt(Reason::Secret)),
+        ("it asks for no account any more", without(bound(false)), Attempt(Reason::Config)),
+        ("deleted", bound(false).deleted(), Release(Ending::Delete)),
+        ("unfinished", bound(false).record(json!({"made": false})), Attempt(Reason::New)),
+        ("it has left the account", bound(true).claim(rotates()), Rotate),
+        ("and a rotation has begun", bound(true).record(new_key), Rotate),
+        ("and there are keys to remove", bound(true).record(retires), Retire),
+    ]);
 }
 
 #[test]

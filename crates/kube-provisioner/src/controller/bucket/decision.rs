@@ -1,6 +1,5 @@
 //! What can be decided about one key, and why.
 
-use super::accounts::AccountProblem;
 use super::share::BucketClaimProblem;
 
 /// What to do about one key.
@@ -54,7 +53,7 @@ pub enum Reason {
     New,
     /// The claim's `additionalConfig` has changed.
     Config,
-    /// The Secret is gone, was changed, or has an older key than others with the same account.
+    /// The Secret is gone or was changed.
     Secret,
 }
 
@@ -147,13 +146,6 @@ pub enum Refusal {
     },
     /// The claim asks for the bucket of another claim, or for one of its own, and has a bucket.
     BucketClaimChanged,
-    /// The claim names an account for several claims, and cannot have it now.
-    Account {
-        /// The account.
-        account: String,
-        /// Why.
-        problem: AccountProblem,
-    },
     /// Other claims use the bucket that is to be removed.
     InUse {
         /// Their names, or those of their ObjectBuckets.

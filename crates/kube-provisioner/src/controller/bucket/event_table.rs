@@ -7,7 +7,6 @@ use std::time::Duration;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
-use super::accounts::AccountProblem;
 use super::decision::{Ending, Refusal};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
@@ -45,9 +44,6 @@ every!(refusals -> Refusal {
         claim: "OTHER".to_owned(), problem
     }),
     Refusal::BucketClaimChanged => [Refusal::BucketClaimChanged],
-    Refusal::Account { .. } => account_problems().into_iter().map(|problem| Refusal::Account {
-        account: "ACCOUNT".to_owned(), problem
-    }),
     Refusal::InUse { .. } => [Refusal::InUse { by: vec!["CLAIMS".to_owned()] }],
 });
 
@@ -60,16 +56,6 @@ every!(problems -> BucketClaimProblem {
     BucketClaimProblem::OtherClass { .. } => [BucketClaimProblem::OtherClass { class: "CLASS".to_owned() }],
     BucketClaimProblem::OfClass => [BucketClaimProblem::OfClass],
     BucketClaimProblem::OtherName { .. } => [BucketClaimProblem::OtherName { bucket: "BUCKET".to_owned() }],
-});
-
-every!(account_problems -> AccountProblem {
-    AccountProblem::Unsupported => [AccountProblem::Unsupported],
-    AccountProblem::BadName => [AccountProblem::BadName],
-    AccountProblem::OtherClass { .. } => [AccountProblem::OtherClass { class: "CLASS".to_owned() }],
-    AccountProblem::OtherParameters => [AccountProblem::OtherParameters],
-    AccountProblem::Rotating { .. } => [AccountProblem::Rotating { claim: "OTHER".to_owned() }],
-    AccountProblem::Unreadable { .. } => [AccountProblem::Unreadable { object: "OBJECT".to_owned() }],
-    AccountProblem::Changed => [AccountProblem::Changed],
 });
 
 every!(endings -> Ending {
@@ -87,7 +73,6 @@ every!(outcomes -> Outcome {
     Outcome::BadRecord(_) => [Outcome::BadRecord("PROBLEMS".to_owned())],
     Outcome::ClassGone => [Outcome::ClassGone],
     Outcome::AwaitsPermit(_) => [Outcome::AwaitsPermit(Flow::creating("CLASS"))],
-    Outcome::AwaitsAccount { .. } => [Outcome::AwaitsAccount { after: Duration::ZERO }],
     Outcome::Changed => [Outcome::Changed],
     Outcome::Provisioned { .. } => [Outcome::Provisioned { bucket: "BUCKET".to_owned() }],
     Outcome::Configured => [Outcome::Configured],
@@ -157,7 +142,6 @@ fn facts(deleting: bool) -> Facts {
         obstacle: None,
         owner: Default::default(),
         users: Vec::new(),
-        fellows: Vec::new(),
         class: ClassState::Missing,
         names: DeliveredNames::of("NAME"),
         secret: Delivered::Absent,

@@ -67,7 +67,7 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
     let key = Key::of(text("namespace")?, text("name")?, text("uid")?);
     let capabilities = match able {
         Able::Least => BucketCapabilities::default(),
-        Able::All => BucketCapabilities::default().rotation().multiple_buckets(),
+        Able::All => BucketCapabilities::default().rotation(),
     };
     let rules = Rules {
         names: ProvisionerNames { own: installation.provisioner.clone(), additional: Vec::new() },

@@ -12,7 +12,7 @@ use super::delivered_names::{BadName, DeliveredNames};
 use super::record::{Record, Source};
 use crate::bucket::{Account, BucketAccess, ClaimName};
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
-use crate::protocol::{ACCOUNT, BUCKET_CLAIM_NAME};
+use crate::protocol::BUCKET_CLAIM_NAME;
 
 /// Everything that a decision about one key needs.
 #[derive(Clone, Debug)]
@@ -26,8 +26,6 @@ pub(crate) struct Facts {
     pub(crate) owner: OwnerFacts,
     /// The other claims that use the claim's bucket.
     pub(crate) users: Vec<ClaimName>,
-    /// The other claims with the claim's account.
-    pub(crate) fellows: Vec<Fellow>,
     pub(crate) class: ClassState,
     /// The names of the claim's Secret and ConfigMap: those that are recorded, or those of a new claim.
     pub(crate) names: DeliveredNames,
@@ -53,14 +51,6 @@ pub(crate) enum Obstacle {
 pub(crate) struct OwnerFacts {
     pub(crate) claim: Option<Arc<ClaimFacts>>,
     pub(crate) bucket: Option<Arc<BucketFacts>>,
-}
-
-/// Another claim with the same account, by its ObjectBucket.
-#[derive(Clone, Debug)]
-pub(crate) struct Fellow {
-    pub(crate) bucket: Arc<BucketFacts>,
-    /// Whether the claim exists. One that somebody has removed by force does not, and its ObjectBucket stays.
-    pub(crate) has_claim: bool,
 }
 
 /// A claim, as far as decisions read it.
@@ -299,10 +289,7 @@ impl Facts {
             ClassState::Unmanaged => 1,
             ClassState::Ours(class) => class.fingerprint,
         };
-        let of_attempts = |fellow: &Fellow| fellow.bucket.record().is_some_and(|record| !record.made);
-        let fellows = self.fellows.iter().filter(|fellow| !of_attempts(fellow));
-        let fellows: Vec<_> = fellows.map(|fellow| (fellow.has_claim, fellow.bucket.as_fellow())).collect();
-        let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users, fellows);
+        let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users);
         stable_hash(&format!("{:?}", (claim, made, by_hand, class, others)))
     }
 }
@@ -339,11 +326,6 @@ impl ClaimFacts {
     /// The claim of its namespace whose bucket it asks for.
     pub(crate) fn bucket_claim(&self) -> Option<&str> {
         self.config.get(BUCKET_CLAIM_NAME).map(String::as_str)
-    }
-
-    /// The account that it shares with other claims of its namespace.
-    pub(crate) fn account(&self) -> Option<&str> {
-        self.config.get(ACCOUNT).map(String::as_str)
     }
 
     /// `namespace/name`.
@@ -405,18 +387,9 @@ impl BucketFacts {
         ClaimName { uid: made_for.unwrap_or(claim.uid), ..claim }
     }
 
-    /// The account for which its bucket was made: the claim's own, even where the claim's key is that of a shared one.
+    /// The claim's account, for which its bucket was made.
     pub(crate) fn owner(&self, claim: ClaimName) -> Account {
         Account::of(self.made_for(claim))
-    }
-
-    /// What the other claims with its account have to know.
-    fn as_fellow(&self) -> impl std::fmt::Debug {
-        let of_record = self.record().map(|record| {
-            let account = record.account.as_ref().map(|account| (account.uid.clone(), account.generation));
-            (account, record.new_key.is_some(), record.parameters.clone())
-        });
-        (self.uid.clone(), self.class.clone(), of_record)
     }
 
     /// Whether a person gives it to this claim.

@@ -34,7 +34,7 @@ impl Key {
     }
 }
 
-/// What chooses the shard of a key: claims that share a bucket or an account are worked on by one process.
+/// Chooses the shard of a key. One process works on all claims of a namespace, which can share a bucket.
 pub fn shard_text(key: &str) -> String {
     match key.split_once('/') {
         // The shard follows from bits that the last letters of a short text do not reach.

@@ -5,7 +5,6 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 
-use super::accounts::AccountProblem;
 use super::decision::{Ending, Refusal};
 use super::delivered_names::keys;
 use super::facts::Facts;
@@ -77,7 +76,6 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
     Some(match outcome {
         Outcome::NoAction
         | Outcome::AwaitsPermit(_)
-        | Outcome::AwaitsAccount { .. }
         | Outcome::Changed
         | Outcome::RetiresLater { .. }
         | Outcome::ClaimReleased => return None,
@@ -323,7 +321,6 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             ),
             State::Bound,
         )),
-        Refusal::Account { account, problem } => no_account(account, problem, class, provisioner),
         Refusal::InUse { by } => normal(
             "BucketInUse",
             format!("The bucket stays until these claims, which use it, are deleted: {}", by.join(", ")),
@@ -361,47 +358,6 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
         )),
         BucketClaimProblem::OtherName { bucket } => invalid(format!(
             "The bucket of the claim {other} is {bucket}; remove spec.bucketName from this claim, or correct it"
-        )),
-    }
-}
-
-/// Why a claim does not get the account that it names.
-fn no_account(account: &str, problem: &AccountProblem, class: &str, provisioner: &str) -> UserMessage {
-    let key = protocol::ACCOUNT;
-    let invalid = |text: String| warning("InvalidAccount", text, State::Failed);
-    match problem {
-        AccountProblem::Unsupported => invalid(format!(
-            "An account of {provisioner} is for one bucket; remove the key {key} from the claim's additionalConfig"
-        )),
-        AccountProblem::BadName => invalid(format!(
-            "\"{account}\" cannot be the name of an account: a name has lower case letters, digits and `-`, begins and ends with a letter or a digit, and has at most 63 characters; correct {key} in the claim's additionalConfig"
-        )),
-        AccountProblem::OtherClass { class: of_others } => invalid(format!(
-            "The claims with the account {account} have the StorageClass \"{of_others}\", and this one \"{class}\"; claims that share an account need the same class"
-        )),
-        AccountProblem::OtherParameters => invalid(format!(
-            "The StorageClass \"{class}\" had other parameters when the account {account} was made; name another account in {key}, or restore the parameters"
-        )),
-        AccountProblem::Rotating { claim } => event_only(normal(
-            "AwaitsAccount",
-            format!(
-                "The claim {claim}, which has the same account {account}, gets another key; this claim is served afterwards"
-            ),
-            State::Pending,
-        )),
-        AccountProblem::Unreadable { object } => warning(
-            "AwaitsAccount",
-            format!(
-                "The ObjectBucket {object} has an account of the name {account} and cannot be read; correct it, or delete it"
-            ),
-            State::Pending,
-        ),
-        AccountProblem::Changed => event_only(warning(
-            "AccountChanged",
-            format!(
-                "The key {key} of the claim's additionalConfig cannot change while the claim has a bucket; restore it, or create another claim"
-            ),
-            State::Bound,
         )),
     }
 }

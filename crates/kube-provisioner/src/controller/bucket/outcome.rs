@@ -87,8 +87,6 @@ pub(crate) enum Outcome {
     ClassGone,
     /// As many attempts as allowed are under way for this namespace, in this class or altogether.
     AwaitsPermit(Flow),
-    /// Another claim of the same account is worked on, or has yet to get its newest key.
-    AwaitsAccount { after: Duration },
     /// The facts were out of date. The cache has the current ones.
     Changed,
     /// The bucket is there, and all that its user needs.

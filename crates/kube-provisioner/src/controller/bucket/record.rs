@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::accounts::SharedAccount;
 use super::delivered_names::DeliveredNames;
 use super::facts::EndpointFacts;
-use crate::bucket::ClaimName;
+use crate::bucket::{Account, ClaimName};
 
 /// Where a claim's bucket comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +36,7 @@ pub(crate) struct Record {
     /// The claim that the bucket was made for, where the claim uses the bucket of another one.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "claim")]
     pub(crate) owner: Option<ClaimName>,
-    /// The account that the claim shares with others of its namespace; `None` where it has one of its own.
+    /// The account that the claim shared with other claims of its namespace in an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<SharedAccount>,
     /// The class's parameters. `None` if nobody knows.
@@ -84,6 +83,21 @@ pub(crate) struct Record {
     pub(crate) retire_at: Option<String>,
 }
 
+/// An account that an earlier version made for several claims. New claims do not get one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SharedAccount {
+    pub(crate) name: String,
+    /// Identifies the account: no claim and no other account has this uid.
+    pub(crate) uid: String,
+    /// Set once the claim's Secret contains the key of an account of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) left: bool,
+    /// The state that the author keeps for the account.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) state: BTreeMap<String, String>,
+}
+
 /// A rotation that has begun. Until the Secret has its key, the user keeps [`Record::access_key_id`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -92,6 +106,14 @@ pub(crate) struct NewKey {
     /// What [`Record::rotation`] will be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rotation: Option<String>,
+}
+
+impl SharedAccount {
+    /// The account as the author's methods receive it.
+    pub(crate) fn account(&self, namespace: &str) -> Account {
+        let (namespace, name, uid) = (namespace.to_owned(), self.name.clone(), self.uid.clone());
+        Account::of(ClaimName { namespace, name, uid })
+    }
 }
 
 impl Record {
@@ -118,6 +140,11 @@ impl Record {
             new_key: None,
             retire_at: None,
         }
+    }
+
+    /// Returns true if the key in the claim's Secret belongs to the claim alone, so that it can be rotated.
+    pub(crate) fn has_own_account(&self) -> bool {
+        self.account.as_ref().is_none_or(|shared| shared.left)
     }
 
     /// The key that a new Secret gets. Pods may have read one that was made last, even if its Secret is gone.

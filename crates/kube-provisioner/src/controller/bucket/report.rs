@@ -16,8 +16,6 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::Changed => Next::Again,
         // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
-        // So does the end of another claim's attempt, which wakes nobody.
-        Outcome::Refused(Refusal::Account { problem, .. }) if problem.may_pass() => Next::Retry,
         Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
         Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretMissing { .. } | Outcome::SecretName(_) => {
             Next::Retry
@@ -29,7 +27,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         | Outcome::Adopted
         | Outcome::Rotated
         | Outcome::Retired => Next::Again,
-        Outcome::AwaitsAccount { after } | Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
+        Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
         Outcome::NotFenced(_) => Next::Retry,
         Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
             ProvisionVerdict::Ignored | ProvisionVerdict::Invalid => Next::AwaitChange,
@@ -70,11 +68,7 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
 /// The outcome's name in metrics and logs; `None` where nothing was done.
 pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
-        Outcome::NoAction
-        | Outcome::AwaitsPermit(_)
-        | Outcome::AwaitsAccount { .. }
-        | Outcome::Changed
-        | Outcome::RetiresLater { .. } => return None,
+        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::RetiresLater { .. } => return None,
         Outcome::Refused(_)
         | Outcome::BadConfig(_)
         | Outcome::BadRecord(_)

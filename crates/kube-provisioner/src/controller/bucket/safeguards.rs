@@ -24,8 +24,6 @@ pub enum BucketSafeguard {
     Unreadable,
     /// A bucket stays while other claims use it.
     Shared,
-    /// An account stays while other claims have it.
-    Account,
     /// An ObjectBucket without a claim's uid is a claim's only if more than the claim says so.
     Pointer,
 }

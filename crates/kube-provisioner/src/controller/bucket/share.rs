@@ -12,10 +12,10 @@ use super::decision::Refusal;
 use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
 use super::record::{Record, Source};
 use crate::bucket::ClaimName;
-use crate::protocol::{ACCOUNT, BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
+use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
 /// The keys of `additionalConfig` that no author gets.
-const OF_CONTROLLER: [&str; 4] = [ACCOUNT, BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
+const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
 
 /// A bucket of another claim that a new claim gets.
 pub(crate) struct SharedBucket {
@@ -109,15 +109,10 @@ pub(crate) fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> boo
         owner.is_some_and(|owner| bucket.claim().is_some_and(|of| *of.uid == *owner.uid))
     };
     let is_going = || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting || has_leaving_claim(bucket));
-    asks_for_another(record, claim) || has_another_account(record, claim) || record.owner.is_some() && is_going()
+    asks_for_another(record, claim) || record.owner.is_some() && is_going()
 }
 
 /// Whether the claim names another claim than when its bucket was made.
 pub(crate) fn asks_for_another(record: &Record, claim: &ClaimFacts) -> bool {
     claim.bucket_claim() != record.owner.as_ref().map(|owner| owner.name.as_str())
-}
-
-/// Whether the claim names another account than when its bucket was made.
-pub(crate) fn has_another_account(record: &Record, claim: &ClaimFacts) -> bool {
-    claim.account() != record.account.as_ref().map(|account| account.name.as_str())
 }

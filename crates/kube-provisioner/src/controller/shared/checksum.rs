@@ -18,6 +18,7 @@ pub(crate) fn hash_of<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>
 }
 
 /// The first half of a text's hash.
+#[cfg(feature = "cosi")]
 pub(crate) fn short_hash(text: &str) -> String {
     hex(&Sha256::digest(text)[..16])
 }

@@ -77,3 +77,22 @@ async fn z24_a_change_that_is_taken_back_before_it_was_recorded_is_taken_back_in
     sleep(HOUR).await;
     assert_eq!(fixture.store.calls("create_bucket"), calls, "nothing is left to do");
 }
+
+#[tokio::test(start_paused = true)]
+async fn refuses_the_key_account_as_any_unknown_key() {
+    let fixture = Fixture::new();
+    let _running = fixture.start(1);
+    let shared = json!({"additionalConfig": {"account": "team"}});
+    fixture.claim("films", shared.clone());
+    fixture.until("it is refused", || fixture.phase("films") == "Failed").await;
+    let (reason, message) = fixture.ready("films");
+    assert!(reason == "InvalidConfig" && message.contains("unknown key \"account\""), "{reason}: {message}");
+    assert!(told(&fixture, "films", "unknown key \"account\""));
+    assert!(fixture.store.is_empty());
+    // A claim that has its bucket keeps it.
+    fixture.claim("photos", json!({}));
+    fixture.bound("photos").await;
+    fixture.patch(CLAIMS, "photos", json!({"spec": shared}));
+    fixture.until("it is told", || told(&fixture, "photos", "unknown key \"account\"")).await;
+    assert_eq!((fixture.phase("photos").as_str(), fixture.store.state().users.len()), ("Bound", 1));
+}

@@ -27,7 +27,7 @@ impl Fixture {
         self.get("secrets", secret).unwrap_or_default()["data"]["AWS_ACCESS_KEY_ID"].clone()
     }
 
-    fn record(&self, claim: &str) -> Value {
+    pub(super) fn record(&self, claim: &str) -> Value {
         let bucket = self.get(BUCKETS, &format!("obc-default-{claim}")).unwrap_or_default();
         let text = bucket["metadata"]["annotations"]["kube-provisioner/bucket"].as_str().unwrap_or("{}").to_owned();
         serde_json::from_str(&text).unwrap()

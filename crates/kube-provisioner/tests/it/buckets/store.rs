@@ -60,9 +60,6 @@ pub(crate) enum Fault {
     LetsInByName,
     ForgetsABucket,
     LeavesRights,
-    GrantsReplace,
-    WithdrawsNothing,
-    WithdrawsTheAccount,
     EndsWithARefusal,
     NewKeyForEachBucket,
     TakesOwnership,
@@ -300,9 +297,6 @@ impl BucketProvisioner for Store {
         if state.is_elsewhere(&user, &request.cluster_id) {
             return Err(ProvisionError::invalid("the user exists and is another cluster's"));
         }
-        if state.fault == Some(Fault::GrantsReplace) {
-            state.grants.retain(|(_, of)| *of != user);
-        }
         let most = if state.fault == Some(Fault::ForgetsABucket) { 1 } else { usize::MAX };
         for bucket in request.buckets.iter().take(most) {
             let Some(known) = state.buckets.get(&bucket.name).cloned() else {
@@ -351,23 +345,6 @@ impl BucketProvisioner for Store {
             state.users.remove(&user);
         }
         Ok(())
-    }
-
-    async fn withdraw(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-        let failed = self.begin("withdraw", &account.bucket().name).await;
-        let failed = failed.map_err(|error| DeleteError::retry(error.to_string()))?;
-        let (user, mut state) = (account.account.name, self.state());
-        if state.is_elsewhere(&user, &account.cluster_id) {
-            return Ok(());
-        }
-        if state.fault != Some(Fault::WithdrawsNothing) {
-            let names: BTreeSet<String> = account.buckets.into_iter().map(|bucket| bucket.name).collect();
-            state.grants.retain(|(bucket, of)| *of != user || !names.contains(bucket));
-        }
-        if state.fault == Some(Fault::WithdrawsTheAccount) {
-            state.users.remove(&user);
-        }
-        if failed { Err(DeleteError::retry("the answer was lost")) } else { Ok(()) }
     }
 
     async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {

@@ -10,11 +10,10 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::limiter::Purpose;
 
-use super::account::account_of;
 use super::calls::Calls;
 use super::make::NotMade;
 use super::{Actions, Step};
-use crate::bucket::{ClaimName, Credentials};
+use crate::bucket::Credentials;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{bucket_name, object_name};
 use crate::controller::bucket::decision::Reason;
@@ -39,20 +38,23 @@ pub(super) struct Inputs {
     pub(super) config: Parsed,
 }
 
+/// The key of a claim's account, as far as it is known.
+pub(super) struct AccountKey {
+    pub(super) access_key_id: Option<String>,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) state: Texts,
+}
+
 pub(super) type Texts = std::collections::BTreeMap<String, String>;
 
 impl Actions {
     pub(super) async fn attempt(&self, reason: Reason, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let mut inputs = match self.inputs(facts) {
+        let inputs = match self.inputs(facts) {
             Ok(inputs) => inputs,
             Err(outcome) => return outcome,
         };
         let flow = facts.flow(Purpose::Create);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
-        let _account = match self.enter_account(facts) {
-            Ok(work) => work,
-            Err(outcome) => return outcome,
-        };
         let (token, _guard) = step.token();
         let made = async {
             if reason == Reason::Secret {
@@ -62,22 +64,17 @@ impl Actions {
             self.confirm_free(&inputs, facts).await?;
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
-            let fellows = self.live_fellows(facts).await?;
-            self.confirm_no_new_key(&fellows).await?;
-            if facts.bucket().is_none_or(|bucket| bucket.record().is_none()) {
-                inputs.record.account = account_of(&inputs.claim, &fellows)?;
-            }
-            let key = self.account_key(facts, &inputs.record, &fellows).await?;
+            let key = self.account_key(facts, &inputs.record).await?;
             let bucket = self.recorded(&inputs, facts).await?;
             self.join(&inputs.record, facts).await?;
             let calls = Calls::begin(step, &token, &flow).await;
-            let made = self.make(&inputs, (&bucket, facts), (secrets, &key), calls).await?;
-            Ok((bucket, key, made))
+            let made = self.make(&inputs, (&bucket, facts), (secrets, key), calls).await?;
+            Ok((bucket, made))
         };
         match made.await {
-            Ok((bucket, key, Ok(made))) => {
+            Ok((bucket, Ok(made))) => {
                 let record = Record { config: inputs.claim.config.clone(), ..inputs.record };
-                let record = self.with_account_of(record, &key, &made);
+                let record = with_own_account(record, &inputs.claim);
                 match self.deliver(&inputs.claim, &bucket, record, made).await {
                     Ok(()) => match reason {
                         Reason::New => Outcome::Provisioned { bucket: inputs.name },
@@ -87,7 +84,7 @@ impl Actions {
                     Err(outcome) => outcome,
                 }
             }
-            Ok((bucket, _, Err(not_made))) => self.not_provisioned(not_made, &bucket, &inputs.record).await,
+            Ok((bucket, Err(not_made))) => self.not_provisioned(not_made, &bucket, &inputs.record).await,
             Err(outcome) => outcome,
         }
     }
@@ -214,27 +211,29 @@ impl Actions {
         Err(Outcome::Changed)
     }
 
+    /// Returns what is known of the key of the claim's account.
+    async fn account_key(&self, facts: &Facts, record: &Record) -> Result<AccountKey, Outcome> {
+        let state = facts.bucket().map(|bucket| bucket.kept_state()).unwrap_or_default();
+        if !record.has_own_account() {
+            return Ok(AccountKey { access_key_id: None, credentials: None, state });
+        }
+        let access_key_id = record.newest_key().map(str::to_owned);
+        let is_it = |found: &Credentials| access_key_id.as_ref().is_none_or(|known| *known == found.access_key_id);
+        let credentials = self.credentials(facts).await?.filter(is_it);
+        Ok(AccountKey { access_key_id, credentials, state })
+    }
+
     /// The key in the claim's Secret, for backends that show a key only once.
     pub(super) async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Outcome> {
         let Some((claim, name)) = facts.claim.as_ref().zip(self.intact_secret(facts)) else { return Ok(None) };
-        self.key_in(&claim.namespace, &name, &claim.uid).await
-    }
-
-    /// The key in the Secret of a claim.
-    pub(super) async fn key_in(
-        &self,
-        namespace: &str,
-        name: &str,
-        claim_uid: &str,
-    ) -> Result<Option<Credentials>, Outcome> {
-        let api: Api<Secret> = Api::namespaced(self.context.client().clone(), namespace);
-        let secret = match self.context.request(api.get(name)).await {
+        let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
+        let secret = match self.context.request(api.get(&name)).await {
             Ok(secret) => secret,
             Err(CallError::NotFound) => return Ok(None),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim's Secret", error }),
         };
         let owners = secret.metadata.owner_references.iter().flatten();
-        if !owners.map(|owner| &*owner.uid).any(|uid| uid == claim_uid) {
+        if !owners.map(|owner| &*owner.uid).any(|uid| *uid == *claim.uid) {
             return Ok(None);
         }
         let data = secret.data.unwrap_or_default();
@@ -248,11 +247,7 @@ impl Actions {
         if matches!(facts.secret, Delivered::Intact | Delivered::Unowned) {
             return Some(facts.names.secret.clone());
         }
-        self.intact_secret_of(&facts.claim.as_ref()?.name(), facts.bucket()?.record()?)
-    }
-
-    /// As [`intact_secret`](Self::intact_secret), of any claim.
-    pub(super) fn intact_secret_of(&self, claim: &ClaimName, record: &Record) -> Option<String> {
+        let (claim, record) = (facts.claim.as_ref()?, &**facts.bucket()?.record()?);
         let (cache, names) = (self.cache(), record.delivered_names(&claim.name));
         let is_intact = |names: &&DeliveredNames| {
             let [secret, _] = cache.delivered(&claim.namespace, names);
@@ -277,6 +272,16 @@ impl Actions {
         }
         Outcome::NotProvisioned { verdict, message: error.to_string(), retry_after: error.retry_after() }
     }
+}
+
+/// Records that the claim has left the shared account of an earlier version. Its new key needs no rotation.
+fn with_own_account(mut record: Record, claim: &ClaimFacts) -> Record {
+    if let Some(shared) = record.account.as_mut().filter(|shared| !shared.left) {
+        shared.left = true;
+        (record.new_key, record.retire_at) = (None, None);
+        record.rotation = claim.rotation.as_deref().map(str::to_owned);
+    }
+    record
 }
 
 /// What this attempt and those before it may apply or take away before they fail, where that differs from what was applied the

@@ -106,8 +106,6 @@ impl Actions {
         };
         let config = record.map(|record| record.config.clone());
         let config = config.or_else(|| Some(facts.claim.as_ref()?.config.clone()));
-        let shared = record.and_then(|record| record.account.as_ref());
-        let account = shared.map(|shared| shared.account(&claim.namespace));
         let owner = bucket.owner(claim);
         let of_bucket = ProvisionedBucket {
             name: bucket.endpoint.bucket.to_string(),
@@ -121,11 +119,13 @@ impl Actions {
         };
         let of_account = GrantedAccount {
             buckets: vec![facts.access(bucket, (record.map(|record| &**record), source), &owner)],
-            account: account.unwrap_or(owner),
+            account: owner,
             parameters: of_bucket.parameters.clone(),
-            state: shared.map_or_else(|| of_bucket.state.clone(), |shared| shared.state.clone()),
+            state: of_bucket.state.clone(),
             config_texts: of_bucket.config_texts.clone(),
-            access_key_id: record.and_then(|record| record.access_key_id.clone()),
+            access_key_id: record
+                .filter(|record| record.has_own_account())
+                .and_then(|record| record.access_key_id.clone()),
             secrets: of_bucket.secrets.clone(),
             cluster_id: of_bucket.cluster_id.clone(),
             fencing_token: token.clone(),

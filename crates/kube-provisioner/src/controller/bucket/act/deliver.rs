@@ -46,7 +46,7 @@ impl Actions {
             Some(new) => self.end_rotation(record, new),
             None => record,
         };
-        let Made { endpoint, credentials, state, config_data, secret_data, warnings, account_state: _ } = made;
+        let Made { endpoint, credentials, state, config_data, secret_data, warnings } = made;
         let record = Record {
             made: true,
             assigned: false,
@@ -81,7 +81,6 @@ impl Actions {
         let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
         let restored = async {
-            let _account = self.enter_account(facts)?;
             self.confirm_claim(claim).await?;
             self.own_delivered(facts, claim).await?;
             if facts.config_map != Delivered::Intact {

@@ -8,8 +8,7 @@ use futures::future::BoxFuture;
 use provisioner_runtime::controller::FencingToken;
 
 use super::Actions;
-use super::account::AccountKey;
-use super::attempt::{Inputs, Texts, attempted};
+use super::attempt::{AccountKey, Inputs, Texts, attempted};
 use super::calls::Calls;
 use crate::bucket::{Account, Bucket, BucketAccess, BucketRequest, Credentials, Endpoint, GrantRequest, Granted};
 use crate::controller::bucket::backend::{UntypedGrant, UntypedRequest};
@@ -27,8 +26,6 @@ pub(super) struct Made {
     pub(super) endpoint: Endpoint,
     pub(super) credentials: Option<Credentials>,
     pub(super) state: Texts,
-    /// What is kept of an account that several claims share.
-    pub(super) account_state: Texts,
     pub(super) config_data: Texts,
     pub(super) secret_data: Texts,
     pub(super) warnings: Vec<String>,
@@ -47,12 +44,10 @@ impl Actions {
         &self,
         inputs: &Inputs,
         (bucket, facts): (&BucketFacts, &Facts),
-        (secrets, key): (Secrets, &AccountKey),
+        (secrets, key): (Secrets, AccountKey),
         mut calls: Calls<'_>,
     ) -> Result<Result<Made, NotMade>, Outcome> {
         let owner = bucket.owner(inputs.claim.name());
-        let shared = inputs.record.account.as_ref();
-        let account = shared.map_or_else(|| owner.clone(), |shared| shared.account(&inputs.claim.namespace));
         let mut access = facts.access(bucket, (Some(&inputs.record), inputs.source), &owner);
         let mut made = None;
         if inputs.source == Source::Provisioned {
@@ -74,10 +69,9 @@ impl Actions {
             }
         }
         let others_left = made.is_some();
-        let request = self.grant_request(inputs, bucket, (account, access), (secrets, key), calls.token);
+        let request = self.grant_request(inputs, (owner, access), (secrets, key), calls.token);
         let answer = self.provision(&mut calls, inputs, "grant", || self.backend.grant(request)).await?;
-        let is_shared = shared.is_some();
-        Ok(answer.map(|granted| Made::of(made, granted, is_shared)).map_err(|error| NotMade { error, others_left }))
+        Ok(answer.map(|granted| Made::of(made, granted)).map_err(|error| NotMade { error, others_left }))
     }
 
     /// Removes the account that an attempt may have made whose bucket is refused by now. Whether it is gone.
@@ -127,21 +121,19 @@ impl Actions {
     fn grant_request(
         &self,
         inputs: &Inputs,
-        bucket: &BucketFacts,
         (account, access): (Account, BucketAccess),
-        (secrets, key): (Secrets, &AccountKey),
+        (secrets, key): (Secrets, AccountKey),
         token: &FencingToken,
     ) -> UntypedGrant {
         GrantRequest {
             account,
-            claim: bucket.made_for(inputs.claim.name()),
             buckets: vec![access],
             parameters: Arc::new(inputs.class.parsed.clone()),
             config: Arc::new(inputs.config.clone()),
             config_texts: of_author(&inputs.claim.config),
-            state: key.state.clone(),
-            access_key_id: key.access_key_id.clone(),
-            credentials: key.credentials.clone(),
+            state: key.state,
+            access_key_id: key.access_key_id,
+            credentials: key.credentials,
             secrets,
             cluster_id: self.rules.cluster_id.to_string(),
             fencing_token: token.clone(),
@@ -150,18 +142,14 @@ impl Actions {
 }
 
 impl Made {
-    fn of(bucket: Option<Bucket>, granted: Granted, is_shared: bool) -> Self {
+    fn of(bucket: Option<Bucket>, granted: Granted) -> Self {
         let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
         let (of_bucket, warning_of_bucket, endpoint) = match bucket {
             Some(bucket) => (bucket.state, bucket.warning, bucket.endpoint),
             None => (BTreeMap::new(), None, endpoint),
         };
-        // What is kept of an account that others have, too, is nothing of this bucket.
-        let (state, account_state) = match is_shared {
-            true => (of_bucket, state),
-            false => (of_bucket.into_iter().chain(state).collect(), BTreeMap::new()),
-        };
+        let state = of_bucket.into_iter().chain(state).collect();
         let warnings = warning_of_bucket.into_iter().chain(warning).collect();
-        Self { endpoint, credentials, state, account_state, config_data, secret_data, warnings }
+        Self { endpoint, credentials, state, config_data, secret_data, warnings }
     }
 }

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 
 use super::Actions;
 use crate::bucket::ClaimName;
-use crate::controller::bucket::accounts::account_label;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, OurClass, ReclaimPolicy};
 use crate::controller::bucket::key::Key;
@@ -151,9 +150,6 @@ impl Actions {
         if let Some(owner) = &record.owner {
             labels[protocol::USES_BUCKET_OF] = owner.uid.as_str().into();
         }
-        if let Some(account) = &record.account {
-            labels[protocol::ACCOUNT_LABEL] = account_label(&claim.namespace, &account.name).into();
-        }
         let object = json!({
             "apiVersion": API_VERSION, "kind": "ObjectBucket",
             "metadata": {
@@ -192,9 +188,6 @@ impl Actions {
         if !bucket.has_finalizer() {
             let finalizers: Vec<&str> = bucket.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
             metadata["finalizers"] = json!(finalizers);
-        }
-        if let (Some(account), Some(claim)) = (&record.account, bucket.claim()) {
-            metadata["labels"] = json!({protocol::ACCOUNT_LABEL: account_label(&claim.namespace, &account.name)});
         }
         // A merge patch of a spec that somebody has just replaced by a text would be all of the new spec.
         if !bucket.has_finalizer() || spec.is_some() {

@@ -42,7 +42,8 @@ impl Actions {
         (facts, claim): (&Facts, &ClaimName),
         (step, token, flow): (&Step<'_>, &FencingToken, &Flow),
     ) -> Result<(), Outcome> {
-        let _account = self.enter_account(facts)?;
+        let shares = bucket.record().is_some_and(|record| record.account.is_some());
+        let _alone = if shares { Some(self.shared_accounts.lock().await) } else { None };
         if facts.claim.is_none() && self.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Outcome::Changed);
         }
@@ -83,28 +84,15 @@ impl Actions {
         };
         let (of_bucket, of_account) = self.known(bucket, facts, source, token).await?;
         let (mut calls, limit) = (Calls::begin(step, token, flow).await, self.limits.delete);
-        // The bucket stays, and the claim's own account, which has it, is closed.
-        let kept = source == Source::Provisioned && !with_bucket && of_account.account != of_bucket.owner;
-        let of_owner = kept.then(|| UntypedAccount {
-            account: of_bucket.owner.clone(),
-            state: of_bucket.state.clone(),
-            access_key_id: None,
-            ..of_account.clone()
-        });
         if with_bucket {
             let answer = calls.call(limit, || self.backend.delete_bucket(of_bucket)).await?;
             self.removed("delete_bucket", answer)?;
         }
         let answer = self.end_account(bucket, of_account, &mut calls).await?;
-        self.removed("revoke", answer)?;
-        if let Some(of_owner) = of_owner {
-            let answer = calls.call(limit, || self.backend.revoke(of_owner)).await?;
-            self.removed("revoke", answer)?;
-        }
-        Ok(())
+        self.removed("revoke", answer)
     }
 
-    /// Removes the claim's account. One that other claims have stays, and loses its rights in the bucket, unless one of them has that, too.
+    /// Removes the claim's account. An account that an earlier version made for several claims is removed with the last of them.
     pub(super) async fn end_account(
         &self,
         bucket: &BucketFacts,
@@ -112,20 +100,18 @@ impl Actions {
         calls: &mut Calls<'_>,
     ) -> Result<Result<Result<(), DeleteError>, CallAborted>, Outcome> {
         let limit = self.limits.delete;
-        let fellows = match bucket.record().and_then(|record| record.account.as_ref()) {
-            Some(shared) if self.rules.safeguards.include(BucketSafeguard::Account) => {
-                self.fellows(bucket, shared).await?
-            }
-            _ => Vec::new(),
-        };
-        if let Some(record) = bucket.record().filter(|_| !fellows.is_empty()) {
-            self.hand_keys_over(record, &fellows).await?;
-        }
-        let has_bucket = |fellow: &BucketFacts| fellow.endpoint.bucket == bucket.endpoint.bucket;
-        match fellows.is_empty() {
-            true => calls.call(limit, || self.backend.revoke(account)).await,
-            false if fellows.iter().any(has_bucket) => Ok(Ok(Ok(()))),
-            false => calls.call(limit, || self.backend.withdraw(account)).await,
+        let record = bucket.record().and_then(|record| Some((record, record.account.clone()?)));
+        let record = record.filter(|(_, shared)| !self.cache().is_account_in_use(bucket, shared));
+        let shared = record.map(|(record, shared)| UntypedAccount {
+            account: shared.account(&account.account.claim.namespace),
+            access_key_id: record.access_key_id.clone().filter(|_| !shared.left),
+            state: shared.state,
+            ..account.clone()
+        });
+        let answer = calls.call(limit, || self.backend.revoke(account)).await?;
+        match shared {
+            Some(shared) if matches!(answer, Ok(Ok(()))) => calls.call(limit, || self.backend.revoke(shared)).await,
+            _ => Ok(answer),
         }
     }
 

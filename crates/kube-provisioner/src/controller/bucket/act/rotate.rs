@@ -2,18 +2,15 @@
 
 use jiff::{SignedDuration, Timestamp};
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
-use provisioner_runtime::controller::FencingToken;
 use provisioner_runtime::limiter::Purpose;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Actions, Step};
-use crate::controller::bucket::accounts::SharedAccount;
-use crate::controller::bucket::backend::UntypedAccount;
 use crate::controller::bucket::class::{granted_bucket, overlap};
 use crate::controller::bucket::delivered_names::without_names;
-use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Fellow};
+use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::{NewKey, Record, Source};
 use crate::controller::bucket::safeguards::BucketSafeguard;
@@ -22,10 +19,6 @@ impl Actions {
     pub(super) async fn rotate(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
-        let _account = match self.enter_account(facts) {
-            Ok(work) => work,
-            Err(outcome) => return outcome,
-        };
         if let Some(new) = &record.new_key {
             // The answer to the Secret's write may have been lost, and another rotation would remove the key that it has.
             match self.credentials(facts).await {
@@ -41,7 +34,8 @@ impl Actions {
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let (token, _guard) = step.token();
         let rotated = async {
-            let account = self.whole_account(bucket, record, facts, &token).await?;
+            let source = record.source.unwrap_or(Source::Granted);
+            let (_, account) = self.known(bucket, facts, source, &token).await?;
             let limit = self.limits.provision;
             let credentials = match self.call(step, (&token, &flow), limit, || self.backend.rotate(account)).await? {
                 Ok(Ok(credentials)) => credentials,
@@ -69,23 +63,6 @@ impl Actions {
         rotated.await.map_or_else(|outcome| outcome, |()| Outcome::Rotated)
     }
 
-    /// The claim's account with all its buckets. Its keys may change: all its claims have the newest one.
-    async fn whole_account(
-        &self,
-        bucket: &BucketFacts,
-        record: &Record,
-        facts: &Facts,
-        token: &FencingToken,
-    ) -> Result<UntypedAccount, Outcome> {
-        let (_, mut account) = self.known(bucket, facts, record.source.unwrap_or(Source::Granted), token).await?;
-        if let Some(shared) = &record.account {
-            let fellows = self.fellows(bucket, shared).await?;
-            self.confirm_newest(shared, record, &fellows).await?;
-            account.buckets = Self::with_those_of(account.buckets, &fellows);
-        }
-        Ok(account)
-    }
-
     /// The Secret has the new key. The previous one is removed after the overlap.
     async fn rotated(&self, bucket: &BucketFacts, record: &Record, new: NewKey) -> Result<(), Outcome> {
         let record = self.end_rotation(record.clone(), new);
@@ -93,39 +70,29 @@ impl Actions {
     }
 
     pub(super) fn end_rotation(&self, record: Record, new: NewKey) -> Record {
-        let retire_at = self.retire_at(&record);
-        let account = record.account.map(|shared| SharedAccount { generation: shared.generation + 1, ..shared });
+        let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
+        let retire_at = self.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
         Record {
             access_key_id: Some(new.access_key_id),
             rotation: new.rotation,
             new_key: None,
-            retire_at,
-            account,
+            retire_at: retire_at.ok().map(|time| time.to_string()),
             ..record
         }
-    }
-
-    /// When a key goes in whose place there is another one from now on.
-    pub(super) fn retire_at(&self, record: &Record) -> Option<String> {
-        let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
-        let retire_at = self.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
-        retire_at.ok().map(|time| time.to_string())
     }
 
     pub(super) async fn retire(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Some(bucket) = facts.bucket() else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
-        let of_fellow = |fellow: &Fellow| self.until(fellow.bucket.record()?.retire_at.as_deref());
-        let last = self.until(record.retire_at.as_deref()).max(facts.fellows.iter().filter_map(of_fellow).max());
-        if let Some(after) = last {
+        if let Some(after) = self.until(record.retire_at.as_deref()) {
             return Outcome::RetiresLater { after };
         }
         let flow = facts.flow(Purpose::Remove);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let (token, _guard) = step.token();
         let retired = async {
-            let _account = self.enter_account(facts)?;
-            let account = self.whole_account(bucket, record, facts, &token).await?;
+            let source = record.source.unwrap_or(Source::Granted);
+            let (_, account) = self.known(bucket, facts, source, &token).await?;
             let limit = self.limits.delete;
             match self.call(step, (&token, &flow), limit, || self.backend.retire(account)).await? {
                 Ok(Ok(())) => {}

@@ -12,7 +12,7 @@ use crate::controller::bucket::decide::decide;
 use crate::controller::bucket::decision::Decision;
 use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::facts::{
-    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Fellow, Obstacle, OwnerFacts, Recorded,
+    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OwnerFacts, Recorded,
 };
 use crate::controller::bucket::key::Key;
 use crate::controller::bucket::safeguards::BucketSafeguard;
@@ -42,18 +42,12 @@ impl Cache for BucketCache {
         };
         let owner = claim.as_ref().map(|claim| self.owner(claim, bucket.as_deref())).unwrap_or_default();
         let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
-        let fellows = self.by_account.buckets(claim.as_deref(), bucket.as_deref());
-        let fellows = fellows.filter_map(|name| self.buckets.get(name));
-        let fellows = fellows.filter(|fellow| self.rules.is_of_this_installation(fellow));
-        let fellows =
-            fellows.map(|fellow| Fellow { bucket: fellow.clone(), has_claim: self.has_claim(fellow) }).collect();
         let mut facts = Facts {
             claim,
             bucket: bucket.map_or(BucketState::Absent, BucketState::Known),
             obstacle,
             owner,
             users,
-            fellows,
             class,
             names: DeliveredNames::of(key.name()),
             secret: Delivered::Absent,

@@ -156,7 +156,7 @@ fn an_api_server_takes_every_manifest() {
             for crd in fs::read_dir(&crds).unwrap() {
                 cluster.create_yaml(&fs::read_to_string(crd.unwrap().path()).unwrap()).unwrap();
             }
-            if name == "use/cosi.md" {
+            if text.contains("objectstorage.k8s.io/") {
                 let version = if text.contains("objectstorage.k8s.io/v1alpha2") { "v1alpha2" } else { "v1alpha1" };
                 for crd in fs::read_dir(project().join("testbed/cosi").join(version)).unwrap() {
                     cluster.create_yaml(&fs::read_to_string(crd.unwrap().path()).unwrap()).unwrap();

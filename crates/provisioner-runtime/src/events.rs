@@ -31,6 +31,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::environment::Environment;
+use crate::explain::shortened;
 use state::State;
 
 /// Something that users should know about an object.
@@ -165,7 +166,7 @@ impl EventRecorder {
             environment: options.environment,
             api: options.api,
             component: options.component,
-            instance: cut(options.instance, LONGEST_INSTANCE),
+            instance: shortened(options.instance, LONGEST_INSTANCE),
             changed: Notify::new(),
             moved: Notify::new(),
             idle: Notify::new(),
@@ -186,7 +187,7 @@ impl EventRecorder {
 
     /// Takes an event, to be sent later. Never waits.
     pub fn record(&self, event: Event) {
-        let mut note = cut(event.note, LONGEST_NOTE);
+        let mut note = shortened(event.note, LONGEST_NOTE);
         // It may wait long, and others with it.
         note.shrink_to_fit();
         let event = Event { note, ..event };
@@ -279,18 +280,3 @@ const LONGEST_NOTE: usize = 1024;
 
 /// The API server takes no longer name of a reporting instance.
 const LONGEST_INSTANCE: usize = 128;
-
-/// Cuts `text` to at most `longest` bytes, between characters, with an ellipsis.
-fn cut(text: String, longest: usize) -> String {
-    const ELLIPSIS: &str = "…";
-    if text.len() <= longest {
-        return text;
-    }
-    head(&text, longest - ELLIPSIS.len()).to_owned() + ELLIPSIS
-}
-
-/// The first bytes of `text`, at most this many, up to the end of a character.
-fn head(text: &str, longest: usize) -> &str {
-    let end = (0..=longest.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or_default()]
-}

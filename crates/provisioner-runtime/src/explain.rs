@@ -1,9 +1,12 @@
-//! Errors as one line of text.
+//! Errors as one line of text, and the length of texts.
 
 use std::error::Error;
 
+/// The length in bytes that no text about a failure exceeds. A person reads no more, and each attempt logs it again.
+pub const LONGEST_TEXT: usize = 4096;
+
 /// The error and its causes in one line, without repeating a cause that is already quoted. An answer of the API server is the
-/// server's message.
+/// server's message. At most [`LONGEST_TEXT`] bytes.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = text_of(error);
     let mut cause = cause_of(error);
@@ -20,7 +23,18 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
         cause = cause_of(error);
     }
     // So a connection says that is not made in time.
-    text.replace("deadline has elapsed", "it did not answer in time")
+    shortened(text.replace("deadline has elapsed", "it did not answer in time"), LONGEST_TEXT)
+}
+
+/// Cuts `text` to at most `longest` bytes, between characters, with an ellipsis.
+#[must_use]
+pub fn shortened(mut text: String, longest: usize) -> String {
+    const ELLIPSIS: &str = "…";
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest.saturating_sub(ELLIPSIS.len())));
+        text.push_str(ELLIPSIS);
+    }
+    text
 }
 
 fn text_of(error: &(dyn Error + 'static)) -> String {
@@ -58,5 +72,13 @@ mod tests {
         assert_eq!(error_chain(&error), "the node a cannot be read: nodes \"a\" not found");
         let refused = kube::Error::Service("connection refused".into());
         assert_eq!(error_chain(&refused), "connection refused");
+    }
+
+    #[test]
+    fn a_text_has_a_limit() {
+        assert_eq!(error_chain(&std::io::Error::other("x".repeat(1 << 20))).len(), LONGEST_TEXT);
+        assert_eq!(shortened("a".repeat(1024), 1024).len(), 1024);
+        let text = shortened("ü".repeat(600), 1024);
+        assert!(text.ends_with("ü…") && (1020..=1024).contains(&text.len()), "{}", text.len());
     }
 }

@@ -59,7 +59,7 @@ pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
 pub use controller::{Cache, ControlLoop, FencingToken, Journaled, Reconciler};
 pub use environment::Environment;
-pub use explain::error_chain;
+pub use explain::{LONGEST_TEXT, error_chain, shortened};
 pub use journal::{Entry, Journal, JournalError, JournalOptions};
 pub use lease::{LeaseHealth, LeaseOptions, Leases, Term, lease_name};
 pub use limiter::{Flow, Limiter, LimiterPermit, Limits};

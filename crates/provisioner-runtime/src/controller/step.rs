@@ -13,6 +13,7 @@ use super::cache::Cache;
 use super::context::Context;
 use super::fencing::{FencingToken, TokenGuard};
 use super::shards::Ownership;
+use crate::explain::{LONGEST_TEXT, shortened};
 use crate::journal::{Entry, JournalError};
 use crate::limiter::{Flow, LimiterPermit};
 use crate::queue::{Permit, Work};
@@ -225,5 +226,6 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
+    shortened(text, LONGEST_TEXT)
 }

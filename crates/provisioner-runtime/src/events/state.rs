@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Event, EventKind, EventOptions, EventStats, head};
+use super::{Event, EventKind, EventOptions, EventStats};
 use crate::backoff::{Backoff, Random};
 use crate::name::stable_hash;
 
@@ -319,7 +319,7 @@ impl EventId {
     pub(super) fn name(self, object: &str) -> String {
         const SUFFIX: usize = 17;
         const LONGEST: usize = 253;
-        let object = head(object, LONGEST - SUFFIX).trim_end_matches(['.', '-']);
+        let object = object[..object.floor_char_boundary(LONGEST - SUFFIX)].trim_end_matches(['.', '-']);
         format!("{object}.{:x}", self.0)
     }
 }

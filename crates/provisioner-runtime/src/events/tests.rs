@@ -165,11 +165,7 @@ async fn a_series_whose_event_is_gone_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_texts_are_cut_between_characters() {
-    assert_eq!(cut("a".repeat(1024), 1024).len(), 1024);
-    let text = cut("ü".repeat(600), 1024);
-    assert!(text.len() <= 1024 && text.len() > 1020 && text.ends_with("ü…"), "{}", text.len());
-
+async fn long_texts_are_cut() {
     let test = Test::start([]);
     let mut long = event("a", &"x".repeat(5_000));
     long.object.name = format!("{}.b", "n".repeat(235)).into();

@@ -11,9 +11,10 @@ use super::facts::Facts;
 use super::outcome::Outcome;
 use super::share::BucketClaimProblem;
 use crate::controller::shared::texts::{
-    call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
+    call_failed_text, gave_up_deletion_text, gave_up_text, limited, listed, no_answer_text, sentence,
 };
 use crate::error::{DeleteVerdict, ProvisionVerdict};
+use crate::parameters::{printable, quoted};
 use crate::protocol;
 
 /// What an outcome means for the claim's user.
@@ -259,7 +260,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         ),
         Refusal::BadName { name, problem } => warning(
             "InvalidBucketName",
-            format!("\"{name}\" cannot be the name of a bucket: {problem}; create the claim with another name"),
+            format!("{} cannot be the name of a bucket: {problem}; create the claim with another name", quoted(name)),
             State::Failed,
         ),
         Refusal::Parameters(problem) => warning(
@@ -275,8 +276,8 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::ConfigNotAllowed(keys) => warning(
             "ConfigNotAllowed",
             format!(
-                "OBC config \"{}\" is not allowed; remove it from the claim's additionalConfig, or add it to allowedAdditionalConfig of the StorageClass",
-                keys.join("\", \"")
+                "OBC config {} is not allowed; remove it from the claim's additionalConfig, or add it to allowedAdditionalConfig of the StorageClass",
+                listed(keys, quoted)
             ),
             State::Failed,
         ),
@@ -306,7 +307,8 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             warning(
                 "InvalidObjectName",
                 format!(
-                    "\"{name}\" cannot be the name of the claim's {kind}: a name has lower case letters, digits, `-` and `.`, and at most 253 characters; correct {key} in the claim's additionalConfig, or {parameter} in the StorageClass \"{class}\""
+                    "{} cannot be the name of the claim's {kind}: a name has lower case letters, digits, `-` and `.`, and at most 253 characters; correct {key} in the claim's additionalConfig, or {parameter} in the StorageClass \"{class}\"",
+                    quoted(name)
                 ),
                 State::Failed,
             )
@@ -323,7 +325,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         )),
         Refusal::InUse { by } => normal(
             "BucketInUse",
-            format!("The bucket stays until these claims, which use it, are deleted: {}", by.join(", ")),
+            format!("The bucket stays until these claims, which use it, are deleted: {}", listed(by, printable)),
             State::Going,
         ),
     }
@@ -332,6 +334,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
 /// Why a claim does not get the bucket of another one.
 fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserMessage {
     let key = protocol::BUCKET_CLAIM_NAME;
+    let other = printable(other);
     let waits = |text: String| normal("AwaitsBucketClaim", text, State::Pending);
     let invalid = |text: String| warning("InvalidBucketClaim", text, State::Failed);
     match problem {
@@ -448,9 +451,9 @@ fn event_only(message: UserMessage) -> UserMessage {
 }
 
 fn normal(reason: &'static str, text: String, state: State) -> UserMessage {
-    UserMessage { reason, text, severity: Severity::Normal, state: Some(state) }
+    UserMessage { reason, text: limited(text), severity: Severity::Normal, state: Some(state) }
 }
 
 fn warning(reason: &'static str, text: String, state: State) -> UserMessage {
-    UserMessage { reason, text, severity: Severity::Warning, state: Some(state) }
+    UserMessage { reason, text: limited(text), severity: Severity::Warning, state: Some(state) }
 }

@@ -2,6 +2,23 @@
 
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
+use provisioner_runtime::{LONGEST_TEXT, shortened};
+
+/// No text for users is longer: objects of users can put a megabyte into it, and the API server refuses it in a status.
+pub(crate) fn limited(text: String) -> String {
+    shortened(text, LONGEST_TEXT)
+}
+
+/// The first of `names`, and how many others there are.
+pub(crate) fn listed(names: &[String], written: impl Fn(&str) -> String) -> String {
+    let mut listed: Vec<_> = names.iter().take(MOST_LISTED).map(|name| written(name)).collect();
+    if names.len() > MOST_LISTED {
+        listed.push(format!("and {} others", names.len() - MOST_LISTED));
+    }
+    listed.join(", ")
+}
+
+const MOST_LISTED: usize = 10;
 
 /// The text with a capital letter at its start.
 pub(crate) fn sentence(text: &str) -> String {

@@ -4,6 +4,7 @@
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use provisioner_runtime::error_chain;
 use provisioner_runtime::watch::FromJson;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny};
@@ -77,7 +78,7 @@ impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
             Err(error) if error.is_data() => Err(Unreadable {
                 // Only an unreadable object is parsed twice.
                 metadata: serde_json::from_str::<Head<T>>(json).map(|head| head.metadata).unwrap_or_default(),
-                problem: error.to_string(),
+                problem: error_chain(&error),
             }),
             fields => Ok(fields?),
         };

@@ -9,7 +9,7 @@ use super::objects::S3;
 use super::outcome::{Operation, Outcome};
 use crate::controller::shared::limits::{Thresholds, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
-use crate::controller::shared::texts::{call_failed_text, gave_up_text, no_answer_text, sentence};
+use crate::controller::shared::texts::{call_failed_text, gave_up_text, limited, no_answer_text, sentence};
 
 /// The message for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +23,11 @@ pub(super) struct Message {
 
 /// The message for users; `None` where there is nothing to say.
 pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u32>) -> Option<Message> {
-    let good = |reason, text: String| Some(Message { is_warning: false, reason, text, in_status: false });
+    let good =
+        |reason, text: String| Some(Message { is_warning: false, reason, text: limited(text), in_status: false });
     let bad = |in_status, text: String| {
         let text = gave_up.map(|attempts| gave_up_text(&text, attempts)).unwrap_or(text);
-        Some(Message { is_warning: true, reason: operation.failed(), text, in_status })
+        Some(Message { is_warning: true, reason: operation.failed(), text: limited(text), in_status })
     };
     match outcome {
         Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed => None,

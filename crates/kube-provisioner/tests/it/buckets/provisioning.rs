@@ -207,6 +207,25 @@ async fn y9_config_is_applied_when_it_changes_and_only_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn texts_about_a_claim_are_short_however_long_its_fields_are() {
+    let mut fixture = Fixture::new();
+    fixture.options.allowed_additional_config = Some(Vec::new());
+    let keys: serde_json::Map<_, _> = (0..3000).map(|n| (format!("key-{n:060}"), json!("x"))).collect();
+    let long = "K".repeat(8000);
+    fixture.claim("many", json!({"additionalConfig": keys}));
+    fixture.claim("key", json!({"additionalConfig": {&long: "x"}}));
+    fixture.claim("name", json!({"generateBucketName": null, "bucketName": long}));
+    fixture.claim("other", json!({"additionalConfig": {"bucketClaimName": long}}));
+    let _running = fixture.start(1);
+    for claim in ["many", "key", "name", "other"] {
+        fixture.until("its status says why", || !fixture.ready(claim).0.is_empty()).await;
+        let (reason, text) = fixture.ready(claim);
+        assert!(text.len() < 1000 && !text.ends_with('…'), "{claim}: {} bytes: {reason}: {text}", text.len());
+    }
+    assert!(fixture.ready("many").1.contains("and 2990 others"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn w17_a_class_lists_the_keys_that_its_claims_may_use() {
     let mut fixture = Fixture::new();
     fixture.options.allowed_additional_config = Some(Vec::new());

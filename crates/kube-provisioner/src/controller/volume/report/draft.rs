@@ -1,5 +1,7 @@
 //! Events before they have the reference to their object.
 
+use crate::controller::shared::texts::limited;
+
 /// An event of the claim or of the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventDraft {
@@ -47,9 +49,9 @@ pub(super) fn failed(text: String) -> EventDraft {
 }
 
 pub(super) fn warning(object: EventObject, reason: &'static str, text: String) -> EventDraft {
-    EventDraft { object, warning: true, reason, text, same_from_all: false }
+    EventDraft { object, warning: true, reason, text: limited(text), same_from_all: false }
 }
 
 pub(super) fn normal(object: EventObject, reason: &'static str, text: String) -> EventDraft {
-    EventDraft { object, warning: false, reason, text, same_from_all: false }
+    EventDraft { object, warning: false, reason, text: limited(text), same_from_all: false }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kube_sim::{After, Before, Faults, Interceptor, Request, Stored, Verb, WatchInterceptor, WatchStep};
+use kube_sim::{
+    After, Before, Faults, Interceptor, Request, Resource, Status, Stored, Verb, WatchInterceptor, WatchStep,
+};
 
-use crate::plan::Edge;
+use crate::plan::{Edge, Reason, Refusal};
 use crate::process::Process;
 use crate::stage::Stage;
 
@@ -40,6 +42,31 @@ impl Edges {
         self.stage.upgrade().is_none_or(|stage| stage.is_calm())
     }
 
+    /// The answer to a request that is refused now.
+    fn refusal(&self, request: &Request) -> Option<Status> {
+        let stage = self.stage.upgrade().filter(|stage| !stage.is_calm())?;
+        let now = stage.now();
+        let is_hit = |refusal: &&Refusal| {
+            refusal.kind == request.resource.plural
+                && !request.verb.is_read()
+                && refusal.creates == (request.verb == Verb::Create)
+                && refusal.time.contains(&now)
+        };
+        let refusal = stage.plan.api.refusals.iter().find(is_hit)?;
+        let (resource, name) = (&request.resource, &*request.name);
+        let namespace = &request.namespace;
+        Some(match refusal.reason {
+            Reason::Permission => Status::forbidden(resource, name, "the account may not do that"),
+            Reason::Admission => Status::forbidden(resource, name, "exceeded quota"),
+            Reason::Terminating => {
+                let why =
+                    format!("unable to create new content in namespace {namespace} because it is being terminated");
+                Status::forbidden(resource, name, &why)
+            }
+            Reason::NoNamespace => Status::not_found(&Resource::builtin("", "namespaces"), namespace),
+        })
+    }
+
     fn process(&self, request: &Request) -> Option<Arc<Process>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).get(&*request.user).cloned()
     }
@@ -49,14 +76,16 @@ impl Interceptor for Edges {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
         let process = self.process(request);
         async move {
-            match process {
-                Some(process) => process.ask().await,
-                // It was dismissed: a process that has ended sends nothing.
-                None => return Before::Hang,
-            }
-            match self.is_calm() {
-                true => Before::Handle,
-                false => self.faults.before(request).await,
+            // It was dismissed: a process that has ended sends nothing.
+            let Some(process) = process else { return Before::Hang };
+            process.ask().await;
+            match self.refusal(request) {
+                Some(status) => {
+                    process.refused(request);
+                    Before::Refuse(status)
+                }
+                None if self.is_calm() => Before::Handle,
+                None => self.faults.before(request).await,
             }
         }
         .boxed()

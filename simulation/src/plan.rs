@@ -3,6 +3,7 @@
 mod draw;
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 /// One run, drawn from its seed: nothing in it depends on what the run will show.
@@ -97,6 +98,36 @@ pub struct Api {
     pub latency: Duration,
     /// How many requests, answers and watches hang forever.
     pub hangs: f64,
+    /// How many writes are handled long after their connection broke.
+    pub late: f64,
+    /// What the API server refuses, and when.
+    pub refusals: Vec<Refusal>,
+}
+
+/// A time in which the API server refuses some requests of the controllers for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The plural of the kind.
+    pub kind: &'static str,
+    /// Which requests: `true` those that create objects, `false` those that change or delete them.
+    pub creates: bool,
+    /// Why.
+    pub reason: Reason,
+    /// When it begins and ends, since the start of the run.
+    pub time: Range<Duration>,
+}
+
+/// Why the API server refuses something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The account lacks the permission.
+    Permission,
+    /// A ResourceQuota is used up, or a policy denies it.
+    Admission,
+    /// The namespace is being deleted.
+    Terminating,
+    /// The namespace does not exist.
+    NoNamespace,
 }
 
 /// How fast the cluster's own controllers are.
@@ -242,6 +273,8 @@ pub enum Deed {
     Lose(usize),
     /// Removes all finalizers of a claim and its volume, and no object.
     Strip(usize),
+    /// Replaces a claim by its manifest: it loses all labels, annotations and finalizers.
+    Undress(usize),
     /// An administrator makes an asset where a claim's would be, if there is none.
     MakeAsset(usize),
     /// An administrator removes a claim's asset in the backend.

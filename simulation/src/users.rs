@@ -242,6 +242,10 @@ impl Users {
             Deed::RestoreJournalsThere => self.there(Self::restore_journals),
             Deed::Lose(claim) => self.lose(claim),
             Deed::Strip(claim) => self.strip(claim),
+            Deed::Undress(claim) => {
+                let bare = json!({"metadata": {"labels": null, "annotations": null, "finalizers": null}});
+                self.patch(CLAIMS, &claim_of(claim), &bare);
+            }
             Deed::MakeAsset(claim) => {
                 let (volume, now) = (self.volume_of(claim), self.stage.now());
                 volume.into_iter().for_each(|volume| self.stage.judge().make_by_hand(now, &volume));

@@ -310,6 +310,7 @@ fn faults(plan: &Plan) -> Faults {
         true => Faults::storm(plan.seed),
         false => Faults::none(plan.seed).latency(Duration::ZERO..=api.latency),
     };
+    let faults = faults.with(Fault::Late, api.late);
     match api.hangs > 0.0 {
         true => faults.with(Fault::Hang, api.hangs).with(Fault::HangAfter, api.hangs),
         false => faults,

@@ -56,6 +56,8 @@ pub enum Fault {
     Stall,
     /// The request is handled, but no answer comes. The connection breaks after 30 seconds to 2 minutes.
     StallAfter,
+    /// The connection breaks, and a write is handled 1 second to 1 minute later, behind newer ones.
+    Late,
     /// The request is not handled, and no answer ever comes.
     Hang,
     /// The request is handled, but no answer ever comes.
@@ -80,7 +82,7 @@ impl Fault {
     /// The number of kinds.
     const COUNT: usize = Self::WatchDelay as usize + 1;
     /// Faults before a request is handled.
-    const BEFORE: [Self; 10] = [
+    const BEFORE: [Self; 11] = [
         Self::Conflict,
         Self::Expired,
         Self::TooManyRequests,
@@ -91,6 +93,7 @@ impl Fault {
         Self::Stall,
         Self::Hang,
         Self::StaleList,
+        Self::Late,
     ];
     /// Faults of an answer.
     const AFTER: [Self; 4] = [Self::LostAnswer, Self::BreakAfter, Self::StallAfter, Self::HangAfter];
@@ -98,9 +101,9 @@ impl Fault {
     const WATCH: [Self; 6] =
         [Self::WatchEnd, Self::WatchBreak, Self::WatchExpired, Self::WatchStall, Self::WatchSilence, Self::WatchDelay];
 
-    /// Whether a client without timeouts would wait forever.
-    fn lasts_for_ever(self) -> bool {
-        matches!(self, Self::Hang | Self::HangAfter | Self::WatchSilence)
+    /// Whether a storm has it. A client without timeouts would wait forever for some, and late writes outlast the storm.
+    fn is_in_storms(self) -> bool {
+        !matches!(self, Self::Hang | Self::HangAfter | Self::WatchSilence | Self::Late)
     }
 
     /// Whether this can happen to such a request at a real server.
@@ -119,7 +122,7 @@ impl Fault {
                 _ => false,
             },
             Self::StaleList => request.verb == Verb::List && options.resource_version == "0",
-            Self::LostAnswer => !request.verb.is_read(),
+            Self::LostAnswer | Self::Late => !request.verb.is_read(),
             _ => true,
         }
     }
@@ -154,7 +157,7 @@ impl Faults {
         }
     }
 
-    /// Faults of all kinds, except those that last forever. Rates and latencies depend on the seed: from a fault in a
+    /// Faults of all kinds, except late writes and those that last forever. Rates and latencies depend on the seed: from a fault in a
     /// hundred requests to one in three.
     pub fn storm(seed: u64) -> Self {
         const TOTALS: [f64; 4] = [0.01, 0.05, 0.1, 0.3];
@@ -165,7 +168,7 @@ impl Faults {
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
         for kinds in [&Fault::BEFORE[..], &Fault::AFTER[..], &Fault::WATCH[..]] {
             let total = TOTALS[random.usize(..TOTALS.len())];
-            let kinds = kinds.iter().filter(|fault| !fault.lasts_for_ever());
+            let kinds = kinds.iter().filter(|fault| fault.is_in_storms());
             // Squares, so that a few kinds prevail.
             let weights: Vec<(Fault, f64)> = kinds.map(|fault| (*fault, random.f64().powi(2))).collect();
             let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
@@ -271,6 +274,10 @@ impl Interceptor for Faults {
                 Fault::Stall => {
                     drawn.stall().await;
                     Before::Break
+                }
+                Fault::Late => {
+                    let delay = Duration::from_secs(1)..=Duration::from_secs(60);
+                    Before::BreakAndHandle(time_in(&mut drawn.detail, &delay))
                 }
                 Fault::Hang => Before::Hang,
                 Fault::StaleList => Before::HandleStale(drawn.detail.u64(1..=100)),

@@ -39,6 +39,8 @@ pub enum Before {
     Refuse(Status),
     /// It is not handled, and the connection breaks.
     Break,
+    /// The connection breaks, and it is handled after this time.
+    BreakAndHandle(Duration),
     /// It is not handled, and never answered.
     Hang,
 }

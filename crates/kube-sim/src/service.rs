@@ -125,6 +125,15 @@ impl ApiService {
                 self.trace_fault(&request, format_args!("the connection breaks before it is handled"));
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
+            Before::BreakAndHandle(delay) => {
+                let later = format_args!("the connection breaks, and it is handled {} s later", delay.as_secs_f64());
+                self.trace_fault(&request, later);
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    drop(self.handle(&mut request).await);
+                });
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
             Before::Hang => {
                 self.trace_fault(&request, format_args!("no answer ever, and it is not handled"));
                 return std::future::pending().await;

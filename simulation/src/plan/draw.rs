@@ -5,7 +5,10 @@ mod worlds;
 
 use std::time::Duration;
 
-use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When};
+use super::{
+    Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Reason, Refusal, Settings, Sharing,
+    Trigger, When,
+};
 
 impl Plan {
     /// The plan of a seed. Each kind of trouble is there in some plans and not at all in others: a run full of one kind
@@ -23,6 +26,7 @@ impl Plan {
             _ => {}
         }
         worlds::meet(&mut plan);
+        refuse(&mut plan);
         shorten_names(&mut plan);
         plan.deeds.sort_by_key(|(when, _)| match when {
             When::At(time) => (0, *time),
@@ -111,6 +115,51 @@ fn lose_nodes(plan: &mut Plan) {
             plan.deeds.push((gone, Deed::LoseNode(node)));
             plan.deeds.push((When::At(dice.seconds(0.0, seconds)), Deed::MakeNode(node)));
         }
+    }
+}
+
+/// Requests that are refused for a time, writes that come late, and claims replaced by their manifests. It has dice of its own,
+/// as [`grow`].
+fn refuse(plan: &mut Plan) {
+    let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0f0_4b1d));
+    // A volume that is saved late is there again after somebody has removed it by hand, and nothing tells it from others.
+    let by_hand = |deed: &Deed| {
+        matches!(deed, Deed::Lose(_) | Deed::DeleteVolume(_) | Deed::DeleteSaved | Deed::Replace(_) | Deed::Block(_))
+    };
+    let is_by_hand = plan.restores() || plan.deeds.iter().any(|(_, deed)| by_hand(deed));
+    if dice.chance(0.15) && !is_by_hand {
+        plan.api.late = dice.pick(&[0.02, 0.1, 0.3]);
+    }
+    // Another node may be selected afterwards, and begins an attempt of its own.
+    let by_node = plan.slots.iter().flatten().any(|life| life.sharing == Sharing::Nodes);
+    if dice.chance(0.15) && !by_node {
+        let claim = dice.index(plan.claims.len());
+        plan.deeds.push((When::Write(dice.small(20)), Deed::Undress(claim)));
+    }
+    if dice.chance(0.75) {
+        return;
+    }
+    let journals = if plan.has_sidecar_rbac() { "leases" } else { "configmaps" };
+    for _ in 0..dice.number(1, 3) {
+        let kind = dice.pick(&[
+            "persistentvolumes",
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "leases",
+            journals,
+            "events",
+        ]);
+        let is_namespaced = kind != "persistentvolumes";
+        let creates = kind != "persistentvolumeclaims" && dice.chance(0.6);
+        let reason = match dice.number(0, 3) {
+            0 if creates && is_namespaced => Reason::Terminating,
+            1 if creates && is_namespaced => Reason::NoNamespace,
+            2 => Reason::Permission,
+            _ => Reason::Admission,
+        };
+        let from = dice.seconds(0.0, plan.storm.as_secs_f64());
+        let length = dice.seconds(1.0, plan.storm.as_secs_f64());
+        plan.api.refusals.push(Refusal { kind, creates, reason, time: from..from + length });
     }
 }
 
@@ -312,6 +361,8 @@ fn api(dice: &mut Dice) -> Api {
         storm: dice.chance(0.4),
         latency: Duration::from_millis(dice.pick(&[0, 5, 50, 500])),
         hangs: if dice.chance(0.12) { 0.01 } else { 0.0 },
+        late: 0.0,
+        refusals: Vec::new(),
     }
 }
 

@@ -64,6 +64,17 @@ async fn each_fault_does_what_its_name_says_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_write_happens_after_the_connection_broke_and_a_read_is_not_late() {
+    let (cluster, maps) = with(Fault::Late);
+    let exists = |name| cluster.get("", "configmaps", "default", name).is_ok();
+    assert_eq!(outcome(maps.create(&PostParams::default(), &map("new"))).await, Some(0));
+    assert!(!exists("new"));
+    assert_eq!(outcome(maps.get("old")).await, None);
+    sleep(Duration::from_secs(61)).await;
+    assert!(exists("new"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_is_lost_although_the_write_happened() {
     let (cluster, maps) = with(Fault::LostAnswer);
     for index in 0..10 {

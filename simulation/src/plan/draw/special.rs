@@ -9,7 +9,13 @@ use crate::plan::{Api, Backend, Claim, Class, Deed, Edge, Fate, Nature, Pace, Pl
 pub(super) fn hang(plan: &mut Plan, dice: &mut Dice) {
     plan.storm = Duration::from_secs(300);
     plan.unhindered = true;
-    plan.api = Api { storm: false, latency: Duration::from_millis(dice.pick(&[0, 5, 50])), hangs: 0.0 };
+    plan.api = Api {
+        storm: false,
+        latency: Duration::from_millis(dice.pick(&[0, 5, 50])),
+        hangs: 0.0,
+        late: 0.0,
+        refusals: Vec::new(),
+    };
     plan.pace = dice.pick(&[Pace::Prompt, Pace::Usual]);
     plan.backend = Backend { step: Duration::from_millis(dice.pick(&[20, 500])), ..Backend::default() };
     plan.settings.concurrency = dice.pick(&[1, 2, 3]);

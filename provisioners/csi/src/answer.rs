@@ -8,6 +8,7 @@ use crate::driver::DriverInfo;
 use crate::parameters::{Texts, of_class};
 use crate::request::{Settings, fs_type, tokens};
 use crate::secret_refs::{Role, SecretRefError, secret_ref};
+use crate::topology;
 
 /// The attribute by which external-provisioner marks volumes.
 const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
@@ -50,6 +51,7 @@ pub(crate) fn volume(
     let tokens = tokens(request);
     let secret = |role| secret_ref(role, of_class(request), &tokens);
     let read_only = settings.controller_publish_read_only && request.access_modes() == ["ReadOnlyMany"];
+    let places = driver.chooses_places(settings).then(|| topology::affinity(&made.accessible_topology)).flatten();
     let mut attributes = made.volume_context;
     attributes.entry(IDENTITY.to_owned()).or_insert_with(|| identity.to_owned());
     let fs_type = fs_type(request, settings).ok().filter(|name| !name.is_empty() && !request.is_block());
@@ -66,6 +68,9 @@ pub(crate) fn volume(
         node_expand_secret_ref: secret(Role::NodeExpand)?,
     };
     let mut volume = Volume::new(source);
+    if let Some(nodes) = places {
+        volume = volume.node_affinity(nodes);
+    }
     if let Ok(bytes @ 1..) = u64::try_from(made.capacity_bytes) {
         volume = volume.capacity(bytes);
     }

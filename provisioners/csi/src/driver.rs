@@ -70,18 +70,9 @@ impl DriverInfo {
         Ok(Self { name, services: services.collect(), rpcs: rpcs.collect() })
     }
 
-    /// Whether some nodes cannot use some of the driver's volumes. Such volumes would be bound to pods on any node.
+    /// Whether some nodes cannot use some of the driver's volumes.
     pub fn has_topology(&self) -> bool {
         self.services.contains(&Service::VolumeAccessibilityConstraints)
-    }
-
-    /// Why the driver is not served where topology counts.
-    pub fn needs_topology(&self) -> String {
-        format!(
-            "the CSI driver {} has the capability VOLUME_ACCESSIBILITY_CONSTRAINTS, and this provisioner does not choose the topology of \
-             volumes yet; use external-provisioner for this driver, or --feature-gates=Topology=false if every node can use every volume",
-            self.name
-        )
     }
 
     /// The driver's name, which is that of the provisioner in classes.

@@ -1,5 +1,7 @@
 //! The command line of external-provisioner v6.4.0, so that a chart keeps its arguments.
 
+#[cfg(test)]
+mod charts;
 mod gates;
 mod ignored;
 
@@ -43,6 +45,10 @@ pub(crate) struct Flags {
     /// Refuse claims of another volume mode than that of their snapshot, unless the snapshot allows it
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     prevent_volume_mode_conversion: bool,
+
+    /// Choose where the volumes of Immediate classes are; a driver with topology needs false, and chooses by itself
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
+    immediate_topology: bool,
 
     /// Beginning of the names of volumes, before a hyphen and the uid of the claim
     #[arg(long, value_name = "TEXT", default_value = "pvc", value_parser = NonEmptyStringValueParser::new())]
@@ -165,6 +171,8 @@ impl Flags {
         settings.controller_publish_read_only = self.controller_publish_readonly;
         settings.prevent_volume_mode_conversion = self.prevent_volume_mode_conversion;
         settings.cross_namespace_data_sources = self.gates.has_cross_namespace_data_sources();
+        settings.topology = self.gates.has_topology();
+        settings.immediate_topology = self.immediate_topology;
         settings.retry_interval_max = self.retry_interval_max;
         settings
     }

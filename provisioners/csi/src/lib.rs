@@ -17,6 +17,7 @@ mod secret_refs;
 mod sources;
 mod sweep;
 mod template;
+mod topology;
 mod verdict;
 
 pub use self::driver::{DriverError, DriverInfo};

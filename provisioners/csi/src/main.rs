@@ -83,12 +83,13 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     let reconnected = client.reconnected();
     let driver = DriverInfo::ask(&client).await?;
     operations.set_driver_name(driver.name());
-    if driver.has_topology() && flags.gates.has_topology() {
-        return Err(driver.needs_topology().into());
+    let settings = flags.settings();
+    if let Some(problem) = driver.unserved(&settings) {
+        return Err(problem.into());
     }
     let (options, identity) = (flags.options(driver.name()), identity(&driver));
     let another = another_driver(client.clone(), driver.clone(), reconnected);
-    let provisioner = CsiProvisioner::new(client, driver, flags.settings(), identity).with_metrics(operations);
+    let provisioner = CsiProvisioner::new(client, driver, settings, identity).with_metrics(operations);
     tokio::select! {
         ended = Controller::new(provisioner, options).run() => Ok(ended?),
         problem = another => Err(problem.into()),

@@ -27,6 +27,7 @@ use crate::request::{Settings, create_volume, tokens};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, Sources};
 use crate::sweep::Sweep;
+use crate::topology;
 use crate::verdict::{self, Left};
 
 /// Provisions the volumes of a driver.
@@ -194,6 +195,9 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     type Parameters = Texts;
 
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
+        if let Some(problem) = topology::requirement(&request, &self.info, &self.settings) {
+            return Err(ProvisionError::invalid(problem));
+        }
         let sources = Sources { client: self.client(), driver: self.info.name(), settings: &self.settings };
         let source = match request.data_source() {
             Some(reference) => {

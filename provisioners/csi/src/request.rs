@@ -26,6 +26,11 @@ pub struct Settings {
     pub prevent_volume_mode_conversion: bool,
     /// Whether claims may have sources of other namespaces, where a ReferenceGrant allows it.
     pub cross_namespace_data_sources: bool,
+    /// Whether a driver with the capability VOLUME_ACCESSIBILITY_CONSTRAINTS limits its volumes to some nodes. Without this every node is
+    /// taken to be able to use every volume.
+    pub topology: bool,
+    /// Whether the driver gets the cluster's topology for claims that do not wait for a pod. Otherwise it chooses by itself.
+    pub immediate_topology: bool,
     /// The pause after a request that the driver calls invalid.
     pub retry_interval_max: Duration,
 }
@@ -39,6 +44,8 @@ impl Default for Settings {
             controller_publish_read_only: false,
             prevent_volume_mode_conversion: true,
             cross_namespace_data_sources: false,
+            topology: true,
+            immediate_topology: true,
             retry_interval_max: Duration::from_secs(300),
         }
     }

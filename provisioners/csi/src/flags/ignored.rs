@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Each flag, and whether it is a switch, which may stand without a value.
-const FLAGS: [(&str, bool); 25] = [
+const FLAGS: [(&str, bool); 24] = [
     ("automaxprocs", true),
     ("capacity-ownerref-level", false),
     ("capacity-poll-interval", false),
@@ -11,7 +11,6 @@ const FLAGS: [(&str, bool); 25] = [
     ("capacity-for-immediate-binding", true),
     ("cloning-protection-threads", false),
     ("enable-pprof", true),
-    ("immediate-topology", true),
     ("kube-api-burst", false),
     ("kube-api-capacity-burst", false),
     ("kube-api-capacity-qps", false),

@@ -5,3 +5,4 @@ mod fixture;
 mod grants;
 mod sources;
 mod sweep;
+mod topology;

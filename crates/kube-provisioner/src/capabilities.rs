@@ -23,6 +23,7 @@ pub struct Capabilities {
     pub(crate) expansion: bool,
     pub(crate) attempt_end: bool,
     pub(crate) claim_annotations: Vec<String>,
+    pub(crate) class_templates: bool,
     pub(crate) class_annotations: Vec<String>,
     pub(crate) secrets: Vec<SecretRole>,
 }
@@ -109,10 +110,18 @@ impl Capabilities {
 
     /// Annotations of claims that the author reads. All others are left out of
     /// [what the author gets](crate::ProvisionRequest::claim), since each attempt keeps what it gets. A key that
-    /// ends with `/`, such as `example.com/`, stands for all keys that begin with it, and `*` for all keys but that of kubectl's
-    /// copy of the object.
+    /// ends with `/`, such as `example.com/`, stands for all keys that begin with it.
     pub fn claim_annotations<S: Into<String>>(mut self, keys: impl IntoIterator<Item = S>) -> Self {
         self.claim_annotations = keys.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Of the annotations of claims the author reads those that the class's parameters name, as in
+    /// `${pvc.annotations['example.com/team']}`. [What the author gets](crate::ProvisionRequest::claim) has no labels and owner
+    /// references then, and of the specification the fields that are common to all claims, so that an attempt's record is small whatever
+    /// tenants write.
+    pub fn class_templates(mut self) -> Self {
+        self.class_templates = true;
         self
     }
 

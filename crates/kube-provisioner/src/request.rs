@@ -23,7 +23,7 @@ use provisioner_runtime::controller::FencingToken;
 /// `spec` and of `metadata` `name`, `namespace`, `uid`, `resourceVersion`, `creationTimestamp`, `labels`, `ownerReferences` and
 /// `annotations`; of the class everything but `metadata.managedFields`. Of the annotations there are those that
 /// [the author declares](crate::Capabilities::claim_annotations), and a claim's that name its provisioner, its selected node
-/// and its class.
+/// and its class. An author who reads [what classes name](crate::Capabilities::class_templates) gets less of the claim.
 ///
 /// One for an author's own tests:
 ///

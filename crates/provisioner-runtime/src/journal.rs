@@ -76,9 +76,11 @@
 //!
 //! | limit | in a ConfigMap | in a Lease |
 //! |---|---|---|
-//! | one entry with its shared texts | 16 000 | 16 000 |
+//! | one entry with its shared texts but that of its group | 16 000 | 16 000 |
 //! | all entries; a group leaves room for others by [`fair_share`](crate::limiter::fair_share) | 450 000 | 150 000 |
 //! | all entries, if the new one is the first of its group | 900 000 | 225 000 |
+//!
+//! What a group may still take, its [tenants](JournalOptions::tenant_of) share by the same rule.
 //!
 //! Entries of a journal that is taken over stay, whatever room they take.
 //!
@@ -144,10 +146,9 @@ impl Journal {
         options: JournalOptions,
         still_ours: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<(Self, Writer, Vec<Entry>), TakeOverError> {
-        let kind = options.kind;
-        let (store, content, dropped) = write::take_over(client, options).await?;
+        let (store, content, dropped) = write::take_over(client, options.clone()).await?;
         let (entries, uid) = (content.entries.clone(), store.uid().map(Into::into));
-        let shared = Arc::new(Shared::new(State::new(content, kind, dropped)));
+        let shared = Arc::new(Shared::new(State::new(content, &options, dropped)));
         let writer = Writer::new(store, shared.clone(), Box::new(still_ours));
         Ok((Self { shared, uid }, writer, entries))
     }

@@ -378,7 +378,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             .data_sources(KINDS)
             .sources_of_other_namespaces()
             .attempt_end()
-            .claim_annotations(["*"])
+            .class_templates()
     }
 }
 

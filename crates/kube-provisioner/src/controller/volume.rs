@@ -267,7 +267,9 @@ impl Reconciler for VolumeReconciler {
             }
             Ok(attempt)
         };
-        JournalSpec::new(read).owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
+        JournalSpec::new(read)
+            .owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
+            .shared_by(journal_entry::namespace)
     }
 
     fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {

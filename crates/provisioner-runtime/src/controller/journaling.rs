@@ -7,6 +7,7 @@ use crate::journal::Entry;
 pub struct JournalSpec<C: Cache> {
     read: Box<Read<C>>,
     owns: Box<dyn Fn(&Entry) -> bool + Send + Sync>,
+    pub(super) tenant_of: fn(&Entry) -> String,
     pub(super) unfinished: fn(&C, &C::Key) -> bool,
     pub(super) await_adoption: fn(&mut C, &[C::Key]),
     pub(super) adopted: fn(&mut C, &C::Key),
@@ -25,6 +26,7 @@ impl<C: Cache> JournalSpec<C> {
         Self {
             read: Box::new(|_| Err("this controller records nothing in its journal".to_owned())),
             owns: Box::new(|_| true),
+            tenant_of: |_| String::new(),
             unfinished: |_, _| false,
             await_adoption: |_, _| {},
             adopted: |_, _| {},
@@ -38,6 +40,12 @@ impl<C: Cache> JournalSpec<C> {
     #[must_use]
     pub fn owned_if(self, owns: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
         Self { owns: Box::new(owns), ..self }
+    }
+
+    /// For whom an entry is, such as a namespace: see [`JournalOptions::tenant_of`](crate::JournalOptions::tenant_of).
+    #[must_use]
+    pub fn shared_by(self, tenant_of: fn(&Entry) -> String) -> Self {
+        Self { tenant_of, ..self }
     }
 
     pub(super) fn read(&self, entry: &Entry) -> Result<Adopt<C>, String> {
@@ -60,6 +68,7 @@ impl<C: Journaled> JournalSpec<C> {
         Self {
             read: Box::new(read),
             owns: Box::new(|_| true),
+            tenant_of: |_| String::new(),
             unfinished: C::unfinished,
             await_adoption: C::await_adoption,
             adopted: C::adopted,

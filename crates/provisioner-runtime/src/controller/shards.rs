@@ -85,6 +85,7 @@ impl Plan {
             cluster_id: self.cluster_id.clone(),
             sets_restored_apart: self.sets_restored_apart,
             holder: self.instance.clone(),
+            tenant_of: |_| String::new(),
             environment: self.environment,
         }
     }

@@ -59,7 +59,8 @@ impl<R: Reconciler> Shard<'_, R> {
         loop {
             let valid = term.clone();
             let client = self.engine.context.client().clone();
-            let error = match Journal::take_over(client, options.clone(), move || valid.is_valid()).await {
+            let shared = JournalOptions { tenant_of: self.engine.journal.tenant_of, ..options.clone() };
+            let error = match Journal::take_over(client, shared, move || valid.is_valid()).await {
                 Ok(taken) => {
                     self.engine.shards.set_problem(self.number, None);
                     return taken;

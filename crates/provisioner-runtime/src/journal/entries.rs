@@ -1,6 +1,7 @@
 //! The entries of a journal, and how they share its room.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::error::JournalError;
@@ -19,7 +20,7 @@ pub(super) struct Capacity {
     pub(super) object: usize,
 }
 
-/// One entry with its shared texts, so that dozens find room whatever they hold.
+/// One entry with its shared texts but that of its group, so that dozens find room whatever they hold.
 pub(super) const MOST_BYTES_OF_ONE: usize = 16_000;
 
 /// The content of the journal, as it is to be stored.
@@ -30,6 +31,9 @@ pub(super) struct Entries {
     shared: HashMap<String, Shared>,
     /// The bytes of each group: of the entries that name the same shared text first.
     groups: HashMap<Arc<str>, usize>,
+    /// The bytes of each tenant of a group. The text that a group shares is nobody's.
+    tenants: HashMap<Owner, usize>,
+    tenant_of: fn(&Entry) -> String,
     unreadable: Vec<Unreadable>,
     /// Nobody acts on these. They take no room from others.
     restored: Vec<Unreadable>,
@@ -40,8 +44,16 @@ pub(super) struct Entries {
 struct Shared {
     text: Arc<str>,
     users: usize,
-    /// The group of the entry that brought it; its bytes count there.
+    /// Whose entry brought it; its bytes count there.
+    owner: Owner,
+}
+
+/// Whose bytes they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Owner {
     group: Arc<str>,
+    /// Empty where there is none.
+    tenant: Arc<str>,
 }
 
 /// How much room an entry may take.
@@ -55,11 +67,13 @@ pub(super) enum Room {
 
 impl Entries {
     /// The entries of a former holder, whatever room they take.
-    pub(super) fn new(content: Content, capacity: Capacity) -> Self {
+    pub(super) fn new(content: Content, capacity: Capacity, tenant_of: fn(&Entry) -> String) -> Self {
         let bytes = content.unreadable.iter().map(|Unreadable { line, .. }| line.len() + 1).sum();
         let Content { entries: all, unreadable, restored } = content;
-        let (all_by_key, shared, groups) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        let mut entries = Self { capacity, all: all_by_key, shared, groups, unreadable, restored, bytes };
+        let (all_by_key, shared) = (BTreeMap::new(), HashMap::new());
+        let (groups, tenants) = (HashMap::new(), HashMap::new());
+        let mut entries =
+            Self { capacity, all: all_by_key, shared, groups, tenants, tenant_of, unreadable, restored, bytes };
         all.into_iter().for_each(|entry| entries.put(entry));
         entries
     }
@@ -79,13 +93,21 @@ impl Entries {
     /// Puts an entry in if it finds room. A replacement needs room only for its growth.
     pub(super) fn try_put(&mut self, entry: Entry, room: Room) -> Result<(), JournalError> {
         let (key, before, bytes) = (entry.key.clone(), self.all.get(&entry.key).cloned(), self.bytes);
+        let owner = self.owner(&entry);
+        let held = (self.group_bytes(&owner), self.tenant_bytes(&owner));
         self.put(entry);
         let fits = if before.is_none() && room == Room::Fair {
-            let more = self.bytes - bytes;
-            match self.group_bytes(&key) - more {
+            let free = self.capacity.all.saturating_sub(bytes);
+            let of_group = match held.0 {
                 0 => self.bytes <= self.capacity.with_newcomers,
-                held => fair_share(held, more, self.capacity.all.saturating_sub(bytes)),
-            }
+                held => fair_share(held, self.bytes - bytes, free),
+            };
+            // What a group may still take, its tenants share by the same rule.
+            let of_tenant = held.1 == 0 || {
+                let room = free.saturating_mul(4).saturating_sub(held.0) / 5;
+                fair_share(held.1, self.tenant_bytes(&owner) - held.1, room)
+            };
+            of_group && of_tenant
         } else {
             self.bytes <= self.capacity.all.max(bytes)
         };
@@ -102,14 +124,14 @@ impl Entries {
         self.take(&entry.key);
         // What begins now continues whatever that one had begun.
         self.take_restored(&entry.key);
-        let mut group: Arc<str> = "".into();
+        let mut owner = Owner { tenant: self.owner(&entry).tenant, ..Owner::default() };
         for (at, (name, text)) in entry.shared.iter_mut().enumerate() {
             // Names are made of hashes, so two texts may have the same.
             while self.shared.get(name).is_some_and(|known| known.text != *text) {
                 name.push('+');
             }
             if at == 0 {
-                group = name.as_str().into();
+                owner.group = name.as_str().into();
             }
             match self.shared.get_mut(name) {
                 Some(known) => {
@@ -117,25 +139,26 @@ impl Entries {
                     *text = known.text.clone();
                 }
                 None => {
-                    let shared = Shared { text: text.clone(), users: 1, group: group.clone() };
-                    self.shared.insert(name.clone(), shared);
-                    self.grow(&group, text::room_of_shared(name, text));
+                    let owner = if at == 0 { owner.of_group() } else { owner.clone() };
+                    self.grow(&owner, text::room_of_shared(name, text));
+                    self.shared.insert(name.clone(), Shared { text: text.clone(), users: 1, owner });
                 }
             }
         }
-        self.grow(&group, text::room(&entry));
+        self.grow(&owner, text::room(&entry));
         self.all.insert(entry.key.clone(), entry);
     }
 
     /// Takes an entry out; says whether there was one.
     pub(super) fn take(&mut self, key: &str) -> bool {
         let Some(entry) = self.all.remove(key) else { return false };
-        self.shrink(group(&entry), text::room(&entry));
+        let owner = self.owner(&entry);
+        self.shrink(&owner, text::room(&entry));
         for (name, text) in &entry.shared {
             let Some(known) = self.shared.get_mut(name) else { continue };
             known.users -= 1;
             if known.users == 0 {
-                let owner = known.group.clone();
+                let owner = known.owner.clone();
                 self.shared.remove(name);
                 self.shrink(&owner, text::room_of_shared(name, text));
             }
@@ -184,28 +207,47 @@ impl Entries {
         self.data().values().map(String::len).sum()
     }
 
-    /// The bytes of the group of the entry with this key.
-    fn group_bytes(&self, key: &str) -> usize {
-        self.all.get(key).and_then(|entry| self.groups.get(group(entry))).copied().unwrap_or_default()
+    fn owner(&self, entry: &Entry) -> Owner {
+        let group = entry.shared.first().map_or("", |(name, _)| name).into();
+        Owner { group, tenant: (self.tenant_of)(entry).into() }
     }
 
-    fn grow(&mut self, group: &Arc<str>, bytes: usize) {
+    fn group_bytes(&self, owner: &Owner) -> usize {
+        self.groups.get(&owner.group).copied().unwrap_or_default()
+    }
+
+    /// None of nobody.
+    fn tenant_bytes(&self, owner: &Owner) -> usize {
+        self.tenants.get(owner).copied().unwrap_or_default()
+    }
+
+    fn grow(&mut self, owner: &Owner, bytes: usize) {
         self.bytes += bytes;
-        *self.groups.entry(group.clone()).or_default() += bytes;
+        *self.groups.entry(owner.group.clone()).or_default() += bytes;
+        if !owner.tenant.is_empty() {
+            *self.tenants.entry(owner.clone()).or_default() += bytes;
+        }
     }
 
-    fn shrink(&mut self, group: &str, bytes: usize) {
+    fn shrink(&mut self, owner: &Owner, bytes: usize) {
         self.bytes -= bytes;
-        let Some(held) = self.groups.get_mut(group) else { return };
-        *held -= bytes;
-        if *held == 0 {
-            self.groups.remove(group);
-        }
+        shrink(&mut self.groups, &owner.group, bytes);
+        shrink(&mut self.tenants, owner, bytes);
     }
 }
 
-fn group(entry: &Entry) -> &str {
-    entry.shared.first().map_or("", |(name, _)| name)
+impl Owner {
+    fn of_group(&self) -> Self {
+        Self { group: self.group.clone(), ..Self::default() }
+    }
+}
+
+fn shrink<K: Eq + Hash>(held: &mut HashMap<K, usize>, owner: &K, bytes: usize) {
+    let Some(known) = held.get_mut(owner) else { return };
+    *known -= bytes;
+    if *known == 0 {
+        held.remove(owner);
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +258,12 @@ mod tests {
     use crate::journal::JournalKind;
 
     fn entries() -> Entries {
-        Entries::new(Content::default(), JournalKind::ConfigMap.capacity())
+        Entries::new(Content::default(), JournalKind::ConfigMap.capacity(), tenant)
+    }
+
+    /// What comes before the last slash of the key.
+    fn tenant(entry: &Entry) -> String {
+        entry.key.rsplit_once('/').map(|(tenant, _)| tenant.to_owned()).unwrap_or_default()
     }
 
     fn entry(key: &str, group: &str, bytes: usize) -> Entry {
@@ -248,10 +295,26 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_leaves_the_others_of_its_group_room() {
+        let mut entries = entries();
+        let mut fill = |tenant: &str, group: &str| {
+            let fits = |number: &usize| {
+                let new = entry(&format!("{tenant}/{group}-{number}"), group, 1_000);
+                entries.try_put(new, Room::Fair).is_ok()
+            };
+            (0..1_000).take_while(fits).count()
+        };
+        let alone = fill("x", "a");
+        assert!((270..=290).contains(&alone), "{alone}");
+        let counts = [fill("y", "a"), fill("z", "a"), fill("x", "b")];
+        assert!(counts[0] > 40 && counts[1] > 8 && counts[2] > 50, "{counts:?}");
+    }
+
+    #[test]
     fn one_that_is_too_full_already_still_lets_entries_shrink() {
         let large = (0..9).map(|key| entry(&key.to_string(), "a", 90_000)).collect();
         let mut entries =
-            Entries::new(Content { entries: large, ..Content::default() }, JournalKind::ConfigMap.capacity());
+            Entries::new(Content { entries: large, ..Content::default() }, JournalKind::ConfigMap.capacity(), tenant);
         entries.try_put(entry("1", "a", 80_000), Room::Fair).unwrap();
         entries.try_put(entry("1", "a", 80_001), Room::Fair).unwrap_err();
         entries.try_put(entry("new", "b", 1), Room::All).unwrap_err();
@@ -260,11 +323,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_bytes_are_those_that_are_written(
-            steps in prop::collection::vec((0..5_u8, 0..3_usize, prop::collection::vec((0..3_u8, 0..3_usize), 0..3)), 0..60),
+            steps in prop::collection::vec(("[xy]?/[0-4]", 0..3_usize, prop::collection::vec((0..3_u8, 0..3_usize), 0..3)), 0..60),
         ) {
             let mut entries = entries();
             for (key, size, shared) in steps {
-                let key = key.to_string();
                 let shared = shared.iter().map(|(name, text)| (name.to_string(), "y".repeat(*text).into())).collect();
                 match size {
                     0 => drop(entries.take(&key)),
@@ -274,6 +336,9 @@ mod tests {
                 let written = [text::ENTRIES, text::SHARED].iter().filter_map(|part| data.get(*part)).map(String::len);
                 prop_assert_eq!(entries.bytes(), written.sum::<usize>());
                 prop_assert_eq!(entries.groups.values().sum::<usize>(), entries.bytes());
+                let of_tenants = |entry: &Entry| !tenant(entry).is_empty();
+                let lines = entries.all.values().filter(|entry| of_tenants(entry)).map(text::room).sum::<usize>();
+                prop_assert!((lines..=entries.bytes()).contains(&entries.tenants.values().sum::<usize>()));
                 let read = Content::read(&data).entries;
                 prop_assert_eq!(read, entries.all.values().cloned().collect::<Vec<_>>());
             }

@@ -10,7 +10,7 @@ use crate::call::CallError;
 pub enum JournalError {
     /// There is no room, or others would have none.
     #[error(
-        "it has no room for more of this class: {entries} entries take {bytes} bytes; \
+        "it has no room for more of this class and namespace: {entries} entries take {bytes} bytes; \
          other attempts of this class have to end first"
     )]
     Full {

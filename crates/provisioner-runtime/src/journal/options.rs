@@ -1,6 +1,7 @@
 //! The place of a journal, and its writer.
 
 use super::object::JournalKind;
+use super::text::Entry;
 use crate::environment::Environment;
 use crate::name::lease_name;
 
@@ -23,6 +24,8 @@ pub struct JournalOptions {
     pub holder: String,
     /// Whether entries that were restored with the object are set apart. Tests of a simulation leave it out.
     pub sets_restored_apart: bool,
+    /// For whom an entry is, such as a namespace: tenants of a group share its room. Empty for nobody.
+    pub tenant_of: fn(&Entry) -> String,
     /// What the jitter of pauses is drawn from.
     pub environment: Environment,
 }

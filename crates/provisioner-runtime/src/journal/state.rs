@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
 use super::error::JournalError;
 use super::object::JournalKind;
+use super::options::JournalOptions;
 use super::text::{Content, Entry};
 use crate::backoff::Backoff;
 use crate::call::CallError;
@@ -150,11 +151,11 @@ impl Batch {
 
 impl State {
     /// `dropped` are the keys that a person has dropped before.
-    pub(super) fn new(content: Content, kind: JournalKind, dropped: Vec<String>) -> Self {
-        let capacity = kind.capacity();
-        let in_memory = usize::from(kind == JournalKind::Memory);
+    pub(super) fn new(content: Content, options: &JournalOptions, dropped: Vec<String>) -> Self {
+        let capacity = options.kind.capacity();
+        let in_memory = usize::from(options.kind == JournalKind::Memory);
         Self {
-            entries: Entries::new(content, capacity),
+            entries: Entries::new(content, capacity, options.tenant_of),
             recording: Vec::new(),
             writing: None,
             fencing: Vec::new(),
@@ -173,7 +174,9 @@ impl State {
     }
 
     pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Stored>, JournalError> {
-        let bytes = entry.text.len() + entry.shared.iter().map(|(_, text)| text.len()).sum::<usize>();
+        // That of the group is no tenant's choice.
+        let shared = entry.shared.iter().skip(1).map(|(_, text)| text.len());
+        let bytes = entry.text.len() + shared.sum::<usize>();
         if bytes > MOST_BYTES_OF_ONE {
             return Err(JournalError::TooLarge { bytes, most: MOST_BYTES_OF_ONE });
         }

@@ -40,7 +40,19 @@ fn options(name: &str, holder: &str) -> JournalOptions {
     let holder = holder.to_owned();
     let (name, cluster_id) = (name.to_owned(), "this".to_owned());
     let kind = JournalKind::ConfigMap;
-    JournalOptions { kind, namespace, name, group, layout, cluster_id, holder, sets_restored_apart: true, environment }
+    let (sets_restored_apart, tenant_of) = (true, |_: &Entry| String::new());
+    JournalOptions {
+        kind,
+        namespace,
+        name,
+        group,
+        layout,
+        cluster_id,
+        holder,
+        sets_restored_apart,
+        tenant_of,
+        environment,
+    }
 }
 
 async fn hold_as(client: Client, options: JournalOptions) -> Held {
@@ -230,7 +242,10 @@ async fn a_full_journal_refuses_and_has_room_again() {
     held.journal.remove("01");
     held.journal.record(large("new")).await.unwrap();
     assert_eq!(stored_keys(&cluster).await.len(), 23);
-    let shared = vec![("gold".into(), "x".repeat(MOST_BYTES_OF_ONE).into())];
+    // A large text of the group costs its entries nothing.
+    let shared = vec![("large".into(), "x".repeat(MOST_BYTES_OF_ONE).into())];
+    held.journal.record(Entry { key: "c".into(), text: "x".into(), shared: shared.clone() }).await.unwrap();
+    let shared = [shared, vec![("spec".into(), "x".repeat(MOST_BYTES_OF_ONE).into())]].concat();
     let never = Entry { key: "d".into(), text: "x".into(), shared };
     assert!(matches!(held.journal.record(never).await, Err(JournalError::TooLarge { bytes: 16_001, most: 16_000 })));
 }
@@ -312,7 +327,7 @@ async fn in_a_storm_what_is_confirmed_is_stored() {
 /// Whoever recorded first gave up waiting, and somebody records the same again before the first write has failed.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
-    let mut state = State::new(Content::default(), JournalKind::ConfigMap, Vec::new());
+    let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
     drop(state.record(entry("a")).unwrap());
     let WriterAction::Commit(_, first) = state.next_action(Instant::now()) else {
         panic!("there is something to store")
@@ -332,7 +347,7 @@ async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
 /// The first write is under way when somebody records the same again, and fails.
 #[tokio::test(start_paused = true)]
 async fn what_is_only_being_written_does_not_count_as_stored() {
-    let mut state = State::new(Content::default(), JournalKind::ConfigMap, Vec::new());
+    let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
     let first = state.record(entry("a")).unwrap();
     let WriterAction::Commit(_, batch) = state.next_action(Instant::now()) else {
         panic!("there is something to store")

@@ -19,9 +19,6 @@ const ALWAYS: [&str; 4] = [
     protocol::STORAGE_PROVISIONER,
 ];
 
-/// A copy of the whole object, by kubectl.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// A claim as authors get it.
 #[derive(Deserialize, Serialize)]
 struct ProjectedClaim<'a> {
@@ -52,22 +49,73 @@ struct Metadata<'a> {
     uid: Option<&'a RawValue>,
 }
 
-/// The text of a claim as its author gets it. Deterministic: the same claim has the same text.
+/// Of a specification what every claim may have. None of it takes much room.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CommonSpec<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    access_modes: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    data_source: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    data_source_ref: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    resources: Option<Resources<'a>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    storage_class_name: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    volume_attributes_class_name: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    volume_mode: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    volume_name: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Resources<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    requests: Option<Requests<'a>>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Requests<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    storage: Option<&'a RawValue>,
+}
+
+/// The text of a claim as its author gets it. Deterministic: the same claim has the same text. Where the class names annotations,
+/// [`of_class`] makes the rest of it.
 pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
     let mut claim: ProjectedClaim<'_> = serde_json::from_str(object.get())?;
     let is_key = |known: &String, key: &str| match known.as_str() {
-        "*" => key != LAST_APPLIED,
         prefix if prefix.ends_with('/') => key.starts_with(prefix),
         known => known == key,
     };
     let declared = |key: &str| capabilities.claim_annotations.iter().any(|known| is_key(known, key));
-    claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
+    if capabilities.class_templates {
+        (claim.metadata.labels, claim.metadata.owner_references) = (None, None);
+    } else {
+        claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
+    }
     let text = serde_json::to_string(&claim)?;
     // The parts are copied as sent, and an entry of the journal is one line.
     if text.contains('\n') {
         return Ok(serde_json::from_str::<serde_json::Value>(&text)?.to_string().into_boxed_str());
     }
     Ok(text.into_boxed_str())
+}
+
+/// Of the text of [`claim`] what an author gets who reads only the annotations that the class's parameters name.
+pub(crate) fn of_class(text: &str, parameters: &BTreeMap<String, String>) -> serde_json::Result<Box<str>> {
+    let ProjectedClaim { mut metadata, spec } = serde_json::from_str(text)?;
+    let is_named = |key: &str| {
+        let token = format!("${{pvc.annotations['{key}']}}");
+        parameters.values().any(|value| value.contains(&token))
+    };
+    metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || is_named(key));
+    let spec = spec.map(|spec| serde_json::from_str::<CommonSpec<'_>>(spec.get())).transpose()?;
+    let spec = spec.map(|spec| serde_json::value::to_raw_value(&spec)).transpose()?;
+    Ok(serde_json::to_string(&ProjectedClaim { metadata, spec: spec.as_deref() })?.into_boxed_str())
 }
 
 /// The text of a claim in three parts, of which many claims share two: its metadata without annotations, its annotations,
@@ -111,6 +159,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn where_the_class_names_annotations_the_specification_has_what_all_claims_have() {
+        let common = json!({
+            "accessModes": ["ReadWriteOnce"], "dataSource": {"kind": "VolumeSnapshot", "name": "s"},
+            "dataSourceRef": {"kind": "VolumeSnapshot", "name": "s"}, "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "fast", "volumeAttributesClassName": "gold", "volumeMode": "Block", "volumeName": "v",
+        });
+        let mut object = json!({"metadata": {"name": "c"}, "spec": common});
+        object["spec"]["selector"] = json!({"matchLabels": {"a": "b"}});
+        object["spec"]["resources"] = json!({"limits": {"x": "1"}, "requests": {"storage": "1Gi", "y": "1"}});
+        let raw: Box<RawValue> = serde_json::from_str(&object.to_string()).unwrap();
+        let text = claim(&raw, &Capabilities::default().class_templates()).unwrap();
+        let text = of_class(&text, &BTreeMap::new()).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["spec"], common);
+    }
+
+    #[test]
     fn of_a_claim_there_is_what_is_documented_and_what_is_declared() {
         let object = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -134,6 +198,11 @@ mod tests {
                 "spec": {"future": 1},
             })
         );
+        let named = claim(&raw, &Capabilities::default().class_templates()).unwrap();
+        let class = [("secret".to_owned(), "${pvc.name}-${pvc.annotations['b']}".to_owned())].into();
+        let named = serde_json::from_str::<Value>(&of_class(&named, &class).unwrap()).unwrap();
+        assert_eq!(named["metadata"]["annotations"], json!({"b": "2", protocol::SELECTED_NODE: "node-1"}));
+        assert_eq!((named["metadata"].get("labels"), named["metadata"].get("ownerReferences")), (None, None));
         let again: Box<RawValue> = serde_json::from_str(&text).unwrap();
         assert_eq!(claim(&again, &Capabilities::default().claim_annotations(["b"])).unwrap(), text);
         let Parts { metadata, annotations, spec } = split(&text).unwrap().unwrap();

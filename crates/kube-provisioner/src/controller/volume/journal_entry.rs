@@ -81,6 +81,19 @@ impl WaitingClaim {
     }
 }
 
+/// The namespace of the attempt's claim; empty if the entry is damaged.
+pub(crate) fn namespace(entry: &Entry) -> String {
+    #[derive(Deserialize)]
+    struct Text {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        namespace: String,
+    }
+    serde_json::from_str::<Text>(&entry.text).map(|text| text.metadata.namespace).unwrap_or_default()
+}
+
 /// The node that the attempt was for.
 pub(crate) fn node(entry: &Entry) -> Option<String> {
     let annotations: partial::Annotations = match &entry.shared[..] {
@@ -106,7 +119,7 @@ mod tests {
     #[test]
     fn an_entry_says_all_that_an_author_gets() {
         let entry = write(&pending(), &Key::of_claim(UID)).unwrap();
-        assert_eq!(entry.key, format!("pvc-{UID}"));
+        assert_eq!((&*entry.key, &*namespace(&entry)), (&*format!("pvc-{UID}"), "shop"));
         let text: Value = serde_json::from_str(&entry.text).unwrap();
         assert_eq!(text["token"], "0123456789abcdef");
         let metadata = json!({
@@ -157,7 +170,9 @@ mod tests {
         let bad = |entry: Entry| read(&entry, (&Plain, &capabilities())).err();
         let nameless = bad(Entry { shared: Vec::new(), ..good.clone() });
         assert_eq!(nameless.as_deref(), Some("it names no class and no spec"));
-        assert!(bad(Entry { text: "{".to_owned(), ..good.clone() }).is_some());
+        let damaged = Entry { text: "{".to_owned(), ..good.clone() };
+        assert_eq!(namespace(&damaged), "");
+        assert!(bad(damaged).is_some());
         assert!(bad(Entry { text: "{\"metadata\":{}}".to_owned(), ..good }).is_some());
     }
 }

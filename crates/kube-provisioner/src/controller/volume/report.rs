@@ -318,7 +318,8 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
         JournalError::Lost(_) => return OutcomeReport::quiet("lost", Next::Retry),
         JournalError::TooLarge { .. } => (
             format!(
-                "The claim is too large for the provisioner's journal: {error}; shorten the claim's spec or labels"
+                "The claim is too large for the provisioner's journal: {error}; shorten the claim's spec, labels, \
+                 ownerReferences, or the annotations that the provisioner reads"
             ),
             Next::AwaitChange,
         ),

@@ -76,7 +76,7 @@ async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
     // An earlier version had room for more.
     let large = (0..5).map(|key| Entry { text: "x".repeat(100_000), ..entry(&format!("large-{key}")) });
     *crate::sync::lock(&mine.journal.shared.state) =
-        State::new(Content { entries: large.collect(), ..Content::default() }, JournalKind::ConfigMap, Vec::new());
+        State::new(Content { entries: large.collect(), ..Content::default() }, &options, Vec::new());
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
     for _ in 0..2 {
         let found = adoption.run(abandoned, |_| true).await.unwrap();

@@ -258,3 +258,65 @@ async fn a_volume_attributes_class_is_that_of_the_first_call() {
     let parameters: Vec<_> = fixture.creations().iter().map(|one| one.mutable_parameters["iops"].clone()).collect();
     assert!(parameters.len() > 1 && parameters.iter().all(|iops| iops == "100"), "{parameters:?}");
 }
+
+/// A claim with this much text in annotations, labels and elsewhere, in a namespace.
+fn large(name: &str, namespace: &str, class: &str) -> serde_json::Value {
+    let labels: serde_json::Map<_, _> = (0..300).map(|number| (format!("l{number}"), json!("x".repeat(60)))).collect();
+    let limits: serde_json::Map<_, _> =
+        (0..300).map(|number| (format!("example.com/{}{number}", "x".repeat(50)), json!("1"))).collect();
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name, "namespace": namespace, "labels": labels, "annotations": {"notes": "x".repeat(20_000), "team": "blue"},
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+            "resources": {"requests": {"storage": "1Gi"}, "limits": limits},
+        },
+    })
+}
+
+/// In a Lease, which has the least room.
+#[tokio::test(start_paused = true)]
+async fn large_claims_are_served_and_take_no_room_from_other_namespaces() {
+    let fixture = Fixture::new();
+    fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}));
+    let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
+    fixture.driver.script(Method::CreateVolume, vec![Step::hang(); 26]);
+    for number in 0..26 {
+        fixture.create(large(&format!("a{number}"), "default", "fast"));
+    }
+    fixture.until("asked", || fixture.creations().len() >= 26).await;
+    fixture.create(large("b", "other", "fast"));
+    let is_bound = || {
+        let claim = fixture.cluster.get("", "persistentvolumeclaims", "other", "b").unwrap();
+        claim["status"]["phase"] == "Bound"
+    };
+    let asked = Instant::now();
+    fixture.until("bound", is_bound).await;
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+}
+
+/// The annotation that the class names is a part of the record.
+#[tokio::test(start_paused = true)]
+async fn the_next_process_knows_the_annotations_that_the_class_names() {
+    let fixture = Fixture::new();
+    fixture.secret("of-blue", "sesame");
+    let secret = json!({
+        "csi.storage.k8s.io/provisioner-secret-name": "of-${pvc.annotations['team']}",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+    });
+    fixture.class("secret", secret);
+    let before = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
+    fixture.driver.script(Method::CreateVolume, [Step::hang()]);
+    fixture.create(large("a", "default", "secret"));
+    fixture.until("asked", || fixture.creations().len() == 1).await;
+    before.abort();
+    fixture.delete_claim("a");
+    let _running = fixture.start_with(2, |options| options.sidecar_rbac = true).await;
+    fixture.until("asked again", || fixture.creations().len() > 1).await;
+    let [first, next] = &fixture.creations()[..2] else { panic!() };
+    assert_eq!(first, next);
+    assert_eq!(next.secrets.get("password"), Some("sesame"));
+    fixture.until("removed", || fixture.driver.volumes().is_empty()).await;
+}

@@ -1,6 +1,7 @@
 //! One call of the author's code for a claim. It is recorded first, fenced, bounded, and decided once more right before
 //! it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +18,13 @@ use super::provision::Provisioning;
 use super::{Step, answered, typed};
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::ClassParameters;
+use crate::controller::volume::author_view;
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::decide;
-use crate::controller::volume::decision::{Decision, NoAction};
+use crate::controller::volume::decision::{Decision, NoAction, Refusal};
 use crate::controller::volume::events::slow;
-use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress};
+use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, WaitingClaim};
 use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Outcome};
@@ -63,8 +65,10 @@ impl Provisioning {
         let Some(pending) = pending(facts, || self.token(step.key())) else {
             return Err(Outcome::NoAction(NoAction::NothingHere));
         };
+        let by_templates = self.context.rules.capabilities.class_templates && facts.attempt().is_none();
+        let pending = if by_templates { as_named_by_class(&pending)? } else { pending };
         let parameters = self.context.parameters_of(&pending)?;
-        let claim = match claim {
+        let claim = match claim.filter(|_| !by_templates) {
             Some(claim) => claim,
             None => Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?),
         };
@@ -171,6 +175,23 @@ impl Provisioning {
     fn token(&self, key: &Key) -> Arc<str> {
         format!("{:016x}", self.context.runtime.environment().number(&format!("token {key}"))).into()
     }
+}
+
+/// The attempt with the annotations of its claim that the class names.
+fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Outcome> {
+    let Pending { claim, class, token, prepared, begun } = pending;
+    let text = claim.object.as_deref().ok_or(Outcome::Behind)?;
+    let text = author_view::of_class(text, class.object.parameters.as_ref().unwrap_or(&BTreeMap::new()));
+    let text = text.map_err(|error| Outcome::Refused(Refusal::Request(error.to_string())))?;
+    let claim = WaitingClaim {
+        facts: claim.facts.clone(),
+        fingerprint: claim.fingerprint,
+        resource_version: claim.resource_version.clone(),
+        since: claim.since,
+        object: Some(text),
+    };
+    let (class, token, prepared) = (class.clone(), token.clone(), prepared.clone());
+    Ok(Arc::new(Pending { claim: Arc::new(claim), class, token, prepared, begun: *begun }))
 }
 
 /// The claim and class as they were when the attempt began, or as they are now. A class that was created again may lead

@@ -25,15 +25,15 @@ type OnChange = Box<dyn Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static>
 pub enum Wake {
     /// The deletion of the volume with this name.
     Volume(String),
-    /// The claims that wait for volumes with this data source.
+    /// The claims that wait for volumes with this data source, and the attempts for such claims that are gone.
     DataSource {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
     },
-    /// The claims of other namespaces that wait for volumes with a data source in this namespace, which something there may
-    /// let them use.
+    /// The claims of other namespaces that wait for volumes with a data source in this namespace, and the attempts for such claims
+    /// that are gone: something there may let them use it, or no longer.
     SourceNamespace(String),
 }
 

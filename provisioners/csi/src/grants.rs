@@ -61,14 +61,15 @@ pub(crate) async fn check(
     )))
 }
 
-/// Claims that wait for a grant need not wait for their back-off. Those of a list may have come while nothing was watched.
+/// Claims that wait for a grant need not wait for their back-off, nor do attempts that have lost theirs. Grants of a list may have
+/// come while nothing was watched.
 pub(crate) fn watch(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &resource());
     ObjectWatch::new("referencegrants", api, |change| match change {
-        Change::Listed(grant) | Change::Applied(grant) => {
+        Change::Listed(grant) | Change::Applied(grant) | Change::Deleted(grant) => {
             vec![Wake::SourceNamespace(grant.namespace().unwrap_or_default())]
         }
-        Change::Begin | Change::Ready | Change::Deleted(_) => Vec::new(),
+        Change::Begin | Change::Ready => Vec::new(),
     })
 }
 

@@ -28,16 +28,19 @@ impl Holds {
         self.lock().clear();
     }
 
-    /// Protects the source of an attempt. One that is gone or going cannot be protected any more: the driver decides.
-    pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<(), KubeError> {
+    /// Protects the source of an attempt, also if somebody has taken the finalizer off since the last call. Returns whether it is
+    /// protected: one that is gone or going cannot be any more, and the driver decides.
+    pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<bool, KubeError> {
         let turn = self.note(source, volume);
         let _turn = turn.lock().await;
+        let mut is_protected = false;
         change(client, source, |object| {
             let is_new = !is_held(object, source.kind) && object.metadata.deletion_timestamp.is_none();
+            is_protected = is_new || is_held(object, source.kind);
             is_new.then(|| object.finalizers_mut().push(source.kind.finalizer().to_owned()))
         })
         .await?;
-        Ok(())
+        Ok(is_protected)
     }
 
     /// Notes an attempt that needs the source.

@@ -10,6 +10,7 @@ mod attachments;
 mod driver;
 mod grants;
 mod holds;
+mod missing;
 mod parameters;
 mod provisioner;
 mod request;

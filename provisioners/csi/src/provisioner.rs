@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use csi::messages::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
-use csi::{Controller, Identity, Operations, Secrets};
+use csi::{Code, Controller, Identity, Operations, Secrets};
 use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment, VolumeAttachmentSpec};
@@ -12,20 +12,22 @@ use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionK
 use kube_provisioner::kube::{Client, Error as KubeError};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
-    Capabilities, DeleteError, ObjectWatch, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
-    Start, StartError, Volume, error_chain,
+    Capabilities, DeleteError, DeleteVerdict, ObjectWatch, Prepared, ProvisionError, ProvisionRequest,
+    ProvisionedVolume, Provisioner, Start, StartError, Volume, error_chain,
 };
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::answer::{self, DELETION_SECRET};
 use crate::attachments::{Attachments, NotListed};
 use crate::driver::{DriverInfo, Need, Rpc};
 use crate::grants;
 use crate::holds::Holds;
+use crate::missing::{self, Missing};
 use crate::parameters::{Texts, of_class};
 use crate::request::{Settings, create_volume, tokens};
 use crate::secret_refs::{Role, Tokens, secret_ref};
-use crate::sources::{self, KINDS, Kind, Source, Sources};
+use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
 use crate::topology;
 use crate::verdict::{self, Left};
@@ -39,6 +41,7 @@ pub struct CsiProvisioner<D> {
     identity: String,
     client: OnceLock<Client>,
     holds: Holds,
+    missing: Missing,
     attachments: Attachments,
     operations: Option<Operations>,
 }
@@ -83,6 +86,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             identity: identity.into(),
             client: OnceLock::new(),
             holds: Holds::default(),
+            missing: Missing::default(),
             attachments: Attachments::default(),
             operations: None,
         }
@@ -100,29 +104,95 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     /// Calls CreateVolume. Called again, it returns the volume of the first call.
     async fn create(&self, request: &ProvisionRequest<Texts>) -> Result<CsiVolume, CreateError> {
+        let source = Choice::of(&request.prepared).map_err(CreateError::not_asked)?.source;
+        let Some(source) = source else { return self.ask(self.create_request(request).await?).await };
+        if source.namespace != request.namespace() {
+            let reference = source.reference();
+            match grants::check(&self.client(), &reference, &source.namespace, request.namespace()).await {
+                Ok(()) => {}
+                Err(SourceError::Unfit(problem)) => return Err(CreateError::SourceLost(problem)),
+                Err(error) => return Err(CreateError::not_asked(error)),
+            }
+        }
+        let held = self.holds.hold(&self.client(), &source, &request.name).await;
+        let is_protected = held.map_err(|error| {
+            CreateError::NotAsked(format!("the source cannot be protected: {}", error_chain(&error)))
+        })?;
+        match self.ask(self.create_request(request).await?).await {
+            Err(CreateError::Driver(error)) if error.code() == Code::NotFound && !is_protected => {
+                let (kind, namespace, name) = (source.kind, &source.namespace, &source.name);
+                Err(CreateError::SourceLost(format!("the {kind} {namespace}/{name} is deleted: {error}")))
+            }
+            answer => answer,
+        }
+    }
+
+    async fn create_request(&self, request: &ProvisionRequest<Texts>) -> Result<CreateVolumeRequest, CreateError> {
         let create = create_volume(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
         let Choice { mutable_parameters, source } = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
-        if let Some(source) = &source {
-            let held = self.holds.hold(&self.client(), source, &request.name).await;
-            held.map_err(|error| {
-                CreateError::NotAsked(format!("the source cannot be protected: {}", error_chain(&error)))
-            })?;
-        }
-        let secrets = self.secrets_for(request).await.map_err(CreateError::NotAsked)?;
+        let secrets = self.secrets_for(request).await?;
         let volume_content_source = source.as_ref().map(Source::content);
-        let create = CreateVolumeRequest { secrets, mutable_parameters, volume_content_source, ..create };
+        Ok(CreateVolumeRequest { secrets, mutable_parameters, volume_content_source, ..create })
+    }
+
+    async fn ask(&self, create: CreateVolumeRequest) -> Result<CsiVolume, CreateError> {
         let answer = self.driver.create_volume(create).await.map_err(CreateError::Driver)?;
         answer.volume.ok_or_else(|| CreateError::Driver(csi::Error::Interrupted("it has no volume".to_owned())))
     }
 
-    async fn secrets_for(&self, request: &ProvisionRequest<Texts>) -> Result<Secrets, String> {
-        match secret_ref(Role::Provisioner, of_class(request), &tokens(request)).map_err(|error| error.to_string())? {
-            Some(reference) => self.secrets(&reference).await?.ok_or_else(|| {
-                let (name, namespace) = names(&reference);
-                format!("the Secret {namespace}/{name} does not exist; create it")
-            }),
-            None => Ok(Secrets::default()),
+    /// Removes what an attempt may have made that has lost its source, and copies nothing: CreateVolume without the source
+    /// makes an empty volume of that name, or says that there is another one. Only then the call with the source returns a volume that
+    /// exists.
+    async fn withdraw(&self, attempt: &ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        self.end_of_source(attempt).await?;
+        let create = self.create_request(attempt).await.map_err(CreateError::of_clean_up)?;
+        let empty = CreateVolumeRequest { volume_content_source: None, ..create.clone() };
+        let made = match self.ask(empty).await {
+            Err(CreateError::Driver(error)) if error.code() == Code::AlreadyExists => self.ask(create).await,
+            answer => answer,
+        };
+        self.discard_answer(made, attempt).await
+    }
+
+    /// Releases the source of a copy.
+    async fn end_of_source(&self, attempt: &ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        match Choice::of(&attempt.prepared)?.source {
+            Some(source) => Ok(self.holds.release(&self.client(), &source, &attempt.name).await?),
+            None => Ok(()),
         }
+    }
+
+    /// Deletes what CreateVolume has returned for an attempt that is to end.
+    async fn discard_answer(
+        &self,
+        made: Result<CsiVolume, CreateError>,
+        attempt: &ProvisionRequest<Texts>,
+    ) -> Result<(), DeleteError> {
+        match made {
+            Ok(made) => self.discard(made, attempt).await.map_err(DeleteError::retry),
+            Err(CreateError::Driver(error)) => match verdict::left(&error) {
+                Left::Nothing => Ok(()),
+                Left::InProgress => Err(DeleteError::in_progress(error)),
+                Left::NotAsked | Left::Unknown | Left::NothingNew => Err(error.into()),
+            },
+            Err(error) => Err(error.of_clean_up()),
+        }
+    }
+
+    /// The Secrets of CreateVolume.
+    async fn secrets_for(&self, request: &ProvisionRequest<Texts>) -> Result<Secrets, CreateError> {
+        let reference = secret_ref(Role::Provisioner, of_class(request), &tokens(request));
+        let Some(reference) = reference.map_err(CreateError::not_asked)? else { return Ok(Secrets::default()) };
+        let object = described(&reference);
+        let found = match self.missing.is_certain(&object) {
+            true => None,
+            false => {
+                let found = self.secrets(&reference).await.map_err(CreateError::NotAsked)?;
+                self.missing.note(&object, found.is_some());
+                found
+            }
+        };
+        found.ok_or_else(|| CreateError::Missing(format!("{object} does not exist; create it")))
     }
 
     /// `None` if there is no such Secret.
@@ -172,7 +242,20 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("storage.k8s.io", "v1", "VolumeAttributesClass"));
         let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
-        let object = api.get(name).await.map_err(|error| unread(error_chain(&error)))?;
+        let described = format!("the VolumeAttributesClass {name}");
+        let found = match self.missing.is_certain(&described) {
+            true => None,
+            false => {
+                let found = api.get_opt(name).await.map_err(|error| unread(error_chain(&error)))?;
+                self.missing.note(&described, found.is_some());
+                found
+            }
+        };
+        let Some(object) = found else {
+            return Err(
+                ProvisionError::no_change(format!("{described} does not exist; create it")).after(missing::PAUSE)
+            );
+        };
         let class: AttributesClass = serde_json::from_value(object.data).map_err(|error| unread(error.to_string()))?;
         if class.driver_name != self.info.name() {
             let (other, own) = (class.driver_name, self.info.name());
@@ -185,7 +268,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     /// Deletes a volume that is of no use. It is found again by its name.
     async fn discard(&self, made: CsiVolume, request: &ProvisionRequest<Texts>) -> Result<(), String> {
-        let secrets = self.secrets_for(request).await?;
+        let secrets = self.secrets_for(request).await.map_err(|error| error.to_string())?;
         let delete = DeleteVolumeRequest { volume_id: made.volume_id, secrets };
         self.driver.delete_volume(delete).await.map(drop).map_err(|error| error.to_string())
     }
@@ -197,6 +280,12 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
         if let Some(problem) = topology::requirement(&request, &self.info, &self.settings) {
             return Err(ProvisionError::invalid(problem));
+        }
+        // While its Secret is missing, no attempt is recorded.
+        if let Ok(Some(secret)) = secret_ref(Role::Provisioner, of_class(&request), &tokens(&request))
+            && self.missing.is_likely(&described(&secret))
+        {
+            self.secrets_for(&request).await.map_err(CreateError::of_provision)?;
         }
         let sources = Sources { client: self.client(), driver: self.info.name(), settings: &self.settings };
         let source = match request.data_source() {
@@ -235,10 +324,22 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
         let made = match self.create(&request).await {
             Ok(made) => made,
-            Err(CreateError::NotAsked(problem)) => return Err(ProvisionError::no_change(problem)),
             Err(CreateError::Driver(error)) => {
                 return Err(verdict::of_create(error, request.resumed, self.settings.retry_interval_max));
             }
+            Err(CreateError::SourceLost(problem)) if !request.resumed => {
+                return Err(ProvisionError::nothing_left(problem));
+            }
+            Err(CreateError::SourceLost(problem)) => {
+                return Err(match self.withdraw(&request).await {
+                    Ok(()) => ProvisionError::nothing_left(problem),
+                    Err(error) if error.verdict() == DeleteVerdict::InProgress => {
+                        ProvisionError::in_progress(format!("{problem}; {error}"))
+                    }
+                    Err(error) => ProvisionError::retry(format!("{problem}; {error}")),
+                });
+            }
+            Err(error) => return Err(error.of_provision()),
         };
         if let Some(fault) = answer::fault(&made, &request) {
             // The next call may get a better one.
@@ -253,26 +354,14 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 
     /// Calls CreateVolume once more, as the specification has it: only that says whether there is a volume.
     async fn clean_up(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        let made = match self.create(&attempt).await {
-            Ok(made) => made,
-            Err(CreateError::NotAsked(problem)) => return Err(DeleteError::retry(problem)),
-            Err(CreateError::Driver(error)) => {
-                return match verdict::left(&error) {
-                    Left::Nothing => Ok(()),
-                    Left::InProgress => Err(DeleteError::in_progress(error)),
-                    Left::NotAsked | Left::Unknown | Left::NothingNew => Err(error.into()),
-                };
-            }
-        };
-        self.discard(made, &attempt).await.map_err(DeleteError::retry)
+        match self.create(&attempt).await {
+            Err(CreateError::SourceLost(_)) => self.withdraw(&attempt).await,
+            answer => self.discard_answer(answer, &attempt).await,
+        }
     }
 
-    /// Releases the source of a copy.
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        match Choice::of(&attempt.prepared)?.source {
-            Some(source) => Ok(self.holds.release(&self.client(), &source, &attempt.name).await?),
-            None => Ok(()),
-        }
+        self.end_of_source(&attempt).await
     }
 
     /// The source stays protected until this attempt has ended too, also if another one of this source ends first.
@@ -323,9 +412,17 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             return Err(DeleteError::retry(lack));
         }
         let source = volume.object.spec.as_ref().and_then(|spec| spec.csi.as_ref());
-        let Some(source) = source.filter(|source| source.driver == self.info.name()) else {
-            return Err(DeleteError::retry(format!("the volume is none of the CSI driver {}", self.info.name())));
+        let Some(source) = source else {
+            return Err(DeleteError::retry(format!(
+                "the volume is of an in-tree plugin that was migrated to the CSI driver {}, and csi-provisioner does not translate such volumes; \
+                 let external-provisioner delete it, or delete its storage and then remove the finalizers of the PersistentVolume",
+                self.info.name()
+            )));
         };
+        if source.driver != self.info.name() {
+            let (other, own) = (&source.driver, self.info.name());
+            return Err(DeleteError::retry(format!("the volume is of the CSI driver {other}, and this is {own}")));
+        }
         let reference = self.deletion_secret(&volume).await?;
         let (secrets, missing) = match &reference {
             None => (Secrets::default(), None),
@@ -383,9 +480,18 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 }
 
 /// Why CreateVolume has no answer that counts.
+#[derive(Debug, Error)]
 enum CreateError {
     /// The driver was not asked.
+    #[error("{0}")]
     NotAsked(String),
+    /// It was not asked, because this object does not exist.
+    #[error("{0}")]
+    Missing(String),
+    /// The claim may not use its source any more, or the source is gone.
+    #[error("{0}")]
+    SourceLost(String),
+    #[error(transparent)]
     Driver(csi::Error),
 }
 
@@ -393,6 +499,27 @@ impl CreateError {
     fn not_asked(error: impl std::error::Error) -> Self {
         Self::NotAsked(error.to_string())
     }
+
+    /// Where the driver was not asked.
+    fn of_provision(self) -> ProvisionError {
+        match self {
+            Self::Missing(_) => ProvisionError::no_change(self).after(missing::PAUSE),
+            _ => ProvisionError::no_change(self),
+        }
+    }
+
+    fn of_clean_up(self) -> DeleteError {
+        match self {
+            Self::Missing(_) => DeleteError::retry(self).after(missing::PAUSE),
+            _ => DeleteError::retry(self),
+        }
+    }
+}
+
+/// A Secret, for people.
+fn described(reference: &SecretReference) -> String {
+    let (name, namespace) = names(reference);
+    format!("the Secret {namespace}/{name}")
 }
 
 fn names(reference: &SecretReference) -> (&str, &str) {

@@ -72,11 +72,30 @@ impl Kind {
     }
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Snapshot => "VolumeSnapshot",
+            Self::Claim => "source claim",
+        })
+    }
+}
+
 impl Source {
     /// A source as a list has it. Nothing is made from it.
     pub(crate) fn listed(kind: Kind, metadata: &ObjectMeta) -> Option<Self> {
         let ObjectMeta { namespace, name, uid, .. } = metadata.clone();
         Some(Self { kind, namespace: namespace?, name: name?, uid: uid?, id: String::new() })
+    }
+
+    /// The source as a claim of its namespace may refer to it.
+    pub(crate) fn reference(&self) -> TypedObjectReference {
+        let (api_group, kind) = match self.kind {
+            Kind::Snapshot => (Some(SNAPSHOTS.to_owned()), "VolumeSnapshot"),
+            Kind::Claim => (None, "PersistentVolumeClaim"),
+        };
+        let (name, namespace) = (self.name.clone(), Some(self.namespace.clone()));
+        TypedObjectReference { api_group, kind: kind.to_owned(), name, namespace }
     }
 
     pub(crate) fn content(&self) -> VolumeContentSource {

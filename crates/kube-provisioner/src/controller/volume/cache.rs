@@ -188,13 +188,17 @@ impl VolumeCache {
         keys
     }
 
-    /// The waiting claims whose data source, by namespace and name, is meant.
+    /// The waiting claims whose data source, by namespace and name, is meant, and the attempts for such claims that are gone.
     fn with_source(&self, is_meant: impl Fn(&ClaimFacts, (&str, &str)) -> bool) -> Vec<Key> {
-        let is_meant = |entry: &ClaimEntry| match entry {
-            ClaimEntry::Waiting(claim) => claim.facts.source().is_some_and(|source| is_meant(&claim.facts, source)),
+        let is_source = |claim: &ClaimFacts| claim.source().is_some_and(|source| is_meant(claim, source));
+        let waits = |entry: &ClaimEntry| match entry {
+            ClaimEntry::Waiting(claim) => is_source(&claim.facts),
             ClaimEntry::Bound { .. } | ClaimEntry::Unreadable(_) => false,
         };
-        self.claims.iter().filter(|(_, entry)| is_meant(entry)).map(|(uid, _)| self.key(uid)).collect()
+        let claims = self.claims.iter().filter(|(_, entry)| waits(entry)).map(|(uid, _)| self.key(uid));
+        let attempts = self.progress.iter().filter_map(|(key, progress)| Some((key, progress.pending()?)));
+        let attempts = attempts.filter(|(_, pending)| is_source(&pending.claim.facts)).map(|(key, _)| key.clone());
+        claims.chain(attempts).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Applies a class event that [`read_class`](super::class::read_class) has read.

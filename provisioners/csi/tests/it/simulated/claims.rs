@@ -1,16 +1,20 @@
 //! Claims in a simulated cluster, with a driver in memory.
 
+use std::future::ready;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use csi::Code;
 use csi::messages::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
 use csi_sim::{Method, Step};
 use kube_provisioner::Options;
-use kube_sim::{DeleteOptions, PatchKind, Target};
+use kube_sim::{Before, DeleteOptions, Interceptor, PatchKind, Request, Target, Verb};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, cluster};
 
 #[tokio::test(start_paused = true)]
 async fn what_the_class_gets_wrong_is_told_once() {
@@ -241,7 +245,7 @@ async fn a_volume_attributes_class_is_that_of_the_first_call() {
     fixture.driver.configure(|settings| settings.latency = Duration::from_secs(5));
     let running = fixture.start(1).await;
     fixture.claim("a", "fast", json!({"spec": {"volumeAttributesClassName": "silver"}}));
-    fixture.says("a", "VolumeAttributesClass silver cannot be read").await;
+    fixture.says("a", "the VolumeAttributesClass silver does not exist; create it").await;
     fixture.create(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "silver"},
         "driverName": "csi-sim.example.com", "parameters": {"iops": "100"},
@@ -319,4 +323,54 @@ async fn the_next_process_knows_the_annotations_that_the_class_names() {
     assert_eq!(first, next);
     assert_eq!(next.secrets.get("password"), Some("sesame"));
     fixture.until("removed", || fixture.driver.volumes().is_empty()).await;
+}
+
+/// Counts the requests of the provisioner for Secrets, and its writes of the journal.
+#[derive(Default)]
+struct Counter {
+    secrets: AtomicUsize,
+    journal: AtomicUsize,
+}
+
+impl Interceptor for Counter {
+    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+        match (&*request.resource.plural, request.verb) {
+            ("secrets", Verb::Get) => self.secrets.fetch_add(1, Ordering::Relaxed),
+            ("configmaps", Verb::Update) => self.journal.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        Box::pin(ready(Before::Handle))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_claims_wait_for_is_noticed_within_ten_seconds_and_costs_little() {
+    let counter = Arc::new(Counter::default());
+    let mut fixture = Fixture::on(cluster().interceptor(counter.clone()).build());
+    fixture.settings.retry_interval_max = Duration::from_secs(1800);
+    let secret = |key: &str| format!("csi.storage.k8s.io/provisioner-secret-{key}");
+    fixture.class("locked", json!({secret("name"): "admin", secret("namespace"): "default"}));
+    let _running = fixture.start(1).await;
+    let names: Vec<String> = (0..50).map(|number| format!("a{number}")).collect();
+    names.iter().for_each(|name| drop(fixture.claim(name, "locked", json!({}))));
+    fixture.claim("gold", "fast", json!({"spec": {"volumeAttributesClassName": "gold"}}));
+    fixture.says("a7", "the Secret default/admin does not exist; create it").await;
+    fixture.says("gold", "the VolumeAttributesClass gold does not exist; create it").await;
+    sleep(Duration::from_secs(60)).await;
+    let counts = || [&counter.secrets, &counter.journal].map(|count| count.load(Ordering::Relaxed));
+    let before = counts();
+    sleep(Duration::from_secs(600)).await;
+    let [secrets, journal] = [0, 1].map(|at| counts()[at] - before[at]);
+    assert!(secrets <= 160 && journal == 0, "{secrets} {journal}");
+    fixture.secret("admin", "sesame");
+    let since = Instant::now();
+    fixture.until("bound", || names.iter().all(|name| fixture.is_bound(name))).await;
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    fixture.create(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "gold"},
+        "driverName": "csi-sim.example.com", "parameters": {"tier": "gold"},
+    }));
+    let since = Instant::now();
+    fixture.until("bound", || fixture.is_bound("gold")).await;
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
 }

@@ -217,3 +217,45 @@ async fn a_claim_that_waits_for_a_snapshot_gets_its_volume_as_soon_as_that_is_re
     fixture.until("bound", || fixture.is_bound("copy")).await;
     assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
 }
+
+/// The sidecar of another driver takes the finalizer of clones off every claim that is deleted, as soon as no claim waits for it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_whose_source_was_taken_away_ends() {
+    for has_copied in [false, true] {
+        let fixture = Fixture::new();
+        let _running = fixture.start(1).await;
+        fixture.source().await;
+        let refused = Step::refuse(Code::Unavailable, "the connection is lost");
+        let first = if has_copied { refused.clone().working() } else { refused.clone() };
+        fixture.driver.script(Method::CreateVolume, [first, refused]);
+        fixture.claim("copy", "fast", of_claim("source"));
+        fixture.says("copy", "the connection is lost").await;
+        fixture.delete_claim("source");
+        fixture.delete_claim("copy");
+        let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name: "source" };
+        let patch = json!({"metadata": {"finalizers": null}});
+        fixture.cluster.patch(&target, None, PatchKind::Merge, &patch).unwrap();
+        let is_idle = || {
+            let journals = fixture.cluster.list("", "configmaps", Some("default")).unwrap();
+            journals.iter().all(|journal| journal["data"].get("entries").is_none())
+        };
+        fixture.until("ended", is_idle).await;
+        assert!(fixture.driver.volumes().is_empty(), "{has_copied}");
+    }
+}
+
+/// Somebody removes it from a source that stays: the next call has it again.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_was_removed_is_put_back_before_the_next_call() {
+    let fixture = Fixture::new();
+    let _running = fixture.start(1).await;
+    fixture.source().await;
+    fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "the copy is at 5 %"); 20]);
+    fixture.claim("copy", "fast", of_claim("source"));
+    fixture.says("copy", "the copy is at 5 %").await;
+    let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name: "source" };
+    fixture.cluster.patch(&target, None, PatchKind::Merge, &json!({"metadata": {"finalizers": null}})).unwrap();
+    let calls = fixture.creations().len();
+    fixture.until("asked again", || fixture.creations().len() > calls).await;
+    assert!(fixture.is_claim_held("source"));
+}

@@ -3,6 +3,7 @@
 mod claims;
 mod fixture;
 mod grants;
+mod rights;
 mod sources;
 mod sweep;
 mod topology;

@@ -441,7 +441,7 @@ fn g71_a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_us
     let source = json!({"kind": "PersistentVolumeClaim", "name": "source", "namespace": "theirs"});
     let claim = claim(json!({"spec": {"dataSourceRef": source}}));
     let own = claim["metadata"]["namespace"].as_str().unwrap().to_owned();
-    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim);
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim.clone());
     let of_source = |namespace: &str| Wake::DataSource { namespace: namespace.to_owned(), name: "source".to_owned() };
     for (wake, keys) in [
         (of_source("theirs"), vec![key()]),
@@ -452,4 +452,9 @@ fn g71_a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_us
     ] {
         assert_eq!(fixture.cache.wake(&wake), keys, "{wake:?}");
     }
+    // What was begun for a claim that is gone waits, too.
+    begin(&mut fixture);
+    delete_claim(&mut fixture, claim);
+    assert_eq!(fixture.cache.wake(&Wake::SourceNamespace("theirs".to_owned())), [key()]);
+    assert!(fixture.cache.wake(&Wake::SourceNamespace(own)).is_empty());
 }

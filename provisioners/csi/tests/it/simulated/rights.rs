@@ -1,0 +1,79 @@
+//! The rights that drivers' own manifests grant.
+
+use std::time::Duration;
+
+use csi_sim::{Method, Step};
+use kube_provisioner::{Coordination, Options};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::fixture::{Fixture, cluster};
+
+/// Of csi-driver-nfs, <https://github.com/kubernetes-csi/csi-driver-nfs/blob/master/deploy/rbac-csi-nfs.yaml>.
+fn of_nfs() -> Value {
+    const READ: [&str; 3] = ["get", "list", "watch"];
+    const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+    let rule = |group: &str, resources: &[&str], verbs: &[&[&str]]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs.concat()});
+    let mut secrets = rule("", &["secrets"], &[&["get"]]);
+    secrets["resourceNames"] = json!(["mount-options"]);
+    json!([
+        rule("", &["persistentvolumes"], &[&READ, &["create", "patch", "delete"]]),
+        rule("", &["persistentvolumeclaims"], &[&READ, &["update"]]),
+        rule("storage.k8s.io", &["storageclasses"], &[&READ]),
+        rule(SNAPSHOTS, &["volumesnapshotclasses", "volumesnapshots"], &[&READ]),
+        rule(SNAPSHOTS, &["volumesnapshotcontents"], &[&READ, &["update", "patch"]]),
+        rule(SNAPSHOTS, &["volumesnapshotcontents/status"], &[&["get", "update", "patch"]]),
+        rule("", &["events"], &[&READ, &["create", "update", "patch"]]),
+        rule("storage.k8s.io", &["csinodes"], &[&READ]),
+        rule("", &["nodes"], &[&READ]),
+        rule("coordination.k8s.io", &["leases"], &[&READ, &["create", "update", "patch"]]),
+        secrets,
+    ])
+}
+
+/// The same, of an account that may not use Leases.
+fn without_leases() -> Value {
+    let rules = of_nfs().as_array().unwrap().clone();
+    rules.into_iter().filter(|rule| rule["resources"] != json!(["leases"])).collect()
+}
+
+/// How many volumes are left after a process has died during five calls whose claims were deleted then.
+async fn left_by_a_kill(rules: Value, coordination: Coordination) -> usize {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let fixture = Fixture::on(cluster().rbac().build());
+    fixture.create(json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": "driver"}, "rules": rules,
+    }));
+    let users = ["sidecar-1", "sidecar-2"].map(|name| json!({"apiGroup": GROUP, "kind": "User", "name": name}));
+    fixture.create(json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "driver"},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "driver"}, "subjects": users,
+    }));
+    let as_sidecar = |options: &mut Options| {
+        options.sidecar_rbac = true;
+        options.coordination = coordination;
+    };
+    let first = fixture.start_with(1, as_sidecar).await;
+    fixture.driver.script(Method::CreateVolume, vec![Step::work().after(Duration::from_secs(5)); 5]);
+    for number in 0..5 {
+        fixture.claim(&format!("a{number}"), "fast", json!({}));
+    }
+    fixture.until("asked", || fixture.creations().len() == 5).await;
+    first.abort();
+    (0..5).for_each(|number| fixture.delete_claim(&format!("a{number}")));
+    fixture.until("made", || fixture.driver.volumes().len() == 5).await;
+    let _second = fixture.start_with(2, as_sidecar).await;
+    sleep(Duration::from_secs(600)).await;
+    fixture.driver.volumes().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_process_leaves_nothing_with_the_rights_of_the_nfs_driver() {
+    assert_eq!(left_by_a_kill(of_nfs(), Coordination::Lease).await, 0);
+}
+
+/// As external-provisioner, and as the first paragraph of the guide says.
+#[tokio::test(start_paused = true)]
+async fn without_rights_to_leases_there_is_no_record() {
+    assert_eq!(left_by_a_kill(without_leases(), Coordination::None).await, 5);
+}

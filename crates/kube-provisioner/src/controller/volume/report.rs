@@ -71,6 +71,21 @@ const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     match outcome {
+        Outcome::NoAction(NoAction::ClassOfAnother) if case.attempt <= 1 => {
+            OutcomeReport::quiet("class_unknown", Next::RetryAfter(CLASS_WAIT))
+        }
+        // Nobody else serves it, as when an in-tree class was migrated to a CSI driver.
+        Outcome::NoAction(why @ NoAction::ClassOfAnother) => {
+            let class = case.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
+            let text = format!(
+                "the claim asks {} for its volume, and its StorageClass \"{class}\" names another provisioner; create the claim again, \
+                 with a class that names {}",
+                case.provisioner, case.provisioner
+            );
+            let event = EventDraft { same_from_all: true, ..failed(text) };
+            let next = Next::AwaitChange;
+            OutcomeReport { next, ..OutcomeReport::provision(Some(event), no_action_label(why)) }
+        }
         Outcome::NoAction(why) => OutcomeReport::quiet(no_action_label(why), Next::Done),
         Outcome::AwaitsPermit(flow) => OutcomeReport::quiet("awaits_permit", Next::AwaitPermit(flow)),
         Outcome::Changed => OutcomeReport::quiet("changed", Next::Again),

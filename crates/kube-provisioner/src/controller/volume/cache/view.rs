@@ -7,7 +7,7 @@ use provisioner_runtime::controller::{Cache, Journaled, StaleReads};
 
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::volume::decide::decide;
-use crate::controller::volume::decision::Decision;
+use crate::controller::volume::decision::{Decision, NoAction};
 use crate::controller::volume::facts::{
     ClaimState, ClassState, Facts, Pending, Progress, VolumeFacts, VolumeState, fingerprint,
 };
@@ -53,7 +53,11 @@ impl Cache for VolumeCache {
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
-        let rests = |facts: &Facts| matches!(decide(facts, &self.rules), Decision::NoAction(_));
+        // A claim whose class is another's gets an event.
+        let rests = |facts: &Facts| match decide(facts, &self.rules) {
+            Decision::NoAction(why) => why != NoAction::ClassOfAnother,
+            _ => false,
+        };
         let needs_work = |key: &Key| {
             let facts = among(key).then(|| self.facts(key));
             facts.is_some_and(|facts| !rests(&facts) || !facts.twins.iter().all(rests))

@@ -244,6 +244,9 @@ fn l7_class_missing_foreign_and_by_the_beta_annotation() {
     assert_eq!(none, Decision::Refuse(Refusal::ClassMissing(None)));
     let foreign = Fixture::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({}))).about_claim();
     assert_eq!(foreign, Decision::NoAction(NoAction::ClassOfAnother));
+    // It gets an event, also from a process that has just begun.
+    let foreign = Fixture::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({})));
+    assert_eq!(foreign.cache.unsettled(&|_| true).len(), 1);
     let beta = claim(json!({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "class-1"}},
         "spec": {"storageClassName": "class-2"}}));
     assert_eq!(Fixture::new().class(class(json!({}))).claim(beta).about_claim(), Decision::Provision);

@@ -12,7 +12,7 @@ use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
 use crate::controller::shared::limits::Thresholds;
-use crate::controller::volume::decision::Refusal;
+use crate::controller::volume::decision::{NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
 use crate::controller::volume::outcome::{MissingInput, NodeSilence, Outcome};
@@ -89,7 +89,7 @@ enum Example {
 }
 
 every!(examples of Outcome => Example {
-    Outcome::NoAction(_) => [],
+    Outcome::NoAction(_) => [Claim(Outcome::NoAction(NoAction::ClassOfAnother))],
     Outcome::Refused(_) => refusals().into_iter().map(|refusal| Claim(Outcome::Refused(refusal))),
     Outcome::AwaitsPermit(_) => [],
     Outcome::Changed => [],

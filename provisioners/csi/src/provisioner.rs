@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use csi::messages::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
 use csi::{Code, Controller, Identity, Operations, Secrets};
 use kube_provisioner::k8s_openapi::ByteString;
-use kube_provisioner::k8s_openapi::api::core::v1::{Secret, SecretReference};
+use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment, VolumeAttachmentSpec};
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube_provisioner::kube::{Client, Error as KubeError};
@@ -110,7 +110,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             let reference = source.reference();
             match grants::check(&self.client(), &reference, &source.namespace, request.namespace()).await {
                 Ok(()) => {}
-                Err(SourceError::Unfit(problem)) => return Err(CreateError::SourceLost(problem)),
+                Err(SourceError::Unfit(problem)) => return Err(CreateError::NotGranted(problem)),
                 Err(error) => return Err(CreateError::not_asked(error)),
             }
         }
@@ -120,8 +120,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         })?;
         match self.ask(self.create_request(request).await?).await {
             Err(CreateError::Driver(error)) if error.code() == Code::NotFound && !is_protected => {
-                let (kind, namespace, name) = (source.kind, &source.namespace, &source.name);
-                Err(CreateError::SourceLost(format!("the {kind} {namespace}/{name} is deleted: {error}")))
+                Err(CreateError::SourceGone(error))
             }
             answer => answer,
         }
@@ -145,6 +144,10 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// exists.
     async fn withdraw(&self, attempt: &ProvisionRequest<Texts>) -> Result<(), DeleteError> {
         self.end_of_source(attempt).await?;
+        // The watch of the controller may not show yet that the attempt has succeeded.
+        if Api::<PersistentVolume>::all(self.client()).get_metadata_opt(&attempt.name).await?.is_some() {
+            return Err(DeleteError::in_progress(format!("there is a PersistentVolume {}", attempt.name)));
+        }
         let create = self.create_request(attempt).await.map_err(CreateError::of_clean_up)?;
         let empty = CreateVolumeRequest { volume_content_source: None, ..create.clone() };
         let made = match self.ask(empty).await {
@@ -324,13 +327,15 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
         let made = match self.create(&request).await {
             Ok(made) => made,
-            Err(CreateError::Driver(error)) => {
+            // The copy may be made, and is all there is then.
+            Err(error @ CreateError::SourceGone(_)) if request.resumed => return Err(ProvisionError::retry(error)),
+            Err(CreateError::Driver(error) | CreateError::SourceGone(error)) => {
                 return Err(verdict::of_create(error, request.resumed, self.settings.retry_interval_max));
             }
-            Err(CreateError::SourceLost(problem)) if !request.resumed => {
-                return Err(ProvisionError::nothing_left(problem));
+            Err(CreateError::NotGranted(problem)) if !request.resumed => {
+                return Err(ProvisionError::no_change(problem));
             }
-            Err(CreateError::SourceLost(problem)) => {
+            Err(CreateError::NotGranted(problem)) => {
                 return Err(match self.withdraw(&request).await {
                     Ok(()) => ProvisionError::nothing_left(problem),
                     Err(error) if error.verdict() == DeleteVerdict::InProgress => {
@@ -355,7 +360,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     /// Calls CreateVolume once more, as the specification has it: only that says whether there is a volume.
     async fn clean_up(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
         match self.create(&attempt).await {
-            Err(CreateError::SourceLost(_)) => self.withdraw(&attempt).await,
+            Err(CreateError::NotGranted(_) | CreateError::SourceGone(_)) => self.withdraw(&attempt).await,
             answer => self.discard_answer(answer, &attempt).await,
         }
     }
@@ -488,9 +493,12 @@ enum CreateError {
     /// It was not asked, because this object does not exist.
     #[error("{0}")]
     Missing(String),
-    /// The claim may not use its source any more, or the source is gone.
+    /// It was not asked, because the claim may not use its source any more.
     #[error("{0}")]
-    SourceLost(String),
+    NotGranted(String),
+    /// The source was deleted, although an attempt needed it.
+    #[error("the source is deleted, and the claim can only be deleted, too: {0}")]
+    SourceGone(csi::Error),
     #[error(transparent)]
     Driver(csi::Error),
 }

@@ -277,8 +277,8 @@ impl fmt::Display for Holder {
             Self::Volume(owner) => owner.fmt(f),
             Self::Namesake(owner) => write!(
                 f,
-                "{owner}, which has the name of this one (after a restore of the cluster, the provisioner's command `adopt \
-                 --volume {}` gives it to this one)",
+                "{owner}, which has the same name (if this volume was restored from a backup, or bound to another claim before \
+                 its mark was up to date, the provisioner's command `adopt --volume {}` gives the directory to it)",
                 owner.volume
             ),
             Self::Another => f.write_str("another volume"),

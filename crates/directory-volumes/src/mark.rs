@@ -79,6 +79,9 @@ pub struct Mark {
     /// Whose the directory is.
     #[serde(flatten)]
     pub owner: Owner,
+    /// UID of the PersistentVolume, recorded once it is saved. It proves ownership after the volume was bound to another claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_uid: Option<String>,
     /// When the mark was made.
     pub created: Timestamp,
     /// Since when the directory is kept although its volume was deleted, as the volume's class said.
@@ -87,4 +90,23 @@ pub struct Mark {
     /// Whether the volume's reclaim policy is Retain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retain: bool,
+}
+
+impl Mark {
+    /// Returns whether the directory belongs to this volume. The claim counts only until the UID of the volume is known.
+    pub(crate) fn is_of(&self, owner: &Owner) -> bool {
+        let known = self.volume_uid.as_ref().or(self.owner.uid.as_ref());
+        match known.is_some() && known == owner.uid.as_ref() {
+            true => self.owner.is(&Owner { claim: None, ..owner.clone() }),
+            false => self.owner.is(owner),
+        }
+    }
+
+    /// Returns the mark with what is known of its volume now, if that differs.
+    pub(crate) fn updated(&self, owner: &Owner, retain: bool) -> Option<Self> {
+        // The mark of an adopted volume contains its UID already.
+        let volume_uid = owner.uid.clone().filter(|_| self.owner.uid.is_none());
+        let updated = Self { volume_uid, retain, ..self.clone() };
+        (self.is_of(owner) && updated != *self).then_some(updated)
+    }
 }

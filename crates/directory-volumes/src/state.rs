@@ -84,7 +84,7 @@ impl State {
         owner: &Owner,
         retain: bool,
     ) -> Result<(Mark, bool), DirectoryError> {
-        let mark = Mark { owner: owner.clone(), created: Timestamp::now(), kept: None, retain };
+        let mark = Mark { owner: owner.clone(), volume_uid: None, created: Timestamp::now(), kept: None, retain };
         let content = to_json(&mark);
         let (above, last) = path.split();
         let error = |error| failed("cannot mark", path.as_str(), error);

@@ -31,7 +31,7 @@ pub struct Survey {
 }
 
 /// The volumes of this provisioner by name, and whether each has the reclaim policy Retain.
-pub(crate) type Policies = BTreeMap<String, (Owner, bool)>;
+pub(crate) type Volumes = BTreeMap<String, (Owner, bool)>;
 
 /// A mark.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Root {
             Err(error) => return Err(self.not_a_directory(path, error, "cannot open the directory")),
         }
         self.check_above(&state, path, Proof::Rights)?;
-        self.expect(path, owner, &state.reserve(path, owner, retain)?.0.owner)?;
+        self.expect(path, owner, &state.reserve(path, owner, retain)?.0)?;
         Ok(self.path().join(path.as_str()))
     }
 
@@ -95,29 +95,34 @@ impl Root {
             Some(mark) if mark.owner == *from => {
                 // Whoever asks between the two finds the limit of either.
                 self.rename_project(&state, from, to)?;
-                state.update(path, &Mark { owner: to.clone(), retain, kept: None, ..mark })
+                state.update(path, &Mark { owner: to.clone(), volume_uid: None, retain, kept: None, ..mark })
             }
             Some(mark) => self
-                .expect(path, from, &mark.owner)
+                .expect(path, from, &mark)
                 .and(Err(DirectoryError::Busy { name: path.to_string(), why: "its mark was changed meanwhile" })),
             None => Err(DirectoryError::NotThere { what: "mark", name: path.to_string() }),
         }
     }
 
-    /// Notes in the marks which volumes have the reclaim policy Retain.
-    pub(crate) fn note_policies(&self, policies: &Policies) -> Result<(), DirectoryError> {
+    /// Records in the marks the UIDs of their volumes, and which volumes have the reclaim policy Retain.
+    pub(crate) fn note_volumes(&self, volumes: &Volumes) -> Result<(), DirectoryError> {
         for found in self.survey()?.marked {
-            let Some((owner, retain)) = policies.get(&found.mark.owner.volume) else { continue };
-            if found.mark.retain == *retain || !found.mark.owner.is(owner) {
-                continue;
-            }
-            let state = self.enter()?;
-            let _lock = state.lock(&found.path)?;
-            if let Some(mark) = state.mark(&found.path)?.filter(|mark| mark.owner.is(owner)) {
-                state.update(&found.path, &Mark { retain: *retain, ..mark })?;
+            let Some((owner, retain)) = volumes.get(&found.mark.owner.volume) else { continue };
+            if found.mark.updated(owner, *retain).is_some() {
+                self.note_volume(&found.path, owner, *retain)?;
             }
         }
         Ok(())
+    }
+
+    /// Records the same for one volume.
+    pub(crate) fn note_volume(&self, path: &VolumePath, owner: &Owner, retain: bool) -> Result<(), DirectoryError> {
+        let state = self.enter()?;
+        let _lock = state.lock(path)?;
+        match state.mark(path)?.and_then(|mark| mark.updated(owner, retain)) {
+            Some(mark) => state.update(path, &mark),
+            None => Ok(()),
+        }
     }
 
     /// Notes the uid of the volume in its mark, once it is known.
@@ -139,7 +144,7 @@ impl Root {
     pub fn disown(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         match state.mark(path)? {
-            Some(mark) => self.expect(path, owner, &mark.owner)?,
+            Some(mark) => self.expect(path, owner, &mark)?,
             None => return Ok(()),
         }
         state.unmark(path)?;
@@ -152,7 +157,7 @@ impl Root {
     /// # Errors
     /// When the mark cannot be read.
     pub fn is_marked_for(&self, path: &VolumePath, owner: &Owner) -> Result<bool, DirectoryError> {
-        Ok(self.mark_of(path)?.is_some_and(|mark| mark.owner.is(owner)))
+        Ok(self.mark_of(path)?.is_some_and(|mark| mark.is_of(owner)))
     }
 
     /// Since when a mark is there, and its owner.

@@ -92,6 +92,7 @@ impl Root {
         let (_lock, _trash) = (state.lock(&path)?, state.lock_trash()?);
         state.take(volume)?;
         let mut discarded = self.entry(&state, RESTORING, volume)?;
+        discarded.mark.volume_uid = None;
         let owner = &mut discarded.mark.owner;
         (owner.uid, owner.claim) = (None, None);
         owner.cluster = cluster.map(str::to_owned).or(owner.cluster.take());
@@ -230,7 +231,7 @@ impl Root {
         let proof = if state.mark(path)?.is_some() { Proof::Rights } else { Proof::Made };
         self.check_above(state, path, proof)?;
         let (mark, is_new) = state.reserve(path, &discarded.mark.owner, discarded.mark.retain)?;
-        self.expect(path, &discarded.mark.owner, &mark.owner)?;
+        self.expect(path, &discarded.mark.owner, &mark)?;
         state.update(path, &discarded.mark)?;
         let moved = (|| {
             let entry = state.open_entry(RESTORING, volume).map_err(|error| failed("cannot open", volume, error))?;

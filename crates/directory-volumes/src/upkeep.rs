@@ -3,19 +3,26 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
+use kube_provisioner::kube::Api;
 use kube_provisioner::{FencingToken, ProvisionedVolume, Start, StartError};
+use tokio::time::{Instant, timeout_at};
 
-use crate::deletion::{Annotations, is_retained, owner_here};
+use crate::deletion::{Annotations, is_retained, owner_here, owner_of};
 use crate::error::DirectoryError;
+use crate::mark::Owner;
+use crate::path::VolumePath;
 use crate::root::Root;
-use crate::survey::Policies;
+use crate::survey::Volumes;
 use crate::trash::TrashLimits;
 use crate::worker::Worker;
 
 /// How often the trash is checked.
 const TRASH_PERIOD: Duration = Duration::from_secs(60);
-/// How often the marks learn of changed reclaim policies. All volumes are listed for it.
-const POLICY_PERIOD: Duration = Duration::from_secs(3600);
+/// How often all marks are compared with their volumes, which are listed for that.
+const VOLUMES_PERIOD: Duration = Duration::from_secs(3600);
+/// How long the controller usually needs at most to save a new volume.
+const SAVED_AFTER: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// Before the first volume is made or removed. `is_here` tells the volumes of this root, as far as that is known, from
@@ -39,27 +46,46 @@ impl Worker {
         tokio::spawn(async move {
             worker.remove_unasked(Root::finish_removals).await;
             if worker.cluster.set(start.cluster_id.clone()).is_ok() {
-                worker.follow_policies(start).await;
+                worker.follow_volumes(start).await;
             }
         });
         Ok(())
     }
 
-    /// A person may set the reclaim policy of a volume to Retain and then remove the volume: the mark is what is left to say that
-    /// the data are kept.
-    async fn follow_policies(&self, start: Start) {
+    /// Keeps the marks up to date with their volumes. A mark proves by the UID of its volume that the directory still belongs to
+    /// it when an administrator has bound the volume to another claim. The reclaim policy says in the mark that the data is
+    /// kept when an administrator has removed the volume.
+    async fn follow_volumes(&self, start: Start) {
         loop {
             match start.volumes().await {
                 Ok(volumes) => {
-                    let policies = volumes
+                    let volumes = volumes
                         .iter()
                         .map(|volume| (volume.name.clone(), (owner_here(volume), is_retained(&volume.object))));
-                    let policies: Policies = policies.collect();
-                    self.unasked(move |root, _| root.note_policies(&policies)).await;
+                    let volumes: Volumes = volumes.collect();
+                    self.unasked(move |root, _| root.note_volumes(&volumes)).await;
                 }
-                Err(error) => tracing::warn!("cannot see which volumes have the reclaim policy Retain: {error}"),
+                Err(error) => tracing::warn!("cannot list the volumes to update their marks: {error}"),
             }
-            tokio::time::sleep(POLICY_PERIOD).await;
+            let next = Instant::now() + VOLUMES_PERIOD;
+            while timeout_at(next, self.created.notify.notified()).await.is_ok() {
+                tokio::time::sleep(SAVED_AFTER).await;
+                for (name, path) in self.created.take() {
+                    self.note_created(&start, &name, path).await;
+                }
+            }
+        }
+    }
+
+    /// Records the UID of a volume that was just created. If it is not saved yet, the next list of all volumes has it.
+    async fn note_created(&self, start: &Start, name: &str, path: VolumePath) {
+        match Api::<PersistentVolume>::all(start.client.clone()).get_opt(name).await {
+            Ok(Some(volume)) => {
+                let owner = Owner { cluster: Some(start.cluster_id.clone()), ..owner_of(&volume) };
+                self.unasked(move |root, _| root.note_volume(&path, &owner, is_retained(&volume))).await;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!("cannot read the volume {name} to update its mark: {error}"),
         }
     }
 

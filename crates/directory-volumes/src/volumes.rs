@@ -122,7 +122,7 @@ impl Root {
         let proof = if self.marked(state, path, owner)?.is_some() { Proof::Rights } else { Proof::Made };
         self.check_above(state, path, proof)?;
         let (mark, is_new) = state.reserve(path, owner, retain)?;
-        self.expect(path, owner, &mark.owner)?;
+        self.expect(path, owner, &mark)?;
         for _ in 0..MOST_ATTEMPTS {
             let directory = match self.make_above(state, path) {
                 Ok(Some(directory)) => directory,
@@ -242,7 +242,7 @@ impl Root {
         owner: &Owner,
     ) -> Result<Option<Mark>, DirectoryError> {
         match state.mark(path)? {
-            Some(mark) => self.expect(path, owner, &mark.owner).map(|()| Some(mark)),
+            Some(mark) => self.expect(path, owner, &mark).map(|()| Some(mark)),
             None if self.is_there(state, path)? => {
                 Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) })
             }
@@ -269,10 +269,11 @@ impl Root {
     }
 
     /// Refuses a path that another volume has.
-    pub(crate) fn expect(&self, path: &VolumePath, owner: &Owner, holder: &Owner) -> Result<(), DirectoryError> {
-        match holder.is(owner) {
+    pub(crate) fn expect(&self, path: &VolumePath, owner: &Owner, mark: &Mark) -> Result<(), DirectoryError> {
+        match mark.is_of(owner) {
             true => Ok(()),
             false => {
+                let holder = &mark.owner;
                 let is_namesake = owner.uid.is_some() && owner.volume == holder.volume;
                 let kind = if is_namesake { Holder::Namesake } else { Holder::Volume };
                 Err(DirectoryError::Taken { path: path.to_string(), holder: kind(Box::new(holder.clone())) })

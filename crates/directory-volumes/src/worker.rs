@@ -4,15 +4,16 @@ mod end;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kube_provisioner::kube::Client;
 use kube_provisioner::{ExpandError, FencingToken, ProvisionError, StartError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
@@ -45,6 +46,25 @@ pub struct Worker {
     pub(crate) cluster: Arc<OnceLock<String>>,
     /// Its API server, as long.
     pub(crate) client: Arc<OnceLock<Client>>,
+    pub(crate) created: Arc<Created>,
+}
+
+/// Volumes created by this process whose marks do not contain their UIDs yet.
+#[derive(Default)]
+pub(crate) struct Created {
+    paths: Mutex<BTreeMap<String, VolumePath>>,
+    pub(crate) notify: Notify,
+}
+
+impl Created {
+    fn add(&self, volume: String, path: VolumePath) {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner).insert(volume, path);
+        self.notify.notify_one();
+    }
+
+    pub(crate) fn take(&self) -> BTreeMap<String, VolumePath> {
+        std::mem::take(&mut self.paths.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl fmt::Debug for Worker {
@@ -64,6 +84,7 @@ impl Worker {
             turn: end::TURN,
             cluster: Arc::default(),
             client: Arc::default(),
+            created: Arc::default(),
         }
     }
 
@@ -180,6 +201,7 @@ impl Worker {
         (bytes, enforced): (u64, Option<bool>),
         token: FencingToken,
     ) -> Result<(PathBuf, Size), ProvisionError> {
+        let created = self.created.clone();
         self.run_after(Root::enter, move |root, state| {
             let size = Size::of(bytes, enforced, root, &state)?;
             let volume = NewVolume { path: &path, owner: &owner, retain, permissions: &permissions, size: size.limit };
@@ -188,7 +210,11 @@ impl Worker {
                 Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
                     Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
                 }
-                made => Ok((made?, size)),
+                made => {
+                    let made = made?;
+                    created.add(owner.volume.clone(), path);
+                    Ok((made, size))
+                }
             }
         })
         .await

@@ -16,6 +16,8 @@ pub const CREATOR: &str = "kube-provisioner-creator";
 /// PV annotation: a person says that the data of this volume may go, although nobody knows of its claim's deletion. The value
 /// is the volume's uid.
 pub const RELEASE: &str = "kube-provisioner/release";
+/// PV annotation: when an administrator adopted the volume. A change retries failed work on the volume at once.
+pub const ADOPTED: &str = "kube-provisioner/adopted";
 /// PV annotation: the CSI driver that an in-tree volume was migrated to.
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// Claim annotation: the provisioner that is asked for a volume (Kubernetes 1.23 and later).

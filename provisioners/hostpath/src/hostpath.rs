@@ -233,6 +233,26 @@ mod tests {
         }
     }
 
+    /// The mark proves ownership by it after the volume was bound to another claim.
+    #[tokio::test(start_paused = true)]
+    async fn the_mark_of_a_new_volume_gets_its_uid() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cluster, hostpath) = on_node(&folder).await;
+        let request = request(Parameters::default());
+        let (name, namespace) = (request.name.clone(), request.namespace().to_owned());
+        let uid = request.claim.metadata.uid.clone();
+        hostpath.provision(request).await.unwrap();
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"},
+                "claimRef": {"namespace": namespace, "name": "claim", "uid": uid}}});
+        let volume = cluster.create(&volume).unwrap();
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        let root = Root::open(folder.path()).unwrap();
+        let marks = root.survey().unwrap().marked;
+        assert_eq!(marks[0].mark.volume_uid.as_deref(), volume["metadata"]["uid"].as_str(), "{marks:?}");
+    }
+
     #[tokio::test]
     async fn what_this_node_cannot_do_another_one_may() {
         let folder = tempfile::tempdir().unwrap();

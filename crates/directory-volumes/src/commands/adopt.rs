@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use jiff::Timestamp;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_provisioner::kube::api::{Patch, PatchParams, PostParams};
 use kube_provisioner::kube::{Api, Client};
-use kube_provisioner::protocol::{CLUSTER_ID, FINALIZER, IDENTITY, PROVISIONED_BY, RELEASE};
+use kube_provisioner::protocol::{ADOPTED, CLUSTER_ID, FINALIZER, IDENTITY, PROVISIONED_BY, RELEASE};
 use kube_provisioner::quantity;
 use serde_json::json;
 
@@ -142,6 +143,7 @@ impl<S: Site> Adoption<'_, S> {
         }
         self.adopt.site.came(&self.root, path, volume).await?;
         let mut annotations = self.annotations(Some(volume));
+        annotations.insert(ADOPTED.to_owned(), Timestamp::now().to_string());
         if plan.former.is_none() {
             // Another program has created the object, so to the controller it is a copy. Whoever adopts it has said what its end is;
             // of a restored one only a claim that gets it again, or a person, says that.

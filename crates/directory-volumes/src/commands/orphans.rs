@@ -244,7 +244,7 @@ impl Known<'_> {
             return State::OtherCluster(other.clone());
         }
         if let Some(volume) = self.volumes.get(&owner.volume) {
-            return match (owner_of(&volume.object).is(owner), found.has_directory) {
+            return match (found.mark.is_of(&owner_of(&volume.object)), found.has_directory) {
                 (false, _) => State::Earlier,
                 (true, true) => State::Used,
                 (true, false) => State::DirectoryMissing,

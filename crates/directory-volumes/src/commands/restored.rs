@@ -10,7 +10,7 @@ use super::volumes::Named;
 use super::{BoxError, Site, is_confirmed, print, table};
 use crate::deletion::owner_of;
 use crate::error::{DirectoryError, Holder};
-use crate::mark::Owner;
+use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 
 /// A directory that becomes a volume's.
@@ -128,10 +128,9 @@ impl<S: Site> Adoption<'_, S> {
     fn was_restored(&self, volume: &Named) -> Result<Option<(VolumePath, Owner)>, BoxError> {
         let Ok(path) = self.adopt.site.path_of(&volume.object, &self.root) else { return Ok(None) };
         let owner = Owner { cluster: Some(self.cluster.clone()), ..owner_of(&volume.object) };
-        let former = self.root.mark_of(&path)?.map(|mark| mark.owner);
         let says_so = owner_of(&volume.object).cluster.is_none_or(|id| id == self.cluster);
-        let former = former.filter(|former| former.volume == volume.name && !(former.is(&owner) && says_so));
-        Ok(former.map(|former| (path, former)))
+        let is_former = |mark: &Mark| mark.owner.volume == volume.name && !(mark.is_of(&owner) && says_so);
+        Ok(self.root.mark_of(&path)?.filter(is_former).map(|mark| (path, mark.owner)))
     }
 }
 

@@ -224,9 +224,44 @@ fn marks_learn_which_volumes_are_retained() {
     }
     let other = Owner { cluster: Some("cluster-2".to_owned()), ..owner("pvc-2") };
     let policies = [("pvc-1", owner("pvc-1")), ("pvc-2", other)];
-    root.note_policies(&policies.map(|(name, owner)| (name.to_owned(), (owner, true))).into()).unwrap();
+    root.note_volumes(&policies.map(|(name, owner)| (name.to_owned(), (owner, true))).into()).unwrap();
     let retained = |name: &str| root.mark_of(&at(name)).unwrap().unwrap().retain;
     assert_eq!((retained("pvc-1"), retained("pvc-2")), (true, false));
+}
+
+/// As an administrator binds a retained volume again: the PersistentVolume stays, and only its claim is another one.
+#[test]
+fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
+    let (dir, root) = root();
+    let (token, at) = (FencingToken::unlimited(), at("pvc-1"));
+    let saved = |claim: &str, uid: &str| {
+        let mut owner = Owner { uid: Some(uid.to_owned()), ..owner("pvc-1") };
+        owner.claim.as_mut().unwrap().uid = claim.to_owned();
+        owner
+    };
+    let first = saved("uid-of-pvc-1", "volume-uid");
+    root.make("pvc-1", &token).unwrap();
+    let again = saved("second claim", "volume-uid");
+    let unknown = root.resize(&at, &again, 1 << 20).unwrap_err().to_string();
+    assert!(unknown.contains("`adopt --volume pvc-1`"), "{unknown}");
+    // Nobody else's word is recorded.
+    root.note_volume(&at, &again, false).unwrap();
+    assert_eq!(root.mark_of(&at).unwrap().unwrap().volume_uid, None);
+    root.note_volume(&at, &first, false).unwrap();
+    root.resize(&at, &again, 1 << 20).unwrap();
+    assert!(root.is_marked_for(&at, &again).unwrap());
+    // An object of this name that was created again is another volume, unless it names the claim.
+    for stranger in
+        [saved("second claim", "another uid"), Owner { cluster: Some("cluster-2".to_owned()), ..again.clone() }]
+    {
+        assert!(matches!(root.remove(&at, &stranger, &token), Err(DirectoryError::Taken { .. })));
+    }
+    root.note_volume(&at, &saved("uid-of-pvc-1", "created again"), true).unwrap();
+    let mark = root.mark_of(&at).unwrap().unwrap();
+    assert_eq!((mark.volume_uid.as_deref(), mark.retain), (Some("created again"), true));
+    root.note_volume(&at, &first, false).unwrap();
+    root.remove(&at, &again, &token).unwrap();
+    assert_empty(dir.path());
 }
 
 /// The log has it all.

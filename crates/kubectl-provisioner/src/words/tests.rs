@@ -45,7 +45,8 @@ fn volume_refusals() -> Vec<volume::Refusal> {
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::Populator { .. } => R::Populator { kind: text(), name: text() }, R::Request(_) => R::Request(text()),
         R::RetainedTooLate => R::RetainedTooLate, R::Selector => R::Selector,
-        R::SourceNamespace { .. } => R::SourceNamespace { namespace: text(), name: text() }, R::Unadopted => R::Unadopted)
+        R::SourceNamespace { .. } => R::SourceNamespace { namespace: text(), name: text() }, R::Unadopted => R::Unadopted,
+        R::Unreleased { .. } => R::Unreleased { uid: text() })
 }
 
 fn volume_actions() -> Vec<volume::Decision> {
@@ -116,7 +117,7 @@ fn every_rest_and_every_refusal_of_volumes_is_explained() {
     let actions = volume_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(volume_refusal)).chain(actions.iter().filter_map(volume_action)).collect();
-    assert_eq!(all.len(), 15 + 27 + 14);
+    assert_eq!(all.len(), 15 + 28 + 14);
     check(&all);
 }
 

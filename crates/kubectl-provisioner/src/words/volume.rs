@@ -180,6 +180,11 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "Its volume names no installation, and each node's replica serves only what it has made or adopted.",
             "",
         ),
+        Refusal::Unreleased { .. } => words(
+            "is being deleted, and its data is kept",
+            "Its claimRef was removed, so it is not Released. An administrator has to confirm that the data may be deleted.",
+            "",
+        ),
         Refusal::Selector => {
             words("refused: label selector", "A new volume would not be one that the claim selects.", "")
         }

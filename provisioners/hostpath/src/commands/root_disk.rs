@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use directory_volumes::commands::{Site as _, is_confirmed, print, table};
-use directory_volumes::{Owner, Root, owner_of};
+use directory_volumes::{Mark, Owner, Root, owner_of};
 use kube_provisioner::k8s_openapi::api::core::v1::{
     Node as NodeObject, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity,
 };
@@ -262,7 +262,8 @@ impl Move {
             created => created?,
         };
         let path = path_of(&created, &self.root)?;
-        let Some(mark) = self.root.mark_of(&path)?.filter(|mark| mark.owner.uid.is_some()) else { return Ok(()) };
+        let has_uid = |mark: &Mark| mark.owner.uid.is_some() || mark.volume_uid.is_some();
+        let Some(mark) = self.root.mark_of(&path)?.filter(has_uid) else { return Ok(()) };
         let (owner, uid) = (owner_of(object), created.metadata.uid);
         if mark.owner.volume == owner.volume && mark.owner.provisioner == owner.provisioner {
             self.root.hand_over(&path, &mark.owner, &Owner { uid, ..mark.owner.clone() }, mark.retain)?;

@@ -101,16 +101,7 @@ impl Actions {
     ) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
         let is_new = match decision {
             Decision::Provision | Decision::Confirm => true,
-            Decision::Refuse(
-                Refusal::Copy { .. }
-                | Refusal::Nobodys
-                | Refusal::NodeGone { .. }
-                | Refusal::OtherCluster { .. }
-                | Refusal::OtherInstallation { .. }
-                | Refusal::RetainedTooLate
-                | Refusal::UnreadableVolume { .. },
-            ) => false,
-            Decision::Refuse(_) => true,
+            Decision::Refuse(refusal) => !refusal.is_about_volume(),
             // The first look at another node's claim only begins to wait.
             Decision::LookForNode { .. } => step.work().waits() > 0,
             _ => false,

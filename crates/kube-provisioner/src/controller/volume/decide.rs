@@ -224,7 +224,8 @@ fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<R
 
 fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     if rules.made_elsewhere(volume) {
-        let released = volume.phase == Phase::Released && volume.policy == ReclaimPolicy::Delete;
+        let ends = volume.phase == Phase::Released || volume.goes_unreleased();
+        let released = ends && volume.policy == ReclaimPolicy::Delete;
         let here = rules.node.is_none() || volume.identity == rules.identity;
         if let Some(cluster) = volume.cluster_id.as_deref().filter(|_| here && rules.in_other_cluster(volume)) {
             return match released {
@@ -293,6 +294,10 @@ fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
         ReclaimPolicy::Delete if volume.deleting && volume.protected && is_awaited(volume, facts) => {
             Decision::Delete(Deletion::NeverBound)
         }
+        ReclaimPolicy::Delete if volume.protected && volume.goes_unreleased() => match volume.confirmed {
+            true => Decision::Delete(Deletion::Protected),
+            false => Decision::Refuse(Refusal::Unreleased { uid: volume.uid.to_string() }),
+        },
         ReclaimPolicy::Delete if volume.deleting => Decision::NoAction(NoAction::VolumeTerminating),
         ReclaimPolicy::Delete if volume.phase == Phase::Bound && rules.finalizer && !volume.protected => {
             Decision::Protect

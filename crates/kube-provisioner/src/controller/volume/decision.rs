@@ -166,6 +166,28 @@ pub enum Refusal {
     },
     /// The claim asks for more, and the volume names no installation: each node's replica serves only its own.
     Unadopted,
+    /// The volume is being deleted after its `claimRef` was removed, so it is not Released.
+    Unreleased {
+        /// The volume's uid.
+        uid: String,
+    },
+}
+
+impl Refusal {
+    /// Returns whether a volume is kept, rather than a claim refused.
+    pub(crate) fn is_about_volume(&self) -> bool {
+        matches!(
+            self,
+            Self::Copy { .. }
+                | Self::Nobodys
+                | Self::NodeGone { .. }
+                | Self::OtherCluster { .. }
+                | Self::OtherInstallation { .. }
+                | Self::RetainedTooLate
+                | Self::Unreleased { .. }
+                | Self::UnreadableVolume { .. }
+        )
+    }
 }
 
 /// How a volume is deleted. The cache alone never suffices.

@@ -114,15 +114,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = EventDraft { same_from_all: true, ..event };
             OutcomeReport { next: Next::Wait(Some(SILENCE)), ..OutcomeReport::provision(Some(event), "node_silent") }
         }
-        Outcome::Refused(
-            refusal @ (Refusal::Copy { .. }
-            | Refusal::Nobodys
-            | Refusal::NodeGone { .. }
-            | Refusal::OtherCluster { .. }
-            | Refusal::OtherInstallation { .. }
-            | Refusal::RetainedTooLate
-            | Refusal::UnreadableVolume { .. }),
-        ) => {
+        Outcome::Refused(refusal) if refusal.is_about_volume() => {
             let same_from_all = matches!(refusal, Refusal::NodeGone { .. } | Refusal::Nobodys);
             let event = warning(EventObject::Volume, reason::DELETE_FAILED, case.refusal_text(&refusal));
             let event = EventDraft { same_from_all, ..event };

@@ -41,6 +41,13 @@ fn what_a_claims_event_says_can_be_typed() {
     world.volume("pv-shop", &world.source("shop"));
     let (ok, text) = world.run(&["adopt", "shop"], "");
     assert!(ok && world.mark("shop").is_some_and(|owner| owner.volume == "pv-shop"), "{text}");
+    // The controller retries what failed for want of this.
+    let adopted = || {
+        let volume = world.cluster.get("", "persistentvolumes", "", "pv-shop").unwrap();
+        volume["metadata"]["annotations"]["kube-provisioner/adopted"].as_str().unwrap().to_owned()
+    };
+    let first = adopted();
+    assert!(world.run(&["adopt", "--volume", "pv-shop"], "").0 && adopted() != first);
     let (ok, text) = world.run(&["adopt", "teams"], "");
     assert!(ok && text.contains("volumes may be made in it"), "{text}");
     world.directory("teams/team", &owner("pv-2"), false);

@@ -53,6 +53,10 @@ pub(crate) struct VolumeFacts {
     pub(crate) deletion_begun: bool,
     /// It may be a copy from a backup, and no person has said that its data may go: its phase says nothing about its claim.
     pub(crate) unproven: bool,
+    /// An administrator has confirmed that the data may be deleted.
+    pub(crate) confirmed: bool,
+    /// When an administrator adopted it. Failed work is retried when this changes.
+    pub(crate) adopted: Option<Box<str>>,
 }
 
 impl VolumeFacts {
@@ -77,11 +81,20 @@ impl VolumeFacts {
             deletion_begun: is_uid(&meta.annotations.deleting),
             unproven: meta.writers.copied(meta.creation_timestamp.as_deref(), meta.annotations.cluster_id.is_some())
                 && !is_uid(&meta.annotations.release),
+            confirmed: is_uid(&meta.annotations.release),
+            adopted: meta.annotations.adopted.clone(),
         })
     }
 }
 
 impl VolumeFacts {
+    /// Returns whether the volume is being deleted although no claim ever releases it: an administrator has removed its
+    /// `claimRef`, or the UID in it.
+    pub(crate) fn goes_unreleased(&self) -> bool {
+        let unclaimed = self.claim.as_ref().is_none_or(|claim| claim.uid.is_empty());
+        self.deleting && self.phase == Phase::Available && unclaimed
+    }
+
     /// Whether the volume is another claim's than this one.
     pub(crate) fn is_for_another(&self, uid: &str) -> bool {
         self.claim.as_ref().is_some_and(|claim| !claim.uid.is_empty() && claim.uid != *uid)

@@ -81,6 +81,10 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::Unadopted => format!(
             "another program made the volume {volume}, so no node's replica expands it; adopt it on its node with the provisioner's command `adopt --volume {volume}`"
         ),
+        Refusal::Unreleased { uid } => format!(
+            "volume {volume} is being deleted after its spec.claimRef was removed, so it is not Released and the provisioner keeps its data; to delete the data, run: kubectl annotate pv {volume} {}={uid}; to keep the data, set the reclaim policy to Retain",
+            protocol::RELEASE
+        ),
         Refusal::Selector => format!(
             "{provisioner} cannot provision a volume for a selector; remove spec.selector from the claim, or bind it to an existing volume"
         ),

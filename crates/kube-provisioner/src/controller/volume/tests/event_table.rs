@@ -49,6 +49,7 @@ every!(refusals -> Refusal {
         [Refusal::SourceNamespace { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() }]
     },
     Refusal::Unadopted => [Refusal::Unadopted],
+    Refusal::Unreleased { .. } => [Refusal::Unreleased { uid: "UID".to_owned() }],
     Refusal::Unreadable { .. } => [Refusal::Unreadable { problem: "PROBLEM".to_owned() }],
     Refusal::UnreadableVolume { .. } => [Refusal::UnreadableVolume { problem: "PROBLEM".to_owned() }],
 });

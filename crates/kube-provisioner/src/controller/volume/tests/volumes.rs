@@ -235,6 +235,41 @@ fn g36_a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
 }
 
 #[test]
+fn g74_reports_a_deleted_volume_whose_claim_ref_was_removed() {
+    let unclaimed =
+        |phase: &str, change: Value| with(protected(phase, "Delete", change), json!({"spec": {"claimRef": null}}));
+    let deleted = |change: Value| with(json!({"metadata": {"deletionTimestamp": GOING}}), change);
+    let going = |change: Value| guarded(unclaimed("Available", deleted(change)));
+    let kept = Decision::Refuse(Refusal::Unreleased { uid: "volume-uid".to_owned() });
+    assert_eq!(going(json!({})), kept);
+    let prebound = protected("Available", "Delete", deleted(json!({"spec": {"claimRef": {"uid": ""}}})));
+    assert_eq!(guarded(prebound), kept, "only the UID was removed");
+    let confirmed = |uid: &str| going(json!({"metadata": {"annotations": {"kube-provisioner/release": uid}}}));
+    assert_eq!((confirmed("volume-uid"), confirmed("other")), (DELETES_PROTECTED, kept));
+    assert_eq!(going(json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}})), Decision::Unprotect);
+    // While it is not deleted, a claim may still use it.
+    assert_eq!(guarded(unclaimed("Available", json!({}))), Decision::NoAction(NoAction::NotReleased));
+    // The replicas of other nodes report that its node does not exist.
+    let identity = json!({"metadata": {"annotations": {"kube-provisioner/identity": "node-2"}}});
+    let elsewhere = unclaimed("Available", deleted(identity));
+    let decision = Fixture::new().on_node("node-1").volume(elsewhere).about_volume();
+    assert_eq!(decision, Decision::LookForNode { name: "node-2".into() });
+}
+
+#[test]
+fn g75_adopting_a_volume_retries_failed_work_on_it() {
+    use crate::controller::volume::facts::VolumeState;
+    let fingerprint = |adopted: &str| {
+        let adopted = json!({"metadata": {"annotations": {"kube-provisioner/adopted": adopted}}});
+        let fixture = Fixture::new().volume(protected("Released", "Delete", adopted));
+        let VolumeState::Ours(volume) = fixture.cache.facts(&Key::of_volume("volume-1")).volume else { panic!() };
+        volume.facts.fingerprint()
+    };
+    assert_eq!(fingerprint("2026-01-01T00:00:00Z"), fingerprint("2026-01-01T00:00:00Z"));
+    assert_ne!(fingerprint("2026-01-01T00:00:00Z"), fingerprint("2026-01-02T00:00:00Z"));
+}
+
+#[test]
 fn a_volume_of_another_cluster_is_left_alone() {
     let made_in = |phase: &str, cluster: Value| {
         let annotations = json!({"metadata": {"annotations": {"kube-provisioner/cluster-id": cluster}}});

@@ -24,6 +24,8 @@ pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 /// Claim annotation: the same, under its older name.
 pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// Claim annotation: Kubernetes has bound the claim. On a claim without a volume it was copied from another claim.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Claim annotation: the node that the scheduler chose for the first consumer.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of claims and volumes: the class name of early clusters; it wins when present.

@@ -44,13 +44,14 @@ pub(crate) fn newest_first(recorded: &mut [EventSummary]) {
     recorded.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
 }
 
-/// The provisioner's last message. Others, and that a call takes its time, say nothing of how it went.
+/// The provisioner's last message about the result of its work. Messages of other programs, of the beginning of a call, and of
+/// replicas on other nodes are no result.
 pub(crate) fn last_word(recorded: &[EventSummary]) -> Option<&EventSummary> {
     const OF_OTHERS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
-    let is_begin = |event: &EventSummary| {
-        event.message.contains(" is provisioning a ") || event.message.contains(" is resizing volume ")
-    };
-    recorded.iter().find(|event| !OF_OTHERS.contains(&&*event.reason) && !is_begin(event))
+    const NO_RESULTS: [&str; 3] =
+        [" is provisioning a ", " is resizing volume ", " has not made the volume yet; if no other event"];
+    let is_result = |event: &EventSummary| !NO_RESULTS.iter().any(|part| event.message.contains(part));
+    recorded.iter().find(|event| !OF_OTHERS.contains(&&*event.reason) && is_result(event))
 }
 
 impl EventSummary {

@@ -96,6 +96,18 @@ impl Case {
         given(&self.claim, &["spec", "volumeName"]).is_some()
     }
 
+    /// Returns whether Kubernetes has bound the claim, as far as the claim says so. A user may set `spec.volumeName` alone.
+    fn is_complete(&self) -> bool {
+        let phase = given(&self.claim, &["status", "phase"]);
+        annotation(&self.claim, protocol::BIND_COMPLETED).is_some() || matches!(phase, Some("Bound" | "Lost"))
+    }
+
+    /// Returns whether the volume that the claim names is bound to another claim.
+    fn names_volume_of_another(&self) -> bool {
+        let holder = self.volume.object().and_then(|volume| given(volume, &["spec", "claimRef", "uid"]));
+        self.is_bound() && holder.is_some_and(|holder| holder != uid(&self.claim))
+    }
+
     fn waits_for_consumer(&self) -> bool {
         let mode = self.class.object().map(|class| text(class, &["volumeBindingMode"]));
         mode == Some(protocol::WAIT_FOR_FIRST_CONSUMER)
@@ -107,6 +119,29 @@ impl Case {
 
     /// The decision of the controller, in words.
     fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
+        if self.is_bound() && self.volume.is_absent() && !self.is_complete() {
+            let volume = text(&self.claim, &["spec", "volumeName"]);
+            answer.state = "waits for the volume that it names".to_owned();
+            answer.why = vec![format!(
+                "Its spec.volumeName is {volume}, which does not exist. Kubernetes binds the claim to that volume only, and asks no provisioner."
+            )];
+            answer.remedy =
+                vec![format!("create the PersistentVolume {volume}, or create the claim without volumeName")];
+            return;
+        }
+        if self.names_volume_of_another() {
+            let is_lost = given(&self.claim, &["status", "phase"]) == Some("Lost");
+            answer.state = if is_lost { "lost" } else { "waits for the volume that it names" }.to_owned();
+            answer.why = vec![format!(
+                "It names the volume {}, which belongs to another claim. Kubernetes never binds this claim.",
+                text(&self.claim, &["spec", "volumeName"])
+            )];
+            answer.remedy = vec![format!(
+                "delete the claim and create it without volumeName and without the annotation {}",
+                protocol::BIND_COMPLETED
+            )];
+            return;
+        }
         if self.is_bound() && self.volume.is_absent() {
             answer.state = "lost".to_owned();
             answer.why = vec![format!(

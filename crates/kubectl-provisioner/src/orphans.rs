@@ -13,7 +13,7 @@ use crate::answer::{Answer, table};
 use crate::fleets::{Fleets, claim_uid};
 use crate::object::{annotation, given, is_going, label, name, text, uid};
 use crate::overview::all;
-use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Found, VOLUME};
+use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Found, NODE, VOLUME};
 use crate::volume::judgement;
 
 struct Orphan {
@@ -27,8 +27,11 @@ pub(crate) async fn find(asked: &Asked<'_>) -> Answer {
     let claims = asked.reader.list(&CLAIM, "", ("", "")).await;
     let volumes = asked.reader.list(&VOLUME, "", ("", "")).await;
     let mut orphans = entries(&fleets, claims.as_deref());
+    let nodes = asked.reader.list(&NODE, "", ("", "")).await;
     for volume in volumes.iter().flatten() {
-        orphans.extend(of_volume(asked, &fleets, volume, claims.as_deref()));
+        let is_of = |node: &Value| annotation(volume, protocol::IDENTITY) == Some(name(node));
+        let node_is_gone = nodes.as_ref().is_some_and(|nodes| !nodes.iter().any(is_of));
+        orphans.extend(of_volume(asked, &fleets, volume, claims.as_deref(), node_is_gone));
     }
     let buckets = asked.reader.list(&BUCKET, "", ("", "")).await;
     let bucket_claims = asked.reader.list(&BUCKET_CLAIM, "", ("", "")).await;
@@ -75,7 +78,13 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
     orphans
 }
 
-fn of_volume(asked: &Asked<'_>, fleets: &Fleets, volume: &Value, claims: Option<&[Value]>) -> Option<Orphan> {
+fn of_volume(
+    asked: &Asked<'_>,
+    fleets: &Fleets,
+    volume: &Value,
+    claims: Option<&[Value]>,
+    node_is_gone: bool,
+) -> Option<Orphan> {
     let provisioner = maker(volume)?;
     let of = fleets.of(provisioner);
     let ours = annotation(volume, protocol::IDENTITY).is_some() || !of.is_empty();
@@ -83,7 +92,10 @@ fn of_volume(asked: &Asked<'_>, fleets: &Fleets, volume: &Value, claims: Option<
         return None;
     }
     let orphan = |why: String| Some(Orphan { kind: "PersistentVolume", name: name(volume).to_owned(), why });
-    let released = given(volume, &["status", "phase"]) == Some("Released");
+    let owner = text(volume, &["spec", "claimRef", "uid"]);
+    // It was deleted after its claimRef was removed.
+    let is_unclaimed = is_going(volume) && owner.is_empty();
+    let released = given(volume, &["status", "phase"]) == Some("Released") || is_unclaimed;
     let deletes = given(volume, &["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");
     let released = released && deletes;
     let state = if released { "it is released, and " } else { "" };
@@ -96,14 +108,13 @@ fn of_volume(asked: &Asked<'_>, fleets: &Fleets, volume: &Value, claims: Option<
     if !released {
         return None;
     }
-    let owner = text(volume, &["spec", "claimRef", "uid"]);
     let claim = match claims {
         None => Found::Unknown,
         Some(claims) => {
             claims.iter().find(|claim| uid(claim) == owner).map_or(Found::Absent, |claim| Found::Is(claim.clone()))
         }
     };
-    match judgement(asked, fleets, provisioner, volume, &claim, &[])? {
+    match judgement(asked, fleets, provisioner, volume, &claim, &[], node_is_gone)? {
         of if matches!(of.decision, Decision::Delete(_) | Decision::FinishDelete) => None,
         of => orphan(of.message.unwrap_or_else(|| format!("it is released, and not deleted: {:?}", of.decision))),
     }

@@ -14,7 +14,7 @@ use crate::about::{
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleet, Fleets};
-use crate::object::{annotation, given, is_going, name, text, uid};
+use crate::object::{annotation, finalizers, given, is_going, name, text, uid};
 use crate::reader::{ATTACHMENT, CLAIM, Found, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
@@ -79,7 +79,9 @@ async fn owner(asked: &Asked<'_>, volume: &Value) -> Found {
 
 async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
     let Case { volume, claim, provisioner, recorded, .. } = case;
-    let Some(Judgement { decision, message }) = judgement(asked, case.fleets, provisioner, volume, claim, recorded)
+    let is_gone = node_is_gone(asked, volume).await;
+    let Some(Judgement { decision, message }) =
+        judgement(asked, case.fleets, provisioner, volume, claim, recorded, is_gone)
     else {
         return;
     };
@@ -95,9 +97,10 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
                 let refusal = Refusal::NodeGone { node: name.clone() };
                 say(answer, volume_refusal(&refusal), None);
                 answer.why.push(format!("There is no node {name}."));
-                answer.remedy.push(
-                    "delete the PersistentVolume if the node's disk is gone; otherwise bring the node back".to_owned(),
-                );
+                answer.remedy.extend([
+                    "if the node has another name now, run the provisioner's command `root adopt` on it".to_owned(),
+                    "if the node returns, keep its name; if its disk is lost, delete the PersistentVolume".to_owned(),
+                ]);
             }
             _ => say_action(answer, &decision, recorded),
         },
@@ -149,12 +152,28 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
                 "Somebody deleted it while it is in use. It is removed after its claim, together with its data."
                     .to_owned(),
             ];
+            answer.remedy.clear();
+        }
+        NoAction::VolumeTerminating if finalizers(volume).contains(&protocol::FINALIZER) => {
+            let phase = given(volume, &["status", "phase"]).unwrap_or("Pending");
+            answer.why = vec![format!(
+                "The provisioner deletes its data when Kubernetes has released it; its phase is {phase}."
+            )];
+            answer.remedy = vec!["look at kube-controller-manager if this lasts for more than some seconds".to_owned()];
         }
         _ => {}
     }
 }
 
-/// The decision of the installation that counts. Where only the author's code knows, an event has it.
+/// Reads whether the node that the volume names does not exist. Where nodes have no replicas of their own, the result means nothing.
+async fn node_is_gone(asked: &Asked<'_>, volume: &Value) -> bool {
+    match annotation(volume, protocol::IDENTITY) {
+        Some(node) => asked.reader.get(&NODE, "", node).await.is_absent(),
+        None => false,
+    }
+}
+
+/// The decision of the installation that counts. `is_gone` says that the volume's node does not exist. Where only the author's code knows, an event has it.
 pub(crate) fn judgement(
     asked: &Asked<'_>,
     fleets: &Fleets,
@@ -162,13 +181,15 @@ pub(crate) fn judgement(
     volume: &Value,
     claim: &Found,
     recorded: &[EventSummary],
+    is_gone: bool,
 ) -> Option<Judgement> {
     let identity = annotation(volume, protocol::IDENTITY);
     let of = fleets.of(provisioner);
     // The namespace shows which of several installations made it, unless the installation has its own name.
     let made = of.iter().find(|fleet| Some(&*fleet.namespace) == identity).or(of.first()).copied();
     let node = identity.filter(|_| made.is_some_and(Fleet::is_per_node));
-    let gone = node.is_some_and(|node| !has_replica(made, node));
+    // A journal stays where its node is gone.
+    let gone = node.is_some_and(|node| is_gone || !has_replica(made, node));
     // The replicas of other nodes look after what one that is gone has made.
     let node = if gone { Some("another") } else { node };
     let installation = installation(asked, provisioner, made, node, Some(volume));

@@ -135,6 +135,17 @@ async fn g64_a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_
 }
 
 #[tokio::test(start_paused = true)]
+async fn g77_other_nodes_do_not_report_the_silence_of_a_replica_that_refuses_the_claim() {
+    let fixture = per_node(Fixture::new(Script::default()));
+    let block = json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}, "spec": {"volumeMode": "Block"}});
+    fixture.claim_with("data", "late", block);
+    fixture.until("it is refused", || !fixture.events("data").is_empty()).await;
+    sleep(Duration::from_secs(1800)).await;
+    let texts = fixture.events("data");
+    assert!(texts.len() == 1 && texts[0].contains("does not support block volume"), "{texts:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn g64_a_claim_of_another_node_that_is_served_is_no_concern_of_ours() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "node-1");

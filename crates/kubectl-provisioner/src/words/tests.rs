@@ -31,7 +31,7 @@ fn volume_refusals() -> Vec<volume::Refusal> {
     let text = || "x".to_owned();
     all!(R: R::AccessModes(_) => R::AccessModes(vec![]), R::AllowedTopologies => R::AllowedTopologies,
         R::AttributesClass(_) => R::AttributesClass(text()),
-        R::Block => R::Block, R::ClassMissing(Some(_)) => R::ClassMissing(Some(text())),
+        R::BindCompleted => R::BindCompleted, R::Block => R::Block, R::ClassMissing(Some(_)) => R::ClassMissing(Some(text())),
         R::ClassMissing(None) => R::ClassMissing(None),
         R::DataSource { .. } => R::DataSource { kind: text(), name: text() }, R::Expansion => R::Expansion,
         R::ImmediateClass => R::ImmediateClass, R::MountOptions => R::MountOptions, R::NameTaken => R::NameTaken,
@@ -117,7 +117,7 @@ fn every_rest_and_every_refusal_of_volumes_is_explained() {
     let actions = volume_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(volume_refusal)).chain(actions.iter().filter_map(volume_action)).collect();
-    assert_eq!(all.len(), 15 + 28 + 14);
+    assert_eq!(all.len(), 15 + 29 + 14);
     check(&all);
 }
 

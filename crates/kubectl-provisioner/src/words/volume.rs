@@ -73,8 +73,8 @@ pub(crate) fn rest(why: NoAction) -> Words {
         ),
         NoAction::VolumeTerminating => words(
             "is being deleted",
-            "The provisioner has finished. The object is removed with its last finalizer.",
-            "",
+            "No data of the provisioner depends on it any more. Kubernetes removes the object with its last finalizer.",
+            "look at the program that each remaining finalizer belongs to",
         ),
     }
 }
@@ -91,6 +91,11 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::AttributesClass(_) => {
             words("refused: VolumeAttributesClass", "The volume would not have the attributes that were asked for.", "")
         }
+        Refusal::BindCompleted => words(
+            "lost, because an annotation was copied to it",
+            "Its annotations say that it was bound, and it names no volume. Kubernetes never binds such a claim.",
+            "",
+        ),
         Refusal::Block => words("refused: block device", "A file system would be where the claim wants a device.", ""),
         Refusal::ClassMissing(Some(_)) => {
             words("refused: its class does not exist", "Only the class says how the volume is made.", "")

@@ -172,7 +172,10 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
 }
 
 /// Refuses what the provisioner cannot honour: Kubernetes would bind the claim to a volume without it.
-fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<Refusal> {
+pub(crate) fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<Refusal> {
+    if claim.bind_completed {
+        return Some(Refusal::BindCompleted);
+    }
     if let Err(error) = &claim.request {
         return Some(Refusal::Request(error.clone()));
     }

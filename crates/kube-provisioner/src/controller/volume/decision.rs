@@ -84,6 +84,8 @@ pub enum Refusal {
     AllowedTopologies,
     /// The claim names this VolumeAttributesClass.
     AttributesClass(String),
+    /// The claim says that its binding is complete, and names no volume: Kubernetes considers it Lost.
+    BindCompleted,
     /// The claim asks for a block device.
     Block,
     /// The class with this name does not exist, or the claim names none.

@@ -60,6 +60,8 @@ pub(crate) struct Annotations {
     pub(crate) deleting: Option<Box<str>>,
     #[serde(rename = "kube-provisioner/release")]
     pub(crate) release: Option<Box<str>>,
+    #[serde(rename = "pv.kubernetes.io/bind-completed")]
+    pub(crate) bind_completed: Option<Box<str>>,
     #[serde(rename = "kube-provisioner/adopted")]
     pub(crate) adopted: Option<Box<str>>,
 }

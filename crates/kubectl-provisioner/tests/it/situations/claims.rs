@@ -155,7 +155,33 @@ fn refused() -> Vec<Situation> {
     let copy = claim(ASKED, "storageClassName: gold, dataSource: {kind: PersistentVolumeClaim, name: old}");
     let filled = claim(ASKED, "storageClassName: gold, dataSourceRef: {apiGroup: example.com, kind: Backup, name: b1}");
     let foreign = volume("pvc-UID(data)", "", "persistentVolumeReclaimPolicy: Retain, nfs: {server: s, path: /v}", "");
+    let on_node = claim(&selected("n1"), GOLD);
+    let wrong = event(
+        PVC,
+        "data",
+        "ProvisioningFailed",
+        "the claim's StorageClass cannot be used: the parameter \"pool\" is missing",
+    );
+    let silent = event(
+        PVC,
+        "data",
+        "Provisioning",
+        "The replica of example.com/p on the selected node n1 has not made the volume yet; if no other event of the claim says why, check whether the provisioner's pod runs on that node",
+    )
+    .replace("23:58:00", "23:59:50");
     vec![
+        situation(
+            "A class that the replica of the node refuses, and other replicas wait",
+            ASK,
+            &[
+                &on_node,
+                &class(LATE),
+                &journal("example.com-p-journal-node-n1", "node", None),
+                "{apiVersion: v1, kind: Node, metadata: {name: n1}}",
+                &wrong,
+                &silent,
+            ],
+        ),
         situation("A block device, refused", ASK, &[&block, &class(""), &lease(ALIVE), &told]),
         situation("A block device, and nothing is told yet", ASK, &[&block, &class(""), &lease(ALIVE)]),
         situation("A copy of a claim that does not exist", ASK, &[&copy, &class(""), &lease(ALIVE)]),
@@ -207,6 +233,14 @@ fn bound() -> Vec<Situation> {
     let bind =
         |more: &str| format!("{{bind: pvc-UID(data), status: {{phase: Bound, capacity: {{storage: 1Gi}}}}, {more}}}");
     let plain = claim(ASKED, GOLD);
+    let named = claim(ASKED, "storageClassName: gold, volumeName: old");
+    let of_another = volume(
+        "old",
+        "annotations: {pv.kubernetes.io/provisioned-by: example.com/p, kube-provisioner/identity: storage}",
+        "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /v},
+        claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: shop, name: other, uid: 5a5a}",
+        "status: {phase: Bound}",
+    );
     let resized = event(
         PVC,
         "data",
@@ -223,6 +257,23 @@ fn bound() -> Vec<Situation> {
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &ours("Available", "")],
         ),
         situation("A bound claim", ASK, &[&plain, &class(""), &lease(ALIVE), &ours("Bound", ""), &bind("")]),
+        situation("A claim that names a volume which does not exist", ASK, &[&named, &class(""), &lease(ALIVE)]),
+        situation(
+            "A claim that names the volume of another claim",
+            ASK,
+            &[&named.replace(", }", ", status: {phase: Lost}}"), &class(""), &lease(ALIVE), &of_another],
+        ),
+        situation("The same, before Kubernetes calls it Lost", ASK, &[&named, &class(""), &lease(ALIVE), &of_another]),
+        situation(
+            "A claim with the annotations of a bound one",
+            ASK,
+            &[
+                &claim(&format!("{ASKED}, pv.kubernetes.io/bind-completed: 'yes'"), GOLD)
+                    .replace(", }", ", status: {phase: Lost}}"),
+                &class(""),
+                &lease(ALIVE),
+            ],
+        ),
         situation("A bound claim whose volume is gone", ASK, &[&plain, &class(""), &bind("")]),
         situation(
             "A bound claim that goes while a pod uses it",

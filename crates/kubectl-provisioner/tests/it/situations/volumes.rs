@@ -24,6 +24,9 @@ pub(crate) fn all() -> Vec<Situation> {
         spec: {attacher: example.com/p, nodeName: n1, source: {persistentVolumeName: disk}}, status: {attached: true}}";
     let in_use = event("PersistentVolume", "disk", "VolumeFailedDelete", "the export is still mounted by 10.0.0.7");
     let going = format!("{RELEASED}, gone: true");
+    let unclaimed = ours("storage", OURS, DELETE, "status: {phase: Available}, gone: true");
+    let (before, _) = unclaimed.split_once(", claimRef").unwrap();
+    let unclaimed = format!("{before}}}, status: {{phase: Available}}, gone: true}}");
     let orphan = journal("example.com-p-journal", "1", Some("4d6f"));
     vec![
         situation("Released and kept", ASK, &[&ours("storage", "", RETAIN, RELEASED), &lease(ALIVE)]),
@@ -57,6 +60,23 @@ pub(crate) fn all() -> Vec<Situation> {
             "Released on a node that is gone",
             ASK,
             &[&ours("n9", OURS, DELETE, RELEASED), &journal("example.com-p-journal-node-n1", "node", None)],
+        ),
+        situation(
+            "Released on a node that was renamed",
+            ASK,
+            &[
+                &ours("n9", OURS, DELETE, RELEASED),
+                &journal("example.com-p-journal-node-n9", "node", None),
+                &journal("example.com-p-journal-node-n1", "node", None),
+                "{apiVersion: v1, kind: Node, metadata: {name: n1}}",
+            ],
+        ),
+        situation("Deleted after its claimRef was removed", ASK, &[&unclaimed, &lease(ALIVE)]),
+        situation("The same, found by orphans", "orphans", &[&unclaimed, &lease(ALIVE)]),
+        situation(
+            "Deleted before Kubernetes has released it",
+            ASK,
+            &[&ours("storage", OURS, DELETE, "status: {phase: Available}, gone: true"), &lease(ALIVE)],
         ),
         situation("Made by hand", ASK, &[&volume("disk", "", RETAIN, "status: {phase: Available}")]),
         situation("No volume, but an attempt", "explain pv pvc-4d6f", &[&lease(ALIVE), &orphan]),

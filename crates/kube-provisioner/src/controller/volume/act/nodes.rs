@@ -10,8 +10,9 @@ use provisioner_runtime::journal::part_journal_name;
 
 use super::Step;
 use super::provision::Provisioning;
+use crate::controller::volume::decide::refusal;
 use crate::controller::volume::decision::Refusal;
-use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, VolumeState};
+use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, VolumeState};
 use crate::controller::volume::outcome::{NodeSilence, Outcome};
 
 /// How long the replica of its node has to delete a released volume.
@@ -51,8 +52,19 @@ impl Provisioning {
         match claim {
             None => Outcome::LooksAgain { after },
             Some(_) if is_unready(&node) => Outcome::NodeSilent { node: name, why: NodeSilence::NotReady },
-            Some(_) => self.look_for_replica(name).await,
+            Some(_) => match self.look_for_replica(name).await {
+                // That replica has reported why. A later event about its silence would hide the reason.
+                Outcome::NodeSilent { why: NodeSilence::Replica, .. } if self.is_refused(facts) => {
+                    Outcome::LooksAgain { after }
+                }
+                outcome => outcome,
+            },
         }
+    }
+
+    fn is_refused(&self, facts: &Facts) -> bool {
+        let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (&facts.claim, &facts.class) else { return false };
+        refusal(&claim.facts, class, &self.context.rules.capabilities).is_some()
     }
 
     /// Asks the scheduler for another node, since the selected one does not exist. Nothing was made there, or it is gone with

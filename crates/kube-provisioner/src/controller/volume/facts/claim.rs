@@ -76,6 +76,7 @@ impl UnreadableClaim {
             data_source: None,
             attributes_class: None,
             selected_node: None,
+            bind_completed: false,
             request: Err(problem.to_owned()),
         };
         let resource_version = meta.resource_version.as_deref().unwrap_or_default().into();
@@ -96,6 +97,8 @@ pub(crate) struct ClaimFacts {
     pub(crate) data_source: Option<DataSource>,
     pub(crate) attributes_class: Option<Box<str>>,
     pub(crate) selected_node: Option<Box<str>>,
+    /// Has the annotation of a claim whose binding is complete.
+    pub(crate) bind_completed: bool,
     /// The requested bytes, or what is wrong with the request.
     pub(crate) request: Result<u64, String>,
 }
@@ -121,6 +124,7 @@ impl ClaimFacts {
             }),
             attributes_class: spec.volume_attributes_class_name.filter(|name| !name.is_empty()).map(Into::into),
             selected_node: meta.annotations.selected_node.as_deref().filter(|node| !node.is_empty()).map(Into::into),
+            bind_completed: meta.annotations.bind_completed.is_some(),
             request: requested_bytes(spec.resources.requests.get("storage")),
         })
     }

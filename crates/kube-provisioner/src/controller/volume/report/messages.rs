@@ -31,6 +31,10 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::AttributesClass(name) => format!(
             "{provisioner} cannot honour the VolumeAttributesClass \"{name}\"; remove volumeAttributesClassName from the claim"
         ),
+        Refusal::BindCompleted => format!(
+            "the claim has the annotation {}, which was copied from another claim, so Kubernetes considers it Lost and never binds a volume to it; create the claim without this annotation",
+            protocol::BIND_COMPLETED
+        ),
         Refusal::Block => format!(
             "{provisioner} does not support block volume provisioning; create the claim with volumeMode: Filesystem"
         ),
@@ -56,7 +60,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "another program made the released volume {volume}, so no node's replica deletes it; adopt it on its node with the provisioner's command `adopt --volume {volume}`, or delete its data and the object by hand"
         ),
         Refusal::NodeGone { node } => format!(
-            "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the data are gone, delete the volume by hand; otherwise bring the node back with the same name"
+            "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if it returns, keep its name; if its disk is lost, delete the volume manually"
         ),
         Refusal::OtherCluster { maker } => format!(
             "volume {volume} belongs to the cluster \"{maker}\", so this provisioner changes neither the volume nor its data; delete it there, or start the provisioner with --cluster-id {maker} if this cluster replaces that one"

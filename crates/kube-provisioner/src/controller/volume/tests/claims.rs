@@ -10,6 +10,13 @@ fn asked_by(annotations: Value) -> Value {
 }
 
 #[test]
+fn g76_refuses_a_claim_with_the_annotation_of_a_complete_binding() {
+    let copied = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}});
+    let fixture = Fixture::new().class(class(json!({}))).claim(claim(copied));
+    assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::BindCompleted));
+}
+
+#[test]
 fn s1_the_annotation_names_us() {
     assert_eq!(Fixture::new().class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
 }

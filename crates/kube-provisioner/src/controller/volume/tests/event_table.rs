@@ -25,6 +25,7 @@ every!(refusals -> Refusal {
     Refusal::AccessModes(_) => [Refusal::AccessModes(vec!["MODES".to_owned()])],
     Refusal::AllowedTopologies => [Refusal::AllowedTopologies],
     Refusal::AttributesClass(_) => [Refusal::AttributesClass("NAME".to_owned())],
+    Refusal::BindCompleted => [Refusal::BindCompleted],
     Refusal::Block => [Refusal::Block],
     Refusal::ClassMissing(_) => [Refusal::ClassMissing(Some("CLASS".to_owned())), Refusal::ClassMissing(None)],
     Refusal::Copy { .. } => [Refusal::Copy { uid: "UID".to_owned() }],

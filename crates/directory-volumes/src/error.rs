@@ -112,7 +112,10 @@ pub enum DirectoryError {
         others: usize,
     },
     /// A path from outside is not below the root.
-    #[error("{path:?} is not the directory of a volume below {root}")]
+    #[error(
+        "{path:?} is not the directory of a volume below {root}; if the root was moved, leave a symlink at its former path and name \
+         that with --root"
+    )]
     Outside {
         /// The beginning of the path.
         path: String,
@@ -265,6 +268,8 @@ pub enum Holder {
     Volume(Box<Owner>),
     /// A volume of the same name, as before a restore of the cluster.
     Namesake(Box<Owner>),
+    /// A deleted volume whose data is kept.
+    Kept(Box<Owner>),
     /// A volume of which nothing more is to be said.
     Another,
     /// A volume above or below the path.
@@ -281,6 +286,11 @@ impl fmt::Display for Holder {
                  its mark was up to date, the provisioner's command `adopt --volume {}` gives the directory to it)",
                 owner.volume
             ),
+            Self::Kept(owner) => write!(
+                f,
+                "{owner}, which was deleted and whose data its class keeps (onDelete: retain); to use the data again, run the \
+                 provisioner's command `adopt` with the directory and --claim; to delete it, run `orphans --delete`"
+            ),
             Self::Another => f.write_str("another volume"),
             Self::Nested => f.write_str("a volume above or below it"),
         }
@@ -291,7 +301,9 @@ impl DirectoryError {
     /// What a tenant may read: nothing about volumes of other namespaces. The log has it.
     pub(crate) fn for_claim_of(self, owner: &Owner) -> Self {
         match self {
-            Self::Taken { path, holder: Holder::Volume(holder) } if !holder.shares_namespace(owner) => {
+            Self::Taken { path, holder: Holder::Volume(holder) | Holder::Kept(holder) }
+                if !holder.shares_namespace(owner) =>
+            {
                 tracing::warn!("{path:?} is asked for by {owner}, and it is the directory of {holder}");
                 Self::Taken { path, holder: Holder::Another }
             }
@@ -317,7 +329,11 @@ fn hint(source: &io::Error) -> &'static str {
         }
         Some(Errno::ROFS) => "; it is mounted read-only: mount it writable",
         Some(Errno::NOSPC | Errno::DQUOT) => "; the file system is full: make room",
-        Some(Errno::PERM | Errno::ACCESS) => {
+        Some(Errno::PERM) => {
+            "; the provisioner may not do this: run it as root, export a share with no_root_squash, and look with lsattr whether \
+             something is immutable or append-only, which chattr -i and chattr -a change"
+        }
+        Some(Errno::ACCESS) => {
             "; the provisioner may not do this: run it as root, and export a share with no_root_squash"
         }
         Some(Errno::IO | Errno::TIMEDOUT | Errno::HOSTDOWN) => "; see to the disk or to the server",

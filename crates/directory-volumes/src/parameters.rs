@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::parse_duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -20,6 +21,28 @@ pub enum OnDelete {
     Trash,
     /// They stay where they are.
     Retain,
+}
+
+/// Annotations by which classes configure other provisioners of directories, and what is there instead of them.
+const OF_OTHERS: [(&str, &str); 2] = [
+    ("cas.openebs.io/config", "use the parameters of this provisioner for the path and the quota"),
+    ("defaultVolumeType", "use the parameter volumeType of the hostPath provisioner"),
+];
+/// The file system that a CSI driver creates on a device.
+const FSTYPE: &str = "csi.storage.k8s.io/fstype";
+
+/// Lists the settings of a class that provisioners of directories do not honour, although they serve the class.
+pub fn ignored_settings(class: &StorageClass) -> Vec<String> {
+    let annotations = class.metadata.annotations.as_ref();
+    let given = |key: &str| annotations.is_some_and(|all| all.contains_key(key));
+    let of_others = OF_OTHERS.iter().filter(|(key, _)| given(key));
+    let of_others = of_others.map(|(key, remedy)| {
+        format!("annotation \"{key}\" is for another provisioner and is ignored; remove it, and {remedy}")
+    });
+    let fstype = class.parameters.as_ref().is_some_and(|all| all.contains_key(FSTYPE)).then(|| {
+        format!("parameter \"{FSTYPE}\" is ignored, because a volume is a directory on the file system of the root; remove it")
+    });
+    of_others.chain(fstype).collect()
 }
 
 /// Reads a duration, for `deserialize_with`.
@@ -52,11 +75,23 @@ impl Default for FileMode {
     }
 }
 
+/// The mode that became this decimal number, because YAML reads `0770` without quotes as an octal number.
+fn meant(text: &str) -> Option<u32> {
+    let mode: u32 = text.parse().ok().filter(|_| !text.starts_with('0'))?;
+    (mode <= 0o3777 && mode & 0o700 == 0o700).then_some(mode)
+}
+
 impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
         let mode = digits.then(|| u32::from_str_radix(&text, 8).ok()).flatten();
+        let is_usable = mode.is_some_and(|mode| mode & 0o700 == 0o700);
+        if let Some(meant) = meant(&text).filter(|_| !is_usable) {
+            return Err(D::Error::custom(format!(
+                "YAML reads 0{meant:o} without quotes as this number; write \"0{meant:o}\""
+            )));
+        }
         match mode {
             Some(mode) if mode & 0o4000 != 0 => {
                 Err(D::Error::custom("the set-user-id bit has no meaning for a directory"))

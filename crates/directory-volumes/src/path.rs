@@ -79,7 +79,9 @@ fn wrong(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("a name in it is empty"),
         name if name.starts_with('.') => Some("a name in it begins with a dot"),
-        name if name.len() > LONGEST_NAME => Some("a name in it is longer than 255 bytes"),
+        name if name.len() > LONGEST_NAME => Some(
+            "a name in it is longer than 255 bytes; create the claim with a shorter name, or put `/` between the names in the class",
+        ),
         name if !name.bytes().all(allowed) => Some("it may have letters, digits, `.`, `_`, `-` and `/` only"),
         _ => None,
     }

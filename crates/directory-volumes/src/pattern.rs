@@ -101,6 +101,11 @@ impl PathPattern {
     }
 
     fn parse(text: &str, more: impl Fn(&str) -> Option<Part>) -> Result<Self, String> {
+        if text.contains("{{") {
+            return Err("Go templates are not supported: write ${pvc.metadata.namespace} instead of {{ .PVC.Namespace }}, \
+                        ${pvc.metadata.name} instead of {{ .PVC.Name }}, and ${pv.metadata.name} instead of {{ .PVName }}"
+                .to_owned());
+        }
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -135,12 +140,40 @@ impl PathPattern {
 
     fn unique(self) -> Result<Self, String> {
         let has = |part| self.0.contains(&part);
-        match has(Part::Volume) || has(Part::Namespace) && has(Part::Claim) {
-            true => Ok(self),
-            false => Err("two claims could get one directory: it needs ${pv.metadata.name}, or both \
-                          ${pvc.metadata.namespace} and ${pvc.metadata.name}"
+        match (has(Part::Volume), has(Part::Namespace) && has(Part::Claim)) {
+            (true, _) => Ok(self),
+            (false, true) if self.shows_namespace() => Ok(self),
+            (false, true) => {
+                Err("two claims could get one directory, as the claims a/b-c and a-b/c do with `-`: between \
+                                  ${pvc.metadata.namespace} and ${pvc.metadata.name} it needs `/` or `_`"
+                    .to_owned())
+            }
+            (false, false) => Err("two claims could get one directory: it needs ${pv.metadata.name}, or both \
+                                   ${pvc.metadata.namespace} and ${pvc.metadata.name}"
                 .to_owned()),
         }
+    }
+
+    /// Returns whether the path shows where the name of the namespace ends: on its way to each claim's name is a character that
+    /// no name of a namespace contains.
+    fn shows_namespace(&self) -> bool {
+        let separates =
+            |text: &str| text.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+        let ends = |parts: &mut dyn Iterator<Item = &Part>| {
+            for part in parts {
+                match part {
+                    Part::Text(text) if separates(text) => return true,
+                    Part::Claim => return false,
+                    _ => {}
+                }
+            }
+            true
+        };
+        let namespaces = self.0.iter().enumerate().filter(|(_, part)| **part == Part::Namespace);
+        namespaces.map(|(at, _)| at).any(|at| {
+            let (before, after) = (&self.0[..at], &self.0[at + 1..]);
+            ends(&mut before.iter().rev()) && ends(&mut after.iter())
+        })
     }
 }
 
@@ -201,6 +234,9 @@ mod tests {
             ("${pvc.metadata.namespace}/${pvc.metadata.name}", "shop/data.db"),
             ("team-a/${pvc.metadata.namespace}_${pvc.metadata.name}", "team-a/shop_data.db"),
             ("${pvc.metadata.namespace}-${pvc.metadata.name}-${pv.metadata.name}", "shop-data.db-pvc-1"),
+            ("${pvc.metadata.namespace}.${pvc.metadata.name}", "shop.data.db"),
+            ("${pvc.metadata.name}.${pvc.metadata.namespace}", "data.db.shop"),
+            ("${pvc.metadata.namespace}/x-${pvc.metadata.namespace}-${pvc.metadata.name}", "shop/x-shop-data.db"),
         ] {
             assert_eq!(rendered(pattern).unwrap(), path);
             assert_eq!(pattern.parse::<PathPattern>().unwrap().to_string(), pattern);
@@ -231,6 +267,10 @@ mod tests {
             "${pvc.metadata.labels['x']}",
             "${pvc.metadata.name}",
             "${pvc.metadata.namespace}",
+            "${pvc.metadata.namespace}-${pvc.metadata.name}",
+            "${pvc.metadata.namespace}${pvc.metadata.name}",
+            "${pvc.metadata.name}-x-${pvc.metadata.namespace}",
+            "${pvc.metadata.name}_${pvc.metadata.namespace}-${pvc.metadata.name}",
             "${pv.metadata.name",
             "${}${pv.metadata.name}",
             "${pv.metadata.name}/${",
@@ -242,14 +282,37 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_of_another_provisioner_is_told_how_to_write_it() {
+        let refused = "{{ .PVC.Namespace }}/{{ .PVC.Name }}".parse::<PathPattern>().unwrap_err();
+        assert!(refused.starts_with("Go templates are not supported: write ${pvc.metadata.namespace}"), "{refused}");
+        let refused = "${pvc.metadata.namespace}-${pvc.metadata.name}".parse::<PathPattern>().unwrap_err();
+        assert!(refused.contains("a/b-c and a-b/c"), "{refused}");
+    }
+
+    #[test]
     fn names_that_are_too_long_together_are_refused() {
-        let pattern: PathPattern = "${pvc.metadata.namespace}-${pvc.metadata.name}".parse().unwrap();
+        let pattern: PathPattern = "${pvc.metadata.namespace}_${pvc.metadata.name}".parse().unwrap();
         let (namespace, claim) = ("n".repeat(63), "c".repeat(253));
         let names = Names { namespace: &namespace, claim: &claim, volume: "pvc-1", labels: None, annotations: None };
-        assert!(pattern.path(&names).unwrap_err().to_string().contains("255 bytes"));
+        let refused = pattern.path(&names).unwrap_err().to_string();
+        assert!(refused.contains("255 bytes") && refused.contains("create the claim with a shorter name"), "{refused}");
     }
 
     proptest! {
+        /// What one tenant calls a claim never gets the directory of another tenant's claim.
+        #[test]
+        fn claims_of_two_namespaces_never_have_one_path(
+            pattern in "(x|-|_|/|\\.|\\$\\{pvc\\.metadata\\.name\\}|\\$\\{pvc\\.metadata\\.namespace\\}){2,5}",
+            (one, other) in (("a(-?[ab]){0,2}", "a([-.]?[ab]){0,3}"), ("a(-?[ab]){0,2}", "a([-.]?[ab]){0,3}")),
+        ) {
+            if let Ok(pattern) = pattern.parse::<PathPattern>() {
+                let path = |(namespace, claim): &(String, String)| {
+                    pattern.path(&Names { namespace, claim, ..NAMES }).ok()
+                };
+                prop_assert!(one == other || path(&one).is_none() || path(&one) != path(&other), "{pattern} {one:?} {other:?}");
+            }
+        }
+
         #[test]
         fn no_pattern_gives_a_path_that_leads_out(pattern in "(\\PC|[./~$]|\\$\\{pv\\.metadata\\.name\\}|\\.\\./){0,8}") {
             if let Ok(path) = rendered(&pattern) {

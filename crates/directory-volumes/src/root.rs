@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DirectoryError, failed};
+use crate::path::VolumePath;
 use crate::state::{MARKER, NOTES, OWN, State, TMP, read_json, to_json};
 use crate::{descend, files};
 
@@ -20,6 +21,8 @@ use crate::{descend, files};
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
+    /// The path that the administrator gave, which may lead over symlinks. Volumes of a root that was moved behind one name it.
+    given: PathBuf,
     /// The id in the marker, once it is known.
     id: OnceLock<String>,
     /// Who owns what this process makes here. Not its own user id where a network file system maps ids.
@@ -50,6 +53,7 @@ impl Root {
     /// When it cannot be used.
     pub fn open_shared(path: &Path) -> Result<Self, DirectoryError> {
         let unusable = |source| DirectoryError::Unusable { path: path.to_owned(), source };
+        let given = path.to_owned();
         let path = path.canonicalize().map_err(unusable)?;
         if !path.is_dir() {
             return Err(DirectoryError::NotADirectory(path));
@@ -63,7 +67,7 @@ impl Root {
         if let Err(error) = rustix::fs::accessat(CWD, &path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
             return Err(DirectoryError::NotWritable { path, source: error.into() });
         }
-        let root = Self { path, id: OnceLock::new(), owner: OnceLock::new() };
+        let root = Self { path, given, id: OnceLock::new(), owner: OnceLock::new() };
         root.learn(&root.handle()?)?;
         Ok(root)
     }
@@ -71,6 +75,19 @@ impl Root {
     /// The root's path, without links.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns whether an absolute path is below the root, with or without the symlinks on the way to it.
+    pub fn contains(&self, path: &Path) -> bool {
+        path.starts_with(&self.path) || path.starts_with(&self.given)
+    }
+
+    /// Returns the part of an absolute path that is below the root, with or without the symlinks on the way to it.
+    ///
+    /// # Errors
+    /// When it is not below the root, or not the path of a volume.
+    pub fn volume_path(&self, path: &str) -> Result<VolumePath, DirectoryError> {
+        VolumePath::below(&self.path, path).or_else(|error| VolumePath::below(&self.given, path).map_err(|_| error))
     }
 
     /// The id in the marker; `None` while there is no marker.
@@ -153,16 +170,21 @@ impl Root {
         replaced.map_err(|error| failed("cannot note", name, error))
     }
 
-    /// What should be changed about the root, although it can be used.
-    pub fn advice(&self) -> Option<String> {
-        let stat = rustix::fs::stat(&self.path).ok()?;
-        (stat.st_mode & 0o055 != 0).then(|| {
-            let (path, mode) = (self.path.display(), stat.st_mode & 0o7777);
+    /// Lists what should be changed about the root, although it can be used.
+    pub fn advice(&self) -> Vec<String> {
+        let path = self.path.display();
+        let kind = rustix::fs::statfs(&self.path).ok().and_then(|stat| volatile(u64::try_from(stat.f_type).ok()?));
+        let volatile = kind.map(|(kind, loses)| {
+            format!("the root directory {path} is on {kind}, so {loses}; mount a directory of the node's disk there")
+        });
+        let mode = rustix::fs::stat(&self.path).ok().map(|stat| stat.st_mode & 0o7777).filter(|mode| mode & 0o055 != 0);
+        let open = mode.map(|mode| {
             format!(
                 "the root directory {path} has the mode {mode:04o}, so other users of this host can look for volumes that are \
                  open to all; pods need no right to it: chmod 0700 {path}"
             )
-        })
+        });
+        volatile.into_iter().chain(open).collect()
     }
 
     /// Opens the root for one piece of work, when it is still the one that it was.
@@ -225,6 +247,19 @@ impl Root {
             return Err(DirectoryError::Unsafe { path, what, remedy: "chmod 0700 it".to_owned() });
         }
         Ok(())
+    }
+}
+
+/// Names a kind of file system that keeps no data, and says what is lost.
+fn volatile(magic: u64) -> Option<(&'static str, &'static str)> {
+    const MEMORY: &str = "a restart of the node loses all volumes, and they take its memory";
+    match magic {
+        0x794c_7630 => {
+            Some(("overlayfs", "volumes may be in the container's own file system and be lost with the container"))
+        }
+        0x0102_1994 => Some(("tmpfs", MEMORY)),
+        0x8584_58f6 => Some(("ramfs", MEMORY)),
+        _ => None,
     }
 }
 

@@ -107,10 +107,27 @@ fn a_root_in_which_others_may_write_is_refused() {
     {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
         match Root::open(dir.path()) {
-            Ok(root) => assert_eq!((safe, root.advice().is_some()), (true, advised), "{mode:o}"),
+            Ok(root) => assert_eq!(
+                (safe, root.advice().iter().any(|text| text.contains("chmod 0700"))),
+                (true, advised),
+                "{mode:o}"
+            ),
             Err(error) => assert!(!safe && error.to_string().contains("chmod 0700"), "{mode:o}: {error}"),
         }
     }
+}
+
+/// Where this machine has a tmpfs.
+#[test]
+fn a_root_in_memory_is_reported() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    if !mounts.lines().any(|line| line.split(' ').take(3).skip(1).eq(["/dev/shm", "tmpfs"])) {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let advice = Root::open(dir.path()).unwrap().advice();
+    assert!(advice.len() == 1 && advice[0].contains("is on tmpfs, so a restart of the node loses"), "{advice:?}");
 }
 
 #[test]

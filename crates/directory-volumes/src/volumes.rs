@@ -275,7 +275,11 @@ impl Root {
             false => {
                 let holder = &mark.owner;
                 let is_namesake = owner.uid.is_some() && owner.volume == holder.volume;
-                let kind = if is_namesake { Holder::Namesake } else { Holder::Volume };
+                let kind = match mark.kept {
+                    _ if is_namesake => Holder::Namesake,
+                    Some(_) => Holder::Kept,
+                    None => Holder::Volume,
+                };
                 Err(DirectoryError::Taken { path: path.to_string(), holder: kind(Box::new(holder.clone())) })
             }
         }

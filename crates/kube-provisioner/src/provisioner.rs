@@ -339,6 +339,16 @@ pub trait Provisioner: Send + Sync + 'static {
         None
     }
 
+    /// Lists the settings of a class that the provisioner does not honour although the controller serves the class, such as annotations
+    /// for another provisioner. The command `check-class` reports them as problems.
+    fn ignored_settings(class: &StorageClass) -> Vec<String>
+    where
+        Self: Sized,
+    {
+        let _ = class;
+        Vec::new()
+    }
+
     /// An early veto. The controller leaves claims that are not accepted alone, without an event, until they change or
     /// the next resync. Must not block.
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {

@@ -165,7 +165,7 @@ impl Disks {
     }
 
     async fn begin(&self, disk: &Disk, worker: Worker, node: Option<&Node>, start: &Start) -> Result<(), StartError> {
-        if let Some(advice) = worker.root().advice() {
+        for advice in worker.root().advice() {
             tracing::warn!("{advice}");
         }
         let is_here = |volume: &ProvisionedVolume| {
@@ -174,7 +174,13 @@ impl Disks {
         };
         worker.begin(&ANNOTATIONS, start, is_here).await?;
         match node {
-            Some(node) => registration::again(&worker, node, start).await,
+            Some(node) => {
+                registration::again(&worker, node, start).await?;
+                for advice in node.advice(worker.root(), start).await {
+                    tracing::warn!("{advice}");
+                }
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -202,7 +208,7 @@ impl Disks {
     }
 
     fn at(&self, path: &str) -> Option<&Disk> {
-        self.all.iter().find(|disk| Path::new(path).starts_with(disk.path()))
+        self.all.iter().find(|disk| disk.contains(Path::new(path)))
     }
 
     /// Whether volumes can be made and removed in all of them now.
@@ -233,11 +239,11 @@ impl Disk {
         })
     }
 
-    /// Without links, once it is known.
-    fn path(&self) -> PathBuf {
+    /// Returns whether a volume is in this root, by its path.
+    fn contains(&self, path: &Path) -> bool {
         match self.opening.worker() {
-            Ok(worker) => worker.root().path().to_owned(),
-            Err(_) => self.root.directory.clone(),
+            Ok(worker) => worker.root().contains(path),
+            Err(_) => path.starts_with(&self.root.directory),
         }
     }
 }

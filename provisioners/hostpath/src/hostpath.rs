@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use directory_volumes::{Deletion, DirectoryError, Worker, owner_here, retains, whose};
+use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionVerdict, ProvisionedVolume,
@@ -151,6 +152,10 @@ impl Provisioner for HostPath {
         worker.resize(path_of(&volume.object, worker.root())?, owner_here(&volume), bytes).await
     }
 
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        directory_volumes::parameters::ignored_settings(class)
+    }
+
     fn capabilities() -> Capabilities {
         Capabilities::default().expansion().allowed_topologies().claim_annotations([VOLUME_TYPE])
     }
@@ -233,6 +238,55 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_node_is_told_of_volumes_that_name_another_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cluster, hostpath) = on_node(&folder).await;
+        let root = Root::open(folder.path()).unwrap();
+        let volume = |name: &str, root: &str, label: &str, value: &str| {
+            let term = json!({"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]});
+            let volume = json!({"metadata": {"name": name, "annotations":
+                {"hostpath-provisioner/node": "node-b", "hostpath-provisioner/root": root}},
+                "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}});
+            serde_json::from_value(volume).unwrap()
+        };
+        let advice = async |volumes| {
+            let start = Start::new(cluster.client("hostpath"), volumes);
+            hostpath.node.as_ref().unwrap().advice(&root, &start).await
+        };
+        let elsewhere = volume("pv-1", "another root", "kubernetes.io/hostname", "node-b");
+        assert!(advice(vec![elsewhere]).await.is_empty());
+        let renamed = volume("pv-2", root.id().unwrap(), "kubernetes.io/hostname", "node-b");
+        let told = advice(vec![renamed]).await;
+        assert!(told.len() == 1 && told[0].contains("such as pv-2 on node-b"), "{told:?}");
+        let alike = volume("pv-3", "another root", "kubernetes.io/hostname", NODE_NAME);
+        let told = advice(vec![alike, volume("pv-4", "another root", "rack", NODE_NAME)]).await;
+        assert!(told.len() == 1 && told[0].starts_with("the nodes node-a and node-b have one value"), "{told:?}");
+    }
+
+    /// Its PersistentVolumes name the former path.
+    #[tokio::test]
+    async fn a_root_that_was_moved_behind_a_symlink_keeps_its_volumes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (before, now) = (folder.path().join("before"), folder.path().join("now"));
+        std::fs::create_dir(&before).unwrap();
+        std::fs::set_permissions(&before, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let made = HostPath::new(Worker::new(Root::open(&before).unwrap()), None);
+        made.disks.of_class(None).unwrap().root().put_marker().unwrap();
+        let request = request(Parameters::default());
+        let name = request.name.clone();
+        drop(made.provision(request).await.unwrap());
+        std::fs::rename(&before, &now).unwrap();
+        std::os::unix::fs::symlink(&now, &before).unwrap();
+        let moved = HostPath::new(Worker::new(Root::open(&before).unwrap()), None);
+        for path in [before.join(&name), now.join(&name)] {
+            let volume = json!({"metadata": {"name": name}, "spec": {"hostPath": {"path": path}}});
+            let volume = serde_json::from_value(volume).unwrap();
+            let worker = moved.disks.of_volume(&volume).unwrap();
+            assert_eq!(path_of(&volume, worker.root()).unwrap().as_str(), name, "{}", path.display());
+        }
+    }
+
     /// The mark proves ownership by it after the volume was bound to another claim.
     #[tokio::test(start_paused = true)]
     async fn the_mark_of_a_new_volume_gets_its_uid() {
@@ -241,7 +295,7 @@ mod tests {
         let request = request(Parameters::default());
         let (name, namespace) = (request.name.clone(), request.namespace().to_owned());
         let uid = request.claim.metadata.uid.clone();
-        hostpath.provision(request).await.unwrap();
+        drop(hostpath.provision(request).await.unwrap());
         let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {"name": name},
             "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"},

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use directory_volumes::Root;
-use kube_provisioner::k8s_openapi::api::core::v1::Node as NodeObject;
+use kube_provisioner::k8s_openapi::api::core::v1::{Node as NodeObject, NodeSelectorRequirement};
 use kube_provisioner::kube::{self, Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
-use kube_provisioner::{DeleteError, ExpandError, ProvisionError, ProvisionedVolume, error_chain};
+use kube_provisioner::{DeleteError, ExpandError, ProvisionError, ProvisionedVolume, Start, error_chain};
 use thiserror::Error;
 
 use crate::placement::{ANNOTATIONS, NodePlace};
@@ -33,7 +33,7 @@ pub(crate) struct Seen {
 /// Why a node serves no claim now.
 #[derive(Debug, Error)]
 pub(crate) enum Unfit {
-    #[error("the node {0} does not exist any more")]
+    #[error("the node {0} does not exist; --node-name must be the name of a Node object")]
     Gone(String),
     #[error(
         "the node {node} has no label {label}, which the class's nodeAffinityKey names; label the nodes, or choose another label"
@@ -62,6 +62,36 @@ impl Node {
         let client = self.client.get().ok_or_else(|| ProvisionError::retry("the provisioner has not started"))?;
         let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.unread(&error)))?;
         seen.ok_or_else(|| ProvisionError::reschedule(Unfit::Gone(self.name.clone())))
+    }
+
+    /// Lists what an administrator should know of other nodes' volumes: some may be in this root, and some may be taken for this
+    /// node's because both nodes have one label.
+    pub(crate) async fn advice(&self, root: &Root, start: &Start) -> Vec<String> {
+        let (Ok(seen), Ok(volumes)) = (self.look().await, start.volumes().await) else { return Vec::new() };
+        let elsewhere = |volume: &&ProvisionedVolume| volume.annotation(NODE).is_some_and(|node| node != self.name);
+        let mut others: Vec<&ProvisionedVolume> = volumes.iter().filter(elsewhere).collect();
+        others.sort_by(|one, other| one.name.cmp(&other.name));
+        let here = seen.labels.get(HOSTNAME_LABEL).unwrap_or(&self.name);
+        let in_root = others.iter().filter(|volume| volume.annotation(ANNOTATIONS.root) == root.id());
+        let alike = others
+            .iter()
+            .filter(|volume| affinity_key(volume) == Some(HOSTNAME_LABEL) && affinity(volume) == Some(here));
+        let node = |volume: &ProvisionedVolume| volume.annotation(NODE).unwrap_or_default().to_owned();
+        let in_root = in_root.clone().next().map(|volume| {
+            let (count, path, name, node) = (in_root.count(), root.path().display(), &volume.name, node(volume));
+            format!(
+                "{count} volumes of the root directory {path} name another node, such as {name} on {node}, and no replica serves \
+                 them here; if this node was renamed, run the command `root adopt`"
+            )
+        });
+        let alike = alike.map(|volume| node(volume)).next().map(|node| {
+            format!(
+                "the nodes {} and {node} have one value of the label {HOSTNAME_LABEL}, {here}, so pods may run where their volume is \
+                 not; give each node its own value, or set nodeAffinityKey in the classes",
+                self.name
+            )
+        });
+        in_root.into_iter().chain(alike).collect()
     }
 
     async fn read(&self, client: &Client) -> kube::Result<Option<Seen>> {
@@ -153,8 +183,14 @@ impl Elsewhere {
 
 /// The node of a volume that an earlier version made.
 fn affinity(volume: &ProvisionedVolume) -> Option<&str> {
+    expression(volume)?.values.as_ref()?.first().map(String::as_str)
+}
+
+fn affinity_key(volume: &ProvisionedVolume) -> Option<&str> {
+    expression(volume).map(|expression| &*expression.key)
+}
+
+fn expression(volume: &ProvisionedVolume) -> Option<&NodeSelectorRequirement> {
     let affinity = volume.object.spec.as_ref()?.node_affinity.as_ref()?;
-    let term = affinity.required.as_ref()?.node_selector_terms.first()?;
-    let expression = term.match_expressions.as_ref()?.first()?;
-    expression.values.as_ref()?.first().map(String::as_str)
+    affinity.required.as_ref()?.node_selector_terms.first()?.match_expressions.as_ref()?.first()
 }

@@ -138,6 +138,10 @@ mod tests {
         for mode in ["", "7", "0o770", "770x", "00770", "9", "888", "-77", "0070", "4755", " 770", "+770", "7７0"] {
             assert!(read(&[("mode", mode)]).is_err(), "{mode:?}");
         }
+        for (mode, meant) in [("504", "0770"), ("511", "0777"), ("493", "0755"), ("1528", "02770")] {
+            let refused = read(&[("mode", mode)]).unwrap_err();
+            assert!(refused.contains(&format!("write \"{meant}\"")), "{refused}");
+        }
         for time in ["", "1", "d", "-1h", "1M", "1 month", "99999999999d"] {
             assert!(read(&[("trashTtl", time)]).is_err(), "{time:?}");
         }

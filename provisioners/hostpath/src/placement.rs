@@ -84,7 +84,7 @@ impl Placement {
 
 /// The directory that a volume names, if it is below the root. Whose that is, its mark says.
 pub(crate) fn path_of(volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
-    VolumePath::below(root.path(), directory_of(volume))
+    root.volume_path(directory_of(volume))
 }
 
 /// What a volume names; empty if that is no directory of a node.

@@ -160,7 +160,7 @@ impl<S: Site> Adoption<'_, S> {
             true => directory.to_owned(),
             false => self.root.path().join(directory),
         };
-        let path = VolumePath::below(self.root.path(), absolute.to_str().ok_or("the path is no UTF-8")?)?;
+        let path = self.root.volume_path(absolute.to_str().ok_or("the path is no UTF-8")?)?;
         if self.adopt.claim.is_some() {
             return self.new_volume(&path).await;
         }

@@ -11,9 +11,9 @@ use kube_provisioner::conformance::Conformance;
 pub fn contract(kit: Conformance, root: &Path) {
     let made = Arc::new(Mutex::new(Vec::new()));
     let (root, makes) = (root.to_owned(), Arc::clone(&made));
-    kit.shares_names([("pathPattern", "${pvc.metadata.namespace}-${pvc.metadata.name}")])
+    kit.shares_names([("pathPattern", "${pvc.metadata.namespace}_${pvc.metadata.name}")])
         .made_by_hand(async move |_, claim| {
-            let name = format!("default-{claim}");
+            let name = format!("default_{claim}");
             let directory = root.join(&name);
             // The provisioner may have been quicker.
             fs::create_dir(&directory).ok()?;

@@ -264,6 +264,23 @@ fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
     assert_empty(dir.path());
 }
 
+/// As GitOps creates a claim again whose class keeps the data.
+#[test]
+fn a_claim_that_is_created_again_learns_how_to_use_the_kept_data() {
+    let (_dir, root) = root();
+    let token = FencingToken::unlimited();
+    root.create(&at("shop/data"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
+    root.keep(&at("shop/data"), &owner("pvc-1")).unwrap();
+    let again = |namespace: &str| {
+        let mut again = owner("pvc-2");
+        again.claim.as_mut().unwrap().namespace = namespace.to_owned();
+        let error = root.create(&at("shop/data"), &again, false, &OPEN, None, &token).unwrap_err();
+        error.for_claim_of(&again).to_string()
+    };
+    assert!(again("shop").contains("`adopt` with the directory and --claim"), "{}", again("shop"));
+    assert!(!again("evil").contains("pvc-1"), "{}", again("evil"));
+}
+
 /// The log has it all.
 #[test]
 fn a_tenant_reads_nothing_about_volumes_of_other_namespaces() {

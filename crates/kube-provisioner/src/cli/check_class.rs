@@ -111,6 +111,7 @@ impl CheckClass {
             ));
         }
         problems.extend(S::refused(&class));
+        problems.extend(S::ignored_settings(&class));
         problems
     }
 }

@@ -31,6 +31,12 @@ pub trait Served: Sized + 'static {
     /// What the provisioner would refuse, as events say it.
     fn refused(class: &StorageClass) -> Vec<String>;
 
+    /// Settings that are not honoured, although the class is served.
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        let _ = class;
+        Vec::new()
+    }
+
     /// What is to be known of a class that is served.
     fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
         let _ = (class, own_name);
@@ -98,6 +104,10 @@ impl<P: Provisioner> Served for (P, Options) {
 
     fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
         P::advice(class, own_name)
+    }
+
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        P::ignored_settings(class)
     }
 
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {

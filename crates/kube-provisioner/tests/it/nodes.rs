@@ -68,7 +68,7 @@ async fn g64_the_node_of_a_claim_that_is_gone_is_taken_off_it() {
     fixture.until("it is served by the next node", || fixture.calls.count("provision data") == 1).await;
     sleep(Duration::from_secs(600)).await;
     let texts = fixture.events("data");
-    let moved = "The selected node gone does not exist any more; the scheduler is asked for another node";
+    let moved = "The selected node gone does not exist; the scheduler is asked for another node";
     assert_eq!(texts.iter().filter(|text| text.contains(moved)).count(), 1, "{texts:?}");
 }
 
@@ -221,7 +221,7 @@ async fn g64_what_was_begun_on_a_node_that_is_gone_is_not_forgotten() {
     fixture.cluster.delete(&node("there"), DeleteOptions::default()).unwrap();
     sleep(Duration::from_secs(1800)).await;
     assert_eq!(selected(&fixture, "begun").as_deref(), Some("there"));
-    let told = |text: &String| text.contains("The selected node there does not exist any more");
+    let told = |text: &String| text.contains("The selected node there does not exist");
     assert!(fixture.events("begun").iter().any(told), "{:?}", fixture.events("begun"));
     put_node(&fixture, "there");
     fixture.until("it is bound", || fixture.is_bound("begun")).await;

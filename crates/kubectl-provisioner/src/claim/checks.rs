@@ -93,7 +93,7 @@ pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
     let Some((selected, node)) = &case.node else { return };
     answer.fact("Node", format!("the scheduler has chosen {selected}"));
     if node.is_absent() {
-        answer.obstacle(format!("The selected node {selected} does not exist any more."));
+        answer.obstacle(format!("The selected node {selected} does not exist."));
         answer.remedy.push(format!(
             "wait two minutes: the provisioner asks the scheduler for another node, unless it has begun on that one; otherwise remove \
              the claim's annotation {}",

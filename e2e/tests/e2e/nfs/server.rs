@@ -42,9 +42,9 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     selects.spec.get_or_insert_default().selector = Some(LabelSelector::default());
     space.create_claim(selects).await?;
     space.wait_for_message("PersistentVolumeClaim", "selects", "selector").await?;
-    let named = [("pathPattern", "${.PVC.namespace}-${.PVC.name}"), ("rootSquash", "true")];
+    let named = [("pathPattern", "${.PVC.namespace}_${.PVC.name}"), ("rootSquash", "true")];
     let named = space.class_with("named", named).await?;
-    let there = server.root.path().join(format!("{}-there", space.namespace()));
+    let there = server.root.path().join(format!("{}_there", space.namespace()));
     std::fs::create_dir(&there)?;
     space.create_claim(space.claim("there", &named)).await?;
     space.wait_for_message("PersistentVolumeClaim", "there", "no ownership mark").await?;

@@ -26,6 +26,38 @@ fn wrong_arguments_are_one_clear_line_first() {
 }
 
 #[test]
+fn check_class_names_the_settings_of_other_provisioners() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("class.yaml");
+    let checked = |metadata: &str, parameters: &str| {
+        let class = format!(
+            "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: k, {metadata}}}\n\
+             provisioner: example.com/p\nparameters: {{{parameters}}}\n"
+        );
+        std::fs::write(&file, class).unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
+        let output = program.arg("check-class").arg(&file).env_clear().output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    for (metadata, parameters, says) in [
+        (
+            "annotations: {cas.openebs.io/config: x}",
+            "",
+            "annotation \"cas.openebs.io/config\" is for another provisioner",
+        ),
+        ("annotations: {defaultVolumeType: local}", "", "use the parameter volumeType"),
+        ("", "csi.storage.k8s.io/fstype: ext4", "parameter \"csi.storage.k8s.io/fstype\" is ignored"),
+        ("", "pathPattern: '${pvc.metadata.namespace}-${pvc.metadata.name}'", "the claims a/b-c and a-b/c"),
+        ("", "pathPattern: '{{ .PVC.Namespace }}'", "Go templates are not supported"),
+        ("", "mode: '504'", "write \"0770\""),
+    ] {
+        let (ok, text) = checked(metadata, parameters);
+        assert!(!ok && text.contains(says) && !text.contains("k: ok"), "{says}: {text}");
+    }
+    assert_eq!(checked("annotations: {other: x}", ""), (true, "storageclass/k: ok\n".to_owned()));
+}
+
+#[test]
 fn an_empty_environment_variable_counts_as_unset() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
     program.args(["--provisioner-name", "a/b", "--root", "/no/such/root"]).env_clear();

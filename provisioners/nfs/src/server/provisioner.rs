@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use directory_volumes::{Annotations, Deletion, VolumePath, Worker, owner_here, retains, whose};
 use kube_provisioner::gid::GID_ANNOTATION;
+use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
     StartError, Volume,
@@ -115,7 +116,7 @@ impl<E: Exporter> Provisioner for Server<E> {
     type Parameters = Parameters;
 
     async fn start(&self, start: Start) -> Result<(), StartError> {
-        if let Some(advice) = self.worker.root().advice() {
+        for advice in self.worker.root().advice() {
             tracing::warn!("{advice}");
         }
         self.worker.begin(&ANNOTATIONS, &start, |_| true).await?;
@@ -188,6 +189,10 @@ impl<E: Exporter> Provisioner for Server<E> {
             // It was refused before anything was made.
             Err(_) => Ok(()),
         }
+    }
+
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        directory_volumes::parameters::ignored_settings(class)
     }
 
     fn capabilities() -> Capabilities {

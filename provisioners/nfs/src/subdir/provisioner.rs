@@ -139,6 +139,10 @@ impl Provisioner for Subdir {
         }
     }
 
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        directory_volumes::parameters::ignored_settings(class)
+    }
+
     fn capabilities() -> Capabilities {
         Capabilities::default().expansion().mount_options().claim_annotations([ANNOTATIONS_OF_CLAIMS])
     }

@@ -153,7 +153,7 @@ pub(crate) enum ShareError {
 async fn opened(name: &ShareName, mounted: Mounted, start: &Start) -> Result<Worker, StartError> {
     let (directory, of_share) = (name.directory.clone(), name.clone());
     let root = spawn_blocking(move || root(&directory, mounted)).await??;
-    if let Some(advice) = root.advice() {
+    for advice in root.advice() {
         tracing::warn!("{advice}");
     }
     let worker = Worker::new(root);

@@ -29,7 +29,8 @@ impl TemplateNames<'_> {
 impl SecretName {
     /// Namespace and name of the Secret for one claim.
     pub(crate) fn resolve(&self, names: TemplateNames<'_>) -> Result<(String, String), String> {
-        Ok((fill(&self.namespace, names)?, fill(&self.name, names)?))
+        let [name, namespace] = keys(&self.role);
+        Ok((fill(&namespace, &self.namespace, names)?, fill(&name, &self.name, names)?))
     }
 
     /// The first template in them, where nothing is known of a claim.
@@ -87,15 +88,20 @@ pub(crate) fn substitute(template: &str, names: TemplateNames<'_>) -> String {
         .replace("${pv.name}", names.volume)
 }
 
-fn fill(template: &str, names: TemplateNames<'_>) -> Result<String, String> {
+/// `key` is the parameter that has the template.
+fn fill(key: &str, template: &str, names: TemplateNames<'_>) -> Result<String, String> {
     let filled = substitute(template, names);
     let known = "${pvc.name}, ${pvc.namespace} and ${pv.name}";
     if filled.contains('$') {
-        return Err(format!("{template:?} names a Secret by a template that is not known; there are {known}"));
+        return Err(format!(
+            "parameter \"{key}\": {template:?} names a Secret by a template that is not known; there are {known}"
+        ));
     }
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     if filled.is_empty() || filled.len() > 253 || !filled.bytes().all(allowed) {
-        return Err(format!("{template:?} does not name a Secret: a name has lower case letters, digits, `-` and `.`"));
+        return Err(format!(
+            "parameter \"{key}\": {template:?} does not name a Secret: a name has lower case letters, digits, `-` and `.`"
+        ));
     }
     Ok(filled)
 }
@@ -136,9 +142,9 @@ mod tests {
         let problem = |pairs: &[(&str, &str)]| take(&mut parameters(pairs), &roles()).unwrap_err();
         assert_eq!(problem(&[]), "parameter \"adminSecretName\" is required");
         assert_eq!(problem(&[("adminSecretName", "a")]), "parameter \"adminSecretNamespace\" is required");
-        for name in ["${pvc.labels}", "A", "", "a/b", "../x"] {
+        for name in ["${pvc.labels}", "A", "", "a/b", "../x", "my secret"] {
             let text = problem(&[("adminSecretName", name), ("adminSecretNamespace", "n")]);
-            assert!(text.contains("Secret"), "{text}");
+            assert!(text.starts_with("parameter \"adminSecretName\": ") && text.contains("Secret"), "{text}");
         }
     }
 }

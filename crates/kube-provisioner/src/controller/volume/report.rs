@@ -139,6 +139,11 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = EventDraft { same_from_all, ..failed(case.with_origin(text)) };
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "refused") }
         }
+        // Only the class or the claim can change that.
+        Outcome::NotReady(MissingInput::SecretName(problem)) if case.is_about_claim() => {
+            let text = case.with_origin(sentence(&problem));
+            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(failed(text)), "not_ready") }
+        }
         Outcome::NotReady(missing) => match case.facts.claim_at_work() {
             Some(_) if case.grows() => case.resize_failed(missing_input_text(&missing), "not_ready", None),
             Some(_) => case.provision_failed(missing_input_text(&missing), "not_ready", None),

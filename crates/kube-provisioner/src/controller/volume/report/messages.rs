@@ -124,7 +124,7 @@ pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence) -> S
 
 pub(super) fn missing_input_text(missing: &MissingInput) -> String {
     match missing {
-        MissingInput::Node(name) => format!("The selected node {name} does not exist any more"),
+        MissingInput::Node(name) => format!("The selected node {name} does not exist"),
         MissingInput::Secret { namespace, name } => {
             format!("The Secret {namespace}/{name} does not exist; create it")
         }

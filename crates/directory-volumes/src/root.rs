@@ -137,6 +137,11 @@ impl Root {
         self.enter().map(drop)
     }
 
+    /// The same for a root that may have no marker yet.
+    pub(crate) fn check_before_begin(&self) -> Result<(), DirectoryError> {
+        if self.has_marker()? { self.check() } else { Ok(()) }
+    }
+
     /// Whether it is still the one that it was.
     pub(crate) fn check_marker(&self) -> Result<(), DirectoryError> {
         self.open_marked().map(drop)

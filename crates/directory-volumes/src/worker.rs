@@ -137,8 +137,15 @@ impl Worker {
     where
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
+        self.look_with(Root::check).await
+    }
+
+    async fn look_with<E>(&self, check: fn(&Root) -> Result<(), DirectoryError>) -> Result<(), E>
+    where
+        E: From<DirectoryError> + From<JoinError> + Send + 'static,
+    {
         match timeout(LIMIT, self.look.clone().acquire_owned()).await {
-            Ok(Ok(thread)) => self.attempt(thread, Root::check, |_, ()| Ok(())).await,
+            Ok(Ok(thread)) => self.attempt(thread, check, |_, ()| Ok(())).await,
             _ => Err(self.hangs().into()),
         }
     }
@@ -254,7 +261,12 @@ impl Worker {
     /// # Errors
     /// What is wrong.
     pub async fn probe(&self) -> Result<(), StartError> {
-        self.look().await
+        match self.client.get() {
+            Some(_) => self.look().await,
+            // The provisioner marks a new root when it begins. Until then, for instance while it cannot write its journal, a missing
+            // marker does not mean that the wrong file system is mounted.
+            None => self.look_with(Root::check_before_begin).await,
+        }
     }
 
     /// Marks a new root.

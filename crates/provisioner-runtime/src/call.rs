@@ -107,6 +107,10 @@ pub enum CallError {
     #[error("The namespace {0} does not exist: create it, or name another one.")]
     NoNamespace(String),
 
+    /// An object cannot be created in a namespace that is being deleted.
+    #[error("The namespace {0} is being deleted, so no object can be created in it.")]
+    NamespaceTerminating(String),
+
     /// There is no such object.
     #[error("The object does not exist.")]
     NotFound,
@@ -188,7 +192,10 @@ impl From<Status> for CallError {
                 _ => Self::NotServed(message),
             },
             (reason::CONFLICT, _) | (_, 409) => Self::Conflict,
-            (reason::FORBIDDEN, _) | (_, 403) => Self::Forbidden(message),
+            (reason::FORBIDDEN, _) | (_, 403) => match terminating(&status) {
+                Some(namespace) => Self::NamespaceTerminating(namespace),
+                None => Self::Forbidden(message),
+            },
             (reason::UNAUTHORIZED, _) | (_, 401) => Self::Unauthorized(message),
             (reason::INVALID | reason::BAD_REQUEST, _) | (_, 400 | 413 | 422) => Self::Invalid(message),
             (reason::TOO_MANY_REQUESTS, _) | (_, 429) => {
@@ -198,6 +205,13 @@ impl From<Status> for CallError {
             _ => Self::Other(message),
         }
     }
+}
+
+/// The namespace that is being deleted, as the admission plugin NamespaceLifecycle says.
+fn terminating(status: &Status) -> Option<String> {
+    let cause = status.details.as_ref()?.causes.iter().find(|cause| cause.reason == "NamespaceTerminating")?;
+    let name = cause.message.strip_prefix("namespace ").unwrap_or(&cause.message);
+    Some(name.strip_suffix(" is being terminated").unwrap_or(name).to_owned())
 }
 
 fn retry_after(status: &Status) -> Option<Duration> {
@@ -211,6 +225,7 @@ fn retry_after(status: &Status) -> Option<Duration> {
 mod tests {
     use super::*;
     use kube::core::response::StatusDetails;
+    use serde_json::json;
 
     #[test]
     fn a_write_that_needs_no_check_says_so() {
@@ -277,6 +292,10 @@ mod tests {
         let namespace = StatusDetails { kind: "namespaces".to_owned(), ..named };
         let error = CallError::from(status(namespace)).to_string();
         assert_eq!(error, "The namespace photos does not exist: create it, or name another one.");
+        let cause = json!({"reason": "NamespaceTerminating", "message": "namespace photos is being terminated"});
+        let going = serde_json::from_value(json!({"code": 403, "reason": "Forbidden", "details": {"causes": [cause]}}));
+        let error = CallError::from(serde_json::from_value::<Status>(going.unwrap()).unwrap()).to_string();
+        assert_eq!(error, "The namespace photos is being deleted, so no object can be created in it.");
         assert!(matches!(CallError::from(status(details())), CallError::NotServed(_)));
     }
 

@@ -111,3 +111,16 @@ async fn a_deletion_that_takes_long_is_in_progress() {
     let once = FencingToken::as_long_as(move || !asked.swap(true, Ordering::Relaxed));
     assert_eq!(end(&worker, "pvc-1", once).await.unwrap_err().verdict(), DeleteVerdict::Retry);
 }
+
+/// It is marked when the provisioner begins, which takes long where its namespace does not exist.
+#[tokio::test]
+async fn a_root_without_a_marker_is_usable_before_the_provisioner_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let worker = Worker::new(Root::open(dir.path()).unwrap());
+    worker.probe().await.unwrap();
+    worker.put_marker().await.unwrap();
+    worker.probe().await.unwrap();
+    fs::remove_dir_all(dir.path().join(".kube-provisioner")).unwrap();
+    let problem = worker.probe().await.unwrap_err().to_string();
+    assert!(problem.contains("has no marker"), "{problem}");
+}

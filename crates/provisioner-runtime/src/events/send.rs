@@ -101,12 +101,8 @@ fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
         // An earlier request wrote it, and its answer was lost.
         CallError::AlreadyExists => Ending::Written,
         CallError::NotFound if job.series.is_some() => Ending::SeriesGone,
-        CallError::NotFound | CallError::NoNamespace(_) => {
+        CallError::NotFound | CallError::NoNamespace(_) | CallError::NamespaceTerminating(_) => {
             debug!("an event is dropped: its namespace is gone");
-            Ending::Unwanted
-        }
-        CallError::Forbidden(text) if text.contains("because it is being terminated") => {
-            debug!("an event is dropped: {text}");
             Ending::Unwanted
         }
         CallError::Forbidden(_) => {

@@ -111,3 +111,40 @@ async fn a_journal_in_memory_sends_nothing_and_forgets() {
         assert_eq!(cluster.list(group, plural, Some("default")).unwrap(), Vec::<serde_json::Value>::new());
     }
 }
+
+/// Nothing is begun that cannot be recorded, and the error names the reason.
+#[tokio::test(start_paused = true)]
+async fn a_journal_whose_namespace_is_deleted_says_so_until_it_can_be_written_again() {
+    use k8s_openapi::api::core::v1::Namespace;
+    use kube_sim::{DeleteOptions, Target};
+    use serde_json::json;
+    for (kind, group, plural) in
+        [(JournalKind::ConfigMap, "", "configmaps"), (JournalKind::Lease, "coordination.k8s.io", "leases")]
+    {
+        let cluster = Cluster::new();
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "short"}});
+        cluster.create(&namespace).unwrap();
+        let options = JournalOptions { kind, namespace: "short".to_owned(), ..options(NAME, "one") };
+        let held = hold_as(cluster.client("one"), options).await;
+        held.journal.record(entry("a")).await.unwrap();
+        let of_namespace = Target { group: "", plural: "namespaces", namespace: "", name: "short" };
+        cluster.delete(&of_namespace, DeleteOptions::default()).unwrap();
+        // The namespace controller deletes the content.
+        let _ = cluster.delete(&Target { group, plural, namespace: "short", name: NAME }, DeleteOptions::default());
+        let failed = held.journal.record(entry("b")).await.unwrap_err().to_string();
+        assert!(failed.contains("The namespace short is being deleted"), "{plural}: {failed}");
+        let namespaces = Api::<Namespace>::all(cluster.client("controller-manager"));
+        let mut going = namespaces.get("short").await.unwrap();
+        going.spec.get_or_insert_default().finalizers = None;
+        namespaces.replace_subresource("finalize", "short", &PostParams::default(), &going).await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        let failed = held.journal.record(entry("b")).await.unwrap_err().to_string();
+        assert!(failed.contains("The namespace short does not exist"), "{plural}: {failed}");
+        cluster.create(&namespace).unwrap();
+        sleep(Duration::from_secs(60)).await;
+        held.journal.record(entry("b")).await.unwrap();
+        let listed = list(&cluster.client("person"), kind, "short", Some("disks")).await.unwrap();
+        let keys: Vec<&str> = listed[0].entries.iter().map(|entry| &*entry.key).collect();
+        assert_eq!(keys, ["a", "b"], "{plural}: what was recorded before is recorded again");
+    }
+}

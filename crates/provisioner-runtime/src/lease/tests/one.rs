@@ -1,6 +1,6 @@
 //! One Lease: leader election.
 
-use kube_sim::{DeleteOptions, Fault, Faults};
+use kube_sim::{DeleteOptions, Fault, Faults, Target};
 
 use super::*;
 
@@ -284,6 +284,28 @@ async fn a_namespace_that_does_not_exist_is_a_problem() {
     cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nosuch"}})).unwrap();
     until(|| health.begun() == 1).await;
     assert_eq!(health.problem(), None);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_deleted_while_its_lease_is_held_is_a_problem() {
+    let cluster = Cluster::new();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "short"}});
+    cluster.create(&namespace).unwrap();
+    let environment = Environment::simulated(1, SimClock::EPOCH);
+    let options = LeaseOptions { environment, ..LeaseOptions::new("short", NAME, "a") };
+    let leases = Leases::new(cluster.client("a"), options).unwrap();
+    let health = leases.health();
+    let task = tokio::spawn(leases.hold(CancellationToken::new(), |_| std::future::pending()));
+    until(|| health.begun() == 1).await;
+    let target = |plural, namespace, name| Target { group: "", plural, namespace, name };
+    cluster.delete(&target("namespaces", "", "short"), DeleteOptions::default()).unwrap();
+    let lease = Target { group: "coordination.k8s.io", ..target("leases", "short", NAME) };
+    let _ = cluster.delete(&lease, DeleteOptions::default());
+    until(|| health.lost() == 1).await;
+    let problem = health.problem().unwrap();
+    assert!(problem.contains("The namespace short is being deleted"), "{problem}");
     task.abort();
 }
 

@@ -202,6 +202,14 @@ impl Account {
         Ok(made)
     }
 
+    /// The ids of the keys that work. IAM may not list yet what this process created a moment ago: `recorded` is added then.
+    pub(crate) async fn key_ids(&self, store: &Store, recorded: Option<String>) -> Result<Vec<String>, Failure> {
+        let keys = self.keys(store).await?.into_iter().filter(|key| key.active).map(|key| key.id);
+        let mut ids: Vec<String> = keys.collect();
+        ids.extend(recorded.filter(|recorded| store.recent.has(recorded) && !ids.contains(recorded)));
+        Ok(ids)
+    }
+
     pub(crate) async fn new_key(&self, store: &Store) -> Result<Credentials, Failure> {
         let made = store.iam.create_access_key(&self.name).await;
         let made = made.map_err(Failure::of(format!("create a key of {}", self.name), "iam:CreateAccessKey"))?;

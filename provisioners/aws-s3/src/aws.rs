@@ -163,6 +163,14 @@ impl BucketProvisioner for Aws {
         Ok(())
     }
 
+    async fn list_keys(
+        &self,
+        known: GrantedAccount<Parameters>,
+    ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
+        let (store, account) = self.of_account(&known).await?;
+        Ok(Some(account.key_ids(&store, known.access_key_id).await?))
+    }
+
     async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
         listing::list(&self.stores.of(&list.parameters, &list.secrets).await?, &list.cluster_id).await
     }

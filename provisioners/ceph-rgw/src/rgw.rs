@@ -177,6 +177,15 @@ impl BucketProvisioner for Rgw {
         Ok(())
     }
 
+    async fn list_keys(
+        &self,
+        known: GrantedAccount<Parameters>,
+    ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
+        let (store, users) = self.of_account(&known)?;
+        let user = users.owner.user(&store).await?;
+        Ok(Some(user.into_iter().flat_map(|user| user.keys).map(|key| key.access_key).collect()))
+    }
+
     async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
         listing::list(&self.stores.of(&list.parameters, &list.secrets)?, &list.cluster_id).await
     }

@@ -154,6 +154,15 @@ impl BucketProvisioner for Garage {
         Ok(())
     }
 
+    async fn list_keys(
+        &self,
+        account: GrantedAccount<Parameters>,
+    ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
+        let (store, claim) = self.of_account(&account)?;
+        let (keys, _) = claim.keys(&store).await?;
+        Ok(Some(keys.into_iter().map(|key| key.id).collect()))
+    }
+
     async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
         listing::list(&self.stores.of(&list.parameters, &list.secrets)?, &list.cluster_id).await
     }

@@ -133,6 +133,15 @@ impl BucketProvisioner for Gcs {
         Ok(())
     }
 
+    async fn list_keys(
+        &self,
+        known: GrantedAccount<Parameters>,
+    ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
+        let (store, account) = self.of_account(&known).await?;
+        let keys = store.storage.keys(&account.email).await?;
+        Ok(Some(keys.into_iter().filter(|key| key.active).map(|key| key.id).collect()))
+    }
+
     async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
         let store = self.asked(&list.parameters, &list.secrets, &BTreeMap::new()).await?;
         listing::list(&store, &list.cluster_id).await

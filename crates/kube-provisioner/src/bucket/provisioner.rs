@@ -166,6 +166,21 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
         async { Err(DeleteError::retry("this provisioner cannot rotate keys")) }
     }
 
+    /// Lists the ids of the account's keys that work: those that [`grant`](Self::grant) would return again. An account that does not
+    /// exist has none. `None` if the backend cannot tell by a cheap request.
+    ///
+    /// The controller uses it to notice that an administrator deleted the key that it delivered.
+    ///
+    /// # Errors
+    /// Any: nothing is concluded about the keys then.
+    fn list_keys(
+        &self,
+        account: GrantedAccount<Self::Parameters>,
+    ) -> impl Future<Output = Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>>> + Send {
+        drop(account);
+        async { Ok(None) }
+    }
+
     /// Lists what the backend of a class has for claims of any cluster, whether an ObjectBucket names it or not, for the command
     /// `orphans`. What it removes, it removes by [`delete_bucket`](Self::delete_bucket) and [`revoke`](Self::revoke), with the
     /// parameter `deletionPolicy` of a [`DeletionPolicy`](super::DeletionPolicy), and a user without

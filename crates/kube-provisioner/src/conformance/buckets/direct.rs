@@ -1,6 +1,6 @@
 //! Calls of the author's code without the controller between, about one account.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep};
@@ -149,6 +149,45 @@ impl<'a> Direct<'a> {
     /// The id of the key that the account has.
     pub(super) fn key(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.access_key_id.as_str())
+    }
+
+    /// Gives the account another key.
+    pub(super) async fn rotates(&mut self, buckets: &[BucketAccess]) -> Result<(), Broken> {
+        let start = Instant::now();
+        self.key = loop {
+            match self.backend.rotate(self.granted(buckets)).await {
+                Ok(key) => break Some(key),
+                Err(error) => self.again("rotate", start, &error).await?,
+            }
+        };
+        Ok(())
+    }
+
+    /// Removes the keys that the account had before.
+    pub(super) async fn retires(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
+        let start = Instant::now();
+        while let Err(error) = self.backend.retire(self.granted(buckets)).await {
+            self.again("retire", start, &error).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `list_keys` returns these keys. Whether the author can list them.
+    pub(super) async fn lists_keys(&self, buckets: &[BucketAccess], wanted: &[&str]) -> Result<bool, Broken> {
+        let (start, wanted) = (Instant::now(), wanted.iter().copied().collect::<BTreeSet<_>>());
+        loop {
+            match self.backend.list_keys(self.granted(buckets)).await {
+                Ok(None) => return Ok(false),
+                Ok(Some(keys)) if keys.iter().map(String::as_str).collect::<BTreeSet<_>>() == wanted => {
+                    return Ok(true);
+                }
+                Ok(Some(keys)) => {
+                    let text = format!("it returned {keys:?} instead of {wanted:?}");
+                    self.again("list_keys", start, &text).await?;
+                }
+                Err(error) => self.again("list_keys", start, &error).await?,
+            }
+        }
     }
 
     pub(super) async fn is_let_out(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {

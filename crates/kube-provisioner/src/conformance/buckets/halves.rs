@@ -129,3 +129,39 @@ pub(super) async fn several(subject: &Subject, before: &[String]) -> CheckResult
     }
     fixture.assets("the buckets are deleted", before).await.map(|()| Judgement::Kept)
 }
+
+/// The keys of an account, next to another account of the same bucket.
+pub(super) async fn keys(subject: &Subject, before: &[String]) -> CheckResult {
+    const NAME: &str = "conformance-keys";
+    let fixture = Fixture::new(subject);
+    let mut owner = direct(subject, &fixture, 10)?;
+    let own = [owner.has_bucket(NAME).await?];
+    if !owner.is_let_in(&own).await? {
+        return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
+    }
+    let first = owner.key().unwrap_or_default().to_owned();
+    let can_list = owner.lists_keys(&own, &[&first]).await?;
+    if can_list {
+        let mut guest = direct(subject, &fixture, 11)?;
+        if guest.is_let_in(&own).await? {
+            guest.lists_keys(&own, &[guest.key().unwrap_or_default()]).await?;
+            owner.lists_keys(&own, &[&first]).await?;
+            guest.is_let_out(&own).await?;
+        }
+        if owner.backend.capabilities().rotation {
+            owner.rotates(&own).await?;
+            let second = owner.key().unwrap_or_default().to_owned();
+            owner.lists_keys(&own, &[&first, &second]).await?;
+            owner.retires(&own).await?;
+            owner.lists_keys(&own, &[&second]).await?;
+        }
+    }
+    owner.has_no_bucket(NAME).await?;
+    owner.is_let_out(&own).await?;
+    owner.lists_keys(&own, &[]).await?;
+    fixture.assets("the account is let out", before).await?;
+    Ok(match can_list {
+        true => Judgement::Kept,
+        false => Judgement::NotApplicable("the provisioner cannot list keys".to_owned()),
+    })
+}

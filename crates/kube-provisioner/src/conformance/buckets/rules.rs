@@ -28,13 +28,14 @@ pub(super) enum BucketRule {
     Halves,
     Several,
     Rotate,
+    Keys,
     Refuse,
     Standby,
     Storm,
 }
 
 impl BucketRule {
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Provision,
         Self::Again,
         Self::EachItsOwn,
@@ -49,6 +50,7 @@ impl BucketRule {
         Self::Halves,
         Self::Several,
         Self::Rotate,
+        Self::Keys,
         Self::Refuse,
         Self::Standby,
         Self::Storm,
@@ -71,6 +73,7 @@ impl BucketRule {
             Self::Halves => "bucket-halves",
             Self::Several => "bucket-several",
             Self::Rotate => "bucket-rotate",
+            Self::Keys => "bucket-keys",
             Self::Refuse => "bucket-refuse",
             Self::Standby => "bucket-standby",
             Self::Storm => "bucket-storm",
@@ -95,6 +98,7 @@ impl BucketRule {
             }
             Self::Several => "one account is let into several buckets, and out of all of them",
             Self::Rotate => "a new key works beside the old one until the old one expires",
+            Self::Keys => "`list_keys` returns the keys of the account, and no others",
             Self::Refuse => "unknown parameters are refused",
             Self::Standby => "a standby process reports ready and changes nothing",
             Self::Storm => {
@@ -165,6 +169,7 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
         BucketRule::Halves => halves::halves(subject, &before).await,
         BucketRule::Several => halves::several(subject, &before).await,
         BucketRule::Rotate => rotate(subject, &before).await,
+        BucketRule::Keys => halves::keys(subject, &before).await,
         BucketRule::Refuse => {
             let fixture = Fixture::new(subject);
             let process = fixture.start(1);

@@ -78,6 +78,8 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn revoke(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn rotate(&self, account: UntypedAccount) -> Answer<'_, Credentials, ProvisionError>;
     fn retire(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
+    #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only the conformance tests call it"))]
+    fn list_keys(&self, account: UntypedAccount) -> Answer<'_, Option<Vec<String>>, Box<dyn Error + Send + Sync>>;
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>>;
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError>;
     fn probe(&self) -> Answer<'_, (), StartError>;
@@ -120,6 +122,10 @@ impl<B: BucketProvisioner> BucketBackend for B {
 
     fn retire(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
         Box::pin(BucketProvisioner::retire(self, account(untyped)))
+    }
+
+    fn list_keys(&self, untyped: UntypedAccount) -> Answer<'_, Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
+        Box::pin(BucketProvisioner::list_keys(self, account(untyped)))
     }
 
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>> {

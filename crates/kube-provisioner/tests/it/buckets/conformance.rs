@@ -34,7 +34,7 @@ fn kit(store: &Store) -> BucketConformance {
 async fn what_is_right_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
-    assert_eq!(report.results().len(), 17);
+    assert_eq!(report.results().len(), 18);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,6 +67,8 @@ async fn what_is_wrong_is_found() {
         (Fault::RevokesAll, "bucket-several"),
         (Fault::DeletesAllAccounts, "bucket-several"),
         (Fault::NeverRetires, "bucket-rotate"),
+        (Fault::ListsAllKeys, "bucket-keys"),
+        (Fault::ListsOneKey, "bucket-keys"),
         (Fault::ReadyWhenItWorks, "bucket-standby"),
     ] {
         let report = kit(&Store::with(Some(fault))).only(rule).run().await;

@@ -1,6 +1,7 @@
 //! A store in memory, and the author's code for it. The test decides what fails.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ pub(crate) enum Fault {
     KeepsOwners,
     NeedsTheAccountToDelete,
     NeverRetires,
+    ListsAllKeys,
+    ListsOneKey,
     ReadyWhenItWorks,
 }
 
@@ -365,6 +368,18 @@ impl BucketProvisioner for Store {
         let current = account.access_key_id;
         state.users.entry(user).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
         Ok(())
+    }
+
+    async fn list_keys(
+        &self,
+        account: GrantedAccount<Parameters>,
+    ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
+        self.begin("list_keys", &account.bucket().name).await.map_err(|error| error.to_string())?;
+        let state = self.state();
+        let (user, fault) = (account.account.name, state.fault);
+        let users = state.users.iter().filter(|(name, _)| **name == user || fault == Some(Fault::ListsAllKeys));
+        let ids = users.flat_map(|(_, keys)| keys).map(|key| key.access_key_id.clone());
+        Ok(Some(ids.take(if fault == Some(Fault::ListsOneKey) { 1 } else { usize::MAX }).collect()))
     }
 
     async fn start(&self, start: BucketStart) -> Result<(), StartError> {

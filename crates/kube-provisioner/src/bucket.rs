@@ -12,14 +12,16 @@
 mod account;
 mod answer;
 mod asset;
+mod endpoint;
 mod parameters;
 mod provisioner;
 mod recent;
 mod request;
 
 pub use self::account::{Account, BucketAccess, ClaimName};
-pub use self::answer::{Bucket, Credentials, Endpoint, Granted};
+pub use self::answer::{Bucket, Credentials, Granted};
 pub use self::asset::{Asset, AssetKind, Assets, ListAssets, MarkedCluster};
+pub use self::endpoint::{Endpoint, EndpointError};
 pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccount, Versioning};
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;

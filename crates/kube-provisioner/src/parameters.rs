@@ -33,7 +33,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use serde::{Deserialize, Deserializer};
 
 mod class;
 mod fault;
@@ -91,6 +92,31 @@ pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T
         Err(fault) => problems.push(fault.into_problem()),
     }
     Err(ParameterError { problems })
+}
+
+/// Reads a parameter whose empty text counts as absent, as templates of manifests write it.
+///
+/// ```
+/// #[derive(serde::Deserialize)]
+/// struct Parameters {
+///     #[serde(default, deserialize_with = "kube_provisioner::parameters::unless_empty")]
+///     endpoint: Option<kube_provisioner::bucket::Endpoint>,
+/// }
+///
+/// let class = [("endpoint".into(), "".into())].into();
+/// let parameters: Parameters = kube_provisioner::parameters::from_map(&class).unwrap();
+/// assert_eq!(parameters.endpoint, None);
+/// ```
+///
+/// # Errors
+///
+/// Those of `T`.
+pub fn unless_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.is_empty() {
+        true => Ok(None),
+        false => T::deserialize(text.into_deserializer()).map(Some),
+    }
 }
 
 /// What is wrong with the parameters of a StorageClass. Its text is one line, fit for an event.

@@ -124,7 +124,7 @@ impl Settings {
 #[non_exhaustive]
 pub enum SettingsError {
     /// The address is none.
-    #[error("{0:?} is no address of a service: expected http://host:port or https://host:port")]
+    #[error("{0:?} is no address of a service: expected http://host:port or https://host:port without a path")]
     Endpoint(String),
     /// Amazon has no such service there.
     #[error("S3 has no address in the region {region:?}: {reason}")]
@@ -204,7 +204,9 @@ fn check_endpoint(endpoint: &str) -> Result<(), SettingsError> {
     let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(malformed());
     };
-    match uri.query().is_some() || authority.as_str().contains('@') || authority.host().is_empty() {
+    // Amazon's client would put the bucket's name directly behind the path.
+    let has_path = !uri.path().trim_end_matches('/').is_empty();
+    match has_path || uri.query().is_some() || authority.as_str().contains('@') || authority.host().is_empty() {
         true => Err(malformed()),
         false => Ok(()),
     }

@@ -17,7 +17,7 @@ use kube_provisioner::BucketOptions;
 
 pub use crate::aws::Aws;
 pub use crate::parameters::{Config, Parameters};
-pub use crate::store::Defaults;
+pub use crate::store::{Defaults, Misconfigured};
 
 /// Provisions AWS S3 buckets for ObjectBucketClaims, each with its own IAM user
 #[derive(Parser)]

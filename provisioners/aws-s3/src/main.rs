@@ -6,5 +6,9 @@ use aws_s3_provisioner::{Args, Aws};
 use kube_provisioner::Program;
 
 fn main() -> ExitCode {
-    Program::new(async |Args { defaults, options }| Ok((Aws::new(defaults), options))).run()
+    Program::new(async |Args { defaults, options }| {
+        defaults.check()?;
+        Ok((Aws::new(defaults), options))
+    })
+    .run()
 }

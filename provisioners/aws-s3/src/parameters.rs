@@ -1,6 +1,9 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy, Versioning};
+use std::str::FromStr;
+
+use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy, Endpoint, Versioning};
+use kube_provisioner::parameters::unless_empty;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
 use s3_client::tags::Tags;
@@ -21,11 +24,14 @@ pub struct Parameters {
     /// Whether it is AWS, where its address does not say so.
     pub(crate) store: Option<StoreKind>,
     /// S3's address, where it is not the region's own.
-    pub(crate) endpoint: Option<String>,
+    #[serde(deserialize_with = "unless_empty")]
+    pub(crate) endpoint: Option<Endpoint>,
     /// IAM's address, where it is not the partition's own.
-    pub(crate) iam_endpoint: Option<String>,
+    #[serde(deserialize_with = "unless_empty")]
+    pub(crate) iam_endpoint: Option<Endpoint>,
     /// The role whose account the buckets are in. The administrator's key or the provisioner's own takes it.
-    pub(crate) admin_role_arn: Option<String>,
+    #[serde(deserialize_with = "unless_empty")]
+    pub(crate) admin_role_arn: Option<IamArn>,
     pub(crate) external_id: Option<String>,
     pub(crate) access_mode: Access,
     /// Whether claims get keys.
@@ -37,7 +43,8 @@ pub struct Parameters {
     pub(crate) deletion_policy: DeletionPolicy,
     /// Of 2019.
     pub(crate) create_bucket_user: CreateBucketUser,
-    pub(crate) permissions_boundary: Option<String>,
+    #[serde(deserialize_with = "unless_empty")]
+    pub(crate) permissions_boundary: Option<IamArn>,
     /// Without a word it is blocked where the store can do that.
     pub(crate) block_public_access: Option<bool>,
     /// The key that objects are encrypted with; without one, S3's own.
@@ -117,11 +124,55 @@ impl Config {
 #[serde(try_from = "String")]
 pub(crate) struct RegionName(pub(crate) Region);
 
-impl TryFrom<String> for RegionName {
-    type Error = String;
+impl FromStr for RegionName {
+    type Err = &'static str;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        Region::new(&text).map(Self).ok_or_else(|| format!("{text:?} is no region, such as eu-central-1"))
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        Region::new(text).map(Self).ok_or("expected a region, such as eu-central-1")
+    }
+}
+
+impl TryFrom<String> for RegionName {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        text.parse()
+    }
+}
+
+/// The ARN of a role or of a policy in IAM.
+/// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns>
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct IamArn(pub(crate) String);
+
+impl FromStr for IamArn {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let parts: Vec<&str> = text.splitn(6, ':').collect();
+        let is_arn = match parts[..] {
+            ["arn", partition, "iam", "", account, resource] => {
+                let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+                let kind = resource.strip_prefix("role/").or(resource.strip_prefix("policy/"));
+                !partition.is_empty()
+                    && !account.is_empty()
+                    && kind.is_some_and(|name| !name.is_empty())
+                    && is_plain(text)
+            }
+            _ => false,
+        };
+        is_arn
+            .then(|| Self(text.to_owned()))
+            .ok_or("expected an ARN of IAM, such as arn:aws:iam::ACCOUNT:role/NAME or arn:aws:iam::ACCOUNT:policy/NAME")
+    }
+}
+
+impl TryFrom<String> for IamArn {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        text.parse()
     }
 }
 
@@ -186,6 +237,8 @@ impl TryFrom<String> for ObjectLock {
 
 #[cfg(test)]
 mod tests {
+    use kube_provisioner::parameters::from_map;
+
     use super::*;
 
     #[test]
@@ -197,6 +250,39 @@ mod tests {
             ["", "governance", "governance:0d", "governance:-1d", "governance:30", "legal:30d", "compliance:1e9d"]
         {
             assert!(lock(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_can_never_work_are_refused_with_the_class() {
+        let class = |key: &str, value: &str| {
+            let texts = [(key.to_owned(), value.to_owned())].into();
+            from_map::<Parameters>(&texts).map_err(|error| error.to_string())
+        };
+        for (key, value, problem) in [
+            ("region", "Frankfurt", "expected a region, such as eu-central-1"),
+            ("endpoint", "store:9000", "expected an endpoint"),
+            ("endpoint", "http://store/s3/", "has no path"),
+            ("iamEndpoint", "http://store/iam", "has no path"),
+            ("adminRoleArn", "admin", "expected an ARN of IAM"),
+            ("adminRoleArn", "arn:aws:s3:::bucket", "expected an ARN of IAM"),
+            ("permissionsBoundary", "arn:aws:iam::1:policy/", "expected an ARN of IAM"),
+            ("permissionsBoundary", "arn:aws:iam::1:user/me", "expected an ARN of IAM"),
+            ("oidcProviderArn", "arn:aws:iam::1:role/x", "is no OIDC provider"),
+        ] {
+            let error = class(key, value).unwrap_err();
+            assert!(error.starts_with(&format!("parameter {key:?}: ")) && error.contains(problem), "{error}");
+        }
+        for (key, value) in [
+            ("endpoint", ""),
+            ("iamEndpoint", ""),
+            ("adminRoleArn", ""),
+            ("permissionsBoundary", ""),
+            ("endpoint", "http://store:9000/"),
+            ("adminRoleArn", "arn:aws-cn:iam::123456789012:role/path/admin"),
+            ("permissionsBoundary", "arn:aws:iam::aws:policy/AdministratorAccess"),
+        ] {
+            class(key, value).unwrap();
         }
     }
 

@@ -13,12 +13,12 @@ use aws_smithy_runtime::client::identity::IdentityCache;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use clap::Args;
 use kube_provisioner::Secrets;
-use kube_provisioner::bucket::{Endpoint, RecentlyCreated};
+use kube_provisioner::bucket::{Endpoint, EndpointError, RecentlyCreated};
 use s3_client::iam::Iam;
 use s3_client::{Client, Connections, Http, Settings, SettingsError, chain};
 use tokio::sync::OnceCell;
 
-use crate::parameters::{Parameters, StoreKind};
+use crate::parameters::{IamArn, Parameters, RegionName, StoreKind};
 use crate::region::Region;
 use crate::role::OidcProvider;
 
@@ -40,19 +40,19 @@ const MOST_ROLES: usize = 100;
 pub struct Defaults {
     /// Region of the buckets, for classes without `region`
     #[arg(long, env = "AWS_REGION", value_name = "REGION")]
-    region: Option<String>,
+    region: Option<RegionName>,
 
     /// S3 endpoint [default: that of the region]
     #[arg(long, env = "AWS_ENDPOINT_URL_S3", value_name = "URL")]
-    endpoint: Option<String>,
+    endpoint: Option<Endpoint>,
 
     /// IAM endpoint [default: that of the region's partition]
     #[arg(long, env = "AWS_ENDPOINT_URL_IAM", value_name = "URL")]
-    iam_endpoint: Option<String>,
+    iam_endpoint: Option<Endpoint>,
 
     /// ARN of the permissions boundary for new users, for classes without `permissionsBoundary`
     #[arg(long, env = "AWS_PERMISSIONS_BOUNDARY", value_name = "ARN")]
-    permissions_boundary: Option<String>,
+    permissions_boundary: Option<IamArn>,
 
     /// ARN of the cluster's OIDC provider in IAM, for access without keys, for classes without `oidcProviderArn`
     #[arg(long, env = "AWS_OIDC_PROVIDER_ARN", value_name = "ARN")]
@@ -73,6 +73,18 @@ pub struct Defaults {
     /// Timeout of one request, in seconds
     #[arg(long, env = "AWS_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     call_timeout: u64,
+}
+
+impl Defaults {
+    /// Reads the file with certificates, so that a wrong path is known at the start.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn check(&self) -> Result<(), Misconfigured> {
+        let bundle = self.ca_bundle.as_deref().map(read).transpose()?;
+        Connections::default().trusting(bundle)?;
+        Ok(())
+    }
 }
 
 /// Gives connections. One that was made is used again.
@@ -104,7 +116,7 @@ pub(crate) struct Store {
     pub(crate) recent: Arc<RecentlyCreated>,
     /// The users and roles that were removed a moment ago, whose absence not every administrator may see.
     gone: Arc<RecentlyCreated>,
-    permissions_boundary: Option<String>,
+    permissions_boundary: Option<IamArn>,
     oidc_provider: Option<OidcProvider>,
 }
 
@@ -167,15 +179,15 @@ impl Store {
 
     /// The policy that limits a new user.
     pub(crate) fn permissions_boundary<'a>(&'a self, parameters: &'a Parameters) -> Option<&'a str> {
-        let of_class = parameters.permissions_boundary.as_deref().filter(|boundary| !boundary.is_empty());
-        of_class.or(self.permissions_boundary.as_deref())
+        let boundary = parameters.permissions_boundary.as_ref().or(self.permissions_boundary.as_ref());
+        boundary.map(|IamArn(arn)| arn.as_str())
     }
 }
 
 /// Why there is no connection. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Misconfigured(String);
+pub struct Misconfigured(String);
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
@@ -195,9 +207,11 @@ impl Stores {
         (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
         let (credentials, identities) = self.administrator(parameters, secrets, &region).await?;
         settings.identities = identities;
-        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let given_url = given(&parameters.endpoint).or(given(&self.defaults.endpoint));
-        let of_iam = given(&parameters.iam_endpoint).or(given(&self.defaults.iam_endpoint));
+        let given = |of_class: &Option<Endpoint>, default: &Option<Endpoint>| {
+            of_class.as_ref().or(default.as_ref()).map(Endpoint::url)
+        };
+        let given_url = given(&parameters.endpoint, &self.defaults.endpoint);
+        let of_iam = given(&parameters.iam_endpoint, &self.defaults.iam_endpoint);
         let mut settings_of_iam = settings.clone();
         if of_iam.is_some() {
             region.of_iam().clone_into(&mut settings_of_iam.region);
@@ -205,9 +219,9 @@ impl Stores {
         settings_of_iam.endpoint = of_iam;
         settings.endpoint.clone_from(&given_url);
         let address = settings.s3_address().await?;
-        let endpoint = Endpoint::of_url(&address).map(|endpoint| endpoint.region(region.name()));
-        let endpoint =
-            endpoint.ok_or_else(|| Misconfigured(format!("{address:?} is no address of S3: expected a URL")))?;
+        let endpoint: Endpoint =
+            address.parse().map_err(|error: EndpointError| Misconfigured(format!("S3 at {address:?}: {error}")))?;
+        let endpoint = endpoint.region(region.name());
         Ok(Store {
             region,
             s3: Client::new(&settings, credentials.clone())?,
@@ -217,7 +231,7 @@ impl Stores {
             given_kind: parameters.store,
             recent: self.recent.clone(),
             gone: self.gone.clone(),
-            permissions_boundary: given(&self.defaults.permissions_boundary),
+            permissions_boundary: self.defaults.permissions_boundary.clone(),
             oidc_provider: self.defaults.oidc_provider_arn.clone(),
         })
     }
@@ -234,13 +248,10 @@ impl Stores {
     }
 
     fn region(&self, parameters: &Parameters) -> Result<Region, Misconfigured> {
-        if let Some(region) = &parameters.region {
-            return Ok(region.0.clone());
-        }
-        let text = self.defaults.region.as_deref().filter(|text| !text.is_empty()).ok_or_else(|| {
-            Misconfigured("no region is known: set region in the StorageClass, or --region".to_owned())
-        })?;
-        Region::new(text).ok_or_else(|| Misconfigured(format!("--region: {text:?} is no region, such as eu-central-1")))
+        let region = parameters.region.as_ref().or(self.defaults.region.as_ref());
+        region
+            .map(|RegionName(region)| region.clone())
+            .ok_or_else(|| Misconfigured("no region is known: set region in the StorageClass, or --region".to_owned()))
     }
 
     fn http(&self) -> Result<Http, Misconfigured> {
@@ -251,11 +262,11 @@ impl Stores {
     /// What Amazon's chain of credentials finds for this process.
     async fn own(&self) -> Result<&SdkConfig, Misconfigured> {
         let http = self.http()?;
-        let region = self.defaults.region.clone().filter(|text| !text.is_empty());
+        let region = self.defaults.region.as_ref().map_or("us-east-1", |RegionName(region)| region.name());
         let load = async || {
             let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http.client());
             // Without one, the node would be asked for it.
-            loader.region(SdkRegion::new(region.unwrap_or_else(|| "us-east-1".to_owned()))).load().await
+            loader.region(SdkRegion::new(region.to_owned())).load().await
         };
         Ok(self.own.get_or_init(load).await)
     }
@@ -268,13 +279,13 @@ impl Stores {
         secrets: &Secrets,
         region: &Region,
     ) -> Result<(SharedCredentialsProvider, Option<SharedIdentityCache>), Misconfigured> {
-        let role = parameters.admin_role_arn.as_deref().filter(|arn| !arn.is_empty());
+        let role = parameters.admin_role_arn.as_ref();
         let renewed = Some(self.identities.clone());
         match (key_in(secrets)?, role) {
             (Some(key), None) => Ok((SharedCredentialsProvider::new(key), None)),
             (None, None) => Ok((own_credentials(self.own().await?)?, renewed)),
-            (key, Some(arn)) => {
-                let role = (arn.to_owned(), parameters.external_id.clone(), region.name().to_owned());
+            (key, Some(IamArn(arn))) => {
+                let role = (arn.clone(), parameters.external_id.clone(), region.name().to_owned());
                 Ok((self.role(role, key).await?, renewed))
             }
         }
@@ -382,12 +393,33 @@ mod tests {
 
     #[tokio::test]
     async fn a_class_without_a_boundary_has_that_of_the_provisioner() {
-        let store = store(&["--region", "eu-central-1", "--permissions-boundary", "arn:a"]).await;
-        let of =
-            |boundary: &str| Parameters { permissions_boundary: Some(boundary.to_owned()), ..Parameters::default() };
-        assert_eq!(store.permissions_boundary(&Parameters::default()), Some("arn:a"));
-        assert_eq!(store.permissions_boundary(&of("arn:b")), Some("arn:b"));
-        assert_eq!(store.permissions_boundary(&of("")), Some("arn:a"));
+        let (of_flag, of_class) = ("arn:aws:iam::1:policy/a", "arn:aws:iam::1:policy/b");
+        let store = store(&["--region", "eu-central-1", "--permissions-boundary", of_flag]).await;
+        let class = Parameters { permissions_boundary: of_class.parse().ok(), ..Parameters::default() };
+        assert_eq!(store.permissions_boundary(&Parameters::default()), Some(of_flag));
+        assert_eq!(store.permissions_boundary(&class), Some(of_class));
+    }
+
+    #[test]
+    fn flags_that_can_never_work_are_refused_at_the_start() {
+        let parsed = |more: [&str; 2]| {
+            let given = ["aws-s3-provisioner", "--provisioner-name", "aws"];
+            crate::Args::try_parse_from(given.into_iter().chain(more))
+        };
+        for (flag, value, problem) in [
+            ("--region", "Frankfurt", "expected a region, such as eu-central-1"),
+            ("--endpoint", "localhost:9000", "expected an endpoint"),
+            ("--endpoint", "http://store/s3/", "has no path"),
+            ("--iam-endpoint", "store", "expected an endpoint"),
+            ("--permissions-boundary", "boundary", "expected an ARN of IAM"),
+            ("--oidc-provider-arn", "oidc.example.com", "is no OIDC provider"),
+        ] {
+            let error = parsed([flag, value]).map(drop).unwrap_err().to_string();
+            assert!(error.contains(flag) && error.contains(problem), "{error}");
+        }
+        let defaults = parsed(["--ca-bundle", "/nonexistent/ca.pem"]).unwrap().defaults;
+        let error = defaults.check().unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /nonexistent/ca.pem: "), "{error}");
     }
 
     /// AWS takes the tags with the bucket. No request is sent: nobody listens.

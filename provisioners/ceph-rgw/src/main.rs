@@ -35,5 +35,9 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    Program::new(async |Args { defaults, options }| Ok((Rgw::new(defaults), options))).run()
+    Program::new(async |Args { defaults, options }| {
+        defaults.check()?;
+        Ok((Rgw::new(defaults), options))
+    })
+    .run()
 }

@@ -1,6 +1,9 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::{Access, DeletionPolicy, Versioning};
+use std::str::FromStr;
+
+use kube_provisioner::bucket::{Access, DeletionPolicy, Endpoint, EndpointError, Versioning};
+use kube_provisioner::parameters::unless_empty;
 use kube_provisioner::quantity::Quantity;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
@@ -19,8 +22,9 @@ pub(crate) struct Parameters {
     pub(crate) object_store_name: Option<String>,
     /// The namespace of the object store.
     pub(crate) object_store_namespace: Option<String>,
-    /// Where the gateway is: `host:port` or a URL.
-    pub(crate) endpoint: Option<String>,
+    /// Where the gateway is.
+    #[serde(deserialize_with = "unless_empty")]
+    pub(crate) endpoint: Option<Gateway>,
     /// The region that requests are signed for. The gateway takes any.
     pub(crate) region: Option<String>,
     /// What users may do in buckets that classes name.
@@ -63,6 +67,32 @@ impl Config {
     }
 }
 
+/// The address of a gateway: a URL, or `host:port` as Rook writes it, with TLS on 443 and 8443 only.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Gateway(pub(crate) Endpoint);
+
+impl FromStr for Gateway {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let endpoint: Result<Endpoint, _> = match text.contains("://") {
+            true => text.parse(),
+            false if text.ends_with(":443") || text.ends_with(":8443") => format!("https://{text}").parse(),
+            false => format!("http://{text}").parse(),
+        };
+        endpoint.map(Self)
+    }
+}
+
+impl TryFrom<String> for Gateway {
+    type Error = EndpointError;
+
+    fn try_from(text: String) -> Result<Self, EndpointError> {
+        text.parse()
+    }
+}
+
 /// The name of a placement target or of a storage class.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -102,6 +132,34 @@ impl TryFrom<String> for Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, host, port, tls) in [
+            ("rgw:80", "rgw", 80, false),
+            ("rgw.example.com", "rgw.example.com", 80, false),
+            ("rgw:443", "rgw", 443, true),
+            ("10.0.0.1:8443", "10.0.0.1", 8443, true),
+            ("https://rgw", "rgw", 443, true),
+            ("http://[fd00::1]:7480", "[fd00::1]", 7480, false),
+        ] {
+            let Gateway(endpoint) = text.parse().unwrap();
+            assert_eq!((endpoint.host.as_str(), endpoint.port, endpoint.tls), (host, port, tls), "{text}");
+        }
+        for (text, problem) in [
+            ("ftp://rgw", "expected an endpoint"),
+            ("http://", "expected an endpoint"),
+            ("a b", "expected an endpoint"),
+            ("http://rgw/s3/", "has no path"),
+            ("rgw:80/s3", "has no path"),
+        ] {
+            let class = [("endpoint".to_owned(), text.to_owned())].into();
+            let error = kube_provisioner::parameters::from_map::<Parameters>(&class).unwrap_err().to_string();
+            assert!(error.starts_with("parameter \"endpoint\": ") && error.contains(problem), "{text}: {error}");
+        }
+        let empty = [("endpoint".to_owned(), String::new())].into();
+        assert_eq!(kube_provisioner::parameters::from_map::<Parameters>(&empty).unwrap().endpoint, None);
+    }
 
     #[test]
     fn limits() {

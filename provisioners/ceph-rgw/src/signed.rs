@@ -21,7 +21,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 #[derive(Clone, Debug)]
 pub(crate) struct Signed {
     pub(crate) http: Http,
-    /// `http://host:port`, and perhaps a path.
+    /// `http://host:port`.
     pub(crate) address: String,
     pub(crate) region: String,
     pub(crate) key: Key,
@@ -48,7 +48,7 @@ impl Signed {
         let cannot = |error: &dyn std::error::Error| Error::Request(error.to_string());
         let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
         let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-        let uri = format!("{}{path}?{}", self.address.trim_end_matches('/'), query.join("&"));
+        let uri = format!("{}{path}?{}", self.address, query.join("&"));
         let uri: Uri = uri.parse().map_err(|error| cannot(&error))?;
         let mut request = Request::new(Bytes::new());
         (*request.method_mut(), *request.uri_mut()) = (method, uri);

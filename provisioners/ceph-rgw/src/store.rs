@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use kube_provisioner::Secrets;
-use kube_provisioner::bucket::Endpoint;
+use kube_provisioner::bucket::{Endpoint, EndpointError};
 use s3_client::{Client, Connections, Credentials, Settings};
 
 use crate::admin::Admin;
-use crate::parameters::Parameters;
+use crate::parameters::{Gateway, Parameters};
 use crate::signed::Signed;
 
 /// The role of the Secret with the administrator's key.
@@ -22,7 +22,7 @@ pub(crate) const ADMIN: &str = "admin";
 pub(crate) struct Defaults {
     /// Gateway for classes without `endpoint`: host:port or a URL
     #[arg(long, env = "RGW_ENDPOINT", value_name = "ADDRESS")]
-    pub(crate) endpoint: Option<String>,
+    pub(crate) endpoint: Option<Gateway>,
 
     /// File with the admin user's access key ID, for classes without a Secret
     #[arg(long, env = "RGW_ADMIN_ACCESS_KEY_FILE", value_name = "FILE", requires = "admin_secret_key_file")]
@@ -39,6 +39,19 @@ pub(crate) struct Defaults {
     /// Timeout of one request to a gateway, in seconds
     #[arg(long, env = "RGW_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) call_timeout: u64,
+}
+
+impl Defaults {
+    /// Reads all files, so that a wrong path is known at the start.
+    pub(crate) fn check(&self) -> Result<(), Misconfigured> {
+        let Self { admin_access_key_file, admin_secret_key_file, .. } = self;
+        for file in admin_access_key_file.iter().chain(admin_secret_key_file) {
+            read(file)?;
+        }
+        let bundle = self.ca_bundle.as_deref().map(read).transpose()?;
+        Connections::default().trusting(bundle).map_err(|error| Misconfigured(error.to_string()))?;
+        Ok(())
+    }
 }
 
 /// Gives connections. One that was made is used again.
@@ -83,7 +96,8 @@ impl Stores {
 
     /// The gateway of a class.
     pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
-        let (url, endpoint) = self.address(parameters)?;
+        let endpoint = self.endpoint(parameters)?;
+        let url = endpoint.url();
         let credentials = self.admin_key(secrets)?;
         let ca_bundle = match (secrets.bytes(ADMIN, "caBundle"), &self.defaults.ca_bundle) {
             (Some(bundle), _) => Some(bundle.to_vec()),
@@ -117,21 +131,20 @@ impl Stores {
         locks.entry(place).or_default().clone()
     }
 
-    fn address(&self, parameters: &Parameters) -> Result<(String, Endpoint), Misconfigured> {
+    fn endpoint(&self, parameters: &Parameters) -> Result<Endpoint, Misconfigured> {
         let Parameters { endpoint, object_store_name, object_store_namespace, .. } = parameters;
-        let named = endpoint.as_ref().filter(|text| !text.is_empty()).or(self.defaults.endpoint.as_ref()).cloned();
-        let of_rook = || {
-            let (name, namespace) = (object_store_name.as_ref()?, object_store_namespace.as_ref()?);
-            Some(format!("http://rook-ceph-rgw-{name}.{namespace}.svc:80"))
-        };
-        let Some(text) = named.or_else(of_rook) else {
+        if let Some(Gateway(endpoint)) = endpoint.as_ref().or(self.defaults.endpoint.as_ref()) {
+            return Ok(endpoint.clone());
+        }
+        let (Some(name), Some(namespace)) = (object_store_name, object_store_namespace) else {
             return Err(Misconfigured(
                 "no gateway is known: set endpoint, or objectStoreName and objectStoreNamespace, in the StorageClass, or \
                  --endpoint"
                     .to_owned(),
             ));
         };
-        address(&text)
+        let url = format!("http://rook-ceph-rgw-{name}.{namespace}.svc:80");
+        url.parse().map_err(|error: EndpointError| Misconfigured(format!("the gateway {url:?}: {error}")))
     }
 
     fn admin_key(&self, secrets: &Secrets) -> Result<Credentials, Misconfigured> {
@@ -159,39 +172,4 @@ impl Stores {
 
 fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
     std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
-}
-
-/// The URL and its parts. `host:port` speaks TLS on 443 and 8443 only.
-fn address(text: &str) -> Result<(String, Endpoint), Misconfigured> {
-    let malformed = || Misconfigured(format!("{text:?} is no address of a gateway: expected host:port or a URL"));
-    let url = match text.contains("://") {
-        true => text.to_owned(),
-        false if text.ends_with(":443") || text.ends_with(":8443") => format!("https://{text}"),
-        false => format!("http://{text}"),
-    };
-    let endpoint = Endpoint::of_url(&url).ok_or_else(malformed)?;
-    Ok((url, endpoint))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses() {
-        for (text, host, port, tls) in [
-            ("rgw:80", "rgw", 80, false),
-            ("rgw.example.com", "rgw.example.com", 80, false),
-            ("rgw:443", "rgw", 443, true),
-            ("10.0.0.1:8443", "10.0.0.1", 8443, true),
-            ("https://rgw", "rgw", 443, true),
-            ("http://[fd00::1]:7480", "[fd00::1]", 7480, false),
-        ] {
-            let endpoint = address(text).unwrap().1;
-            assert_eq!((endpoint.host.as_str(), endpoint.port, endpoint.tls), (host, port, tls), "{text}");
-        }
-        for text in ["", "ftp://rgw", "http://", "a b"] {
-            assert!(address(text).is_err(), "{text}");
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod settings;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Parser as _;
 use futures::future::join_all;
 use kube_provisioner::bucket::{BucketProvisioner, Granted};
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
@@ -87,6 +88,24 @@ impl Defaults {
     }
 }
 
+#[test]
+fn flags_that_can_never_work_are_refused_at_the_start() {
+    let parsed = |more: &[&str]| {
+        let given = ["ceph-rgw-provisioner", "--provisioner-name", "ceph"];
+        crate::Args::try_parse_from([&given, more].concat())
+    };
+    for (endpoint, problem) in [("ftp://rgw", "expected an endpoint"), ("http://rgw/s3/", "has no path")] {
+        let error = parsed(&["--endpoint", endpoint]).map(drop).unwrap_err().to_string();
+        assert!(error.contains("--endpoint") && error.contains(problem), "{error}");
+    }
+    let missing = "/nonexistent/file";
+    let key = ["--admin-access-key-file", missing, "--admin-secret-key-file", missing];
+    for flags in [&["--ca-bundle", missing][..], &key] {
+        let error = parsed(flags).unwrap().defaults.check().unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /nonexistent/file: "), "{error}");
+    }
+}
+
 fn http() -> Http {
     Http::from_env(None).unwrap()
 }
@@ -109,7 +128,7 @@ impl Fixture {
     }
 
     fn parameters(&self) -> Parameters {
-        Parameters { endpoint: Some(self.endpoint.clone()), ..Parameters::default() }
+        Parameters { endpoint: self.endpoint.parse().ok(), ..Parameters::default() }
     }
 
     fn secrets(&self) -> Secrets {
@@ -426,7 +445,7 @@ async fn errors_say_what_to_do() {
     let text = told(with_key(&key.access_key_id, &key.secret_access_key).provision(&fixture.rgw).await.unwrap_err());
     assert!(text.contains("radosgw-admin caps add --uid=<admin user> --caps=\"buckets=*\""), "{text}");
     let mut down = fixture.request("a", &[]);
-    Arc::make_mut(&mut down.parameters).endpoint = Some("127.0.0.1:1".to_owned());
+    Arc::make_mut(&mut down.parameters).endpoint = "127.0.0.1:1".parse().ok();
     let text = told(down.provision(&fixture.rgw).await.unwrap_err());
     assert!(text.contains("http://127.0.0.1:1 cannot be reached"), "{text}");
     let mut nowhere = fixture.request("a", &[]);

@@ -6,5 +6,9 @@ use garage_provisioner::{Args, Garage};
 use kube_provisioner::Program;
 
 fn main() -> ExitCode {
-    Program::new(async |Args { defaults, options }| Ok((Garage::new(defaults), options))).run()
+    Program::new(async |Args { defaults, options }| {
+        defaults.check()?;
+        Ok((Garage::new(defaults), options))
+    })
+    .run()
 }

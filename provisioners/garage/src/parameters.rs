@@ -1,6 +1,9 @@
 //! What classes and claims say.
 
-use kube_provisioner::bucket::{Access, DeletionPolicy};
+use std::str::FromStr;
+
+use kube_provisioner::bucket::{Access, DeletionPolicy, Endpoint, EndpointError};
+use kube_provisioner::parameters::unless_empty;
 use kube_provisioner::quantity::Quantity;
 use serde::Deserialize;
 
@@ -11,9 +14,11 @@ use crate::lifecycle::Lifecycle;
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
     /// The URL of S3, for the provisioner and for pods.
-    pub(crate) endpoint: Option<String>,
+    #[serde(deserialize_with = "unless_empty")]
+    pub(crate) endpoint: Option<Endpoint>,
     /// The URL of the admin API.
-    pub(crate) admin_endpoint: Option<String>,
+    #[serde(deserialize_with = "unless_empty")]
+    pub(crate) admin_endpoint: Option<AdminUrl>,
     /// `s3_region` of Garage's configuration.
     pub(crate) region: Option<String>,
     /// What keys may do.
@@ -43,6 +48,30 @@ impl Config {
     }
 }
 
+/// The URL of the admin API, without a slash at its end. It may have a path, which only the provisioner needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct AdminUrl(pub(crate) String);
+
+impl FromStr for AdminUrl {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        match text.parse::<Endpoint>() {
+            Ok(_) | Err(EndpointError::Path) => Ok(Self(text.trim_end_matches('/').to_owned())),
+            Err(malformed) => Err(malformed),
+        }
+    }
+}
+
+impl TryFrom<String> for AdminUrl {
+    type Error = EndpointError;
+
+    fn try_from(text: String) -> Result<Self, EndpointError> {
+        text.parse()
+    }
+}
+
 /// A limit that a quota can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -62,7 +91,32 @@ impl TryFrom<String> for Limit {
 
 #[cfg(test)]
 mod tests {
+    use kube_provisioner::parameters::from_map;
+
     use super::*;
+
+    #[test]
+    fn addresses() {
+        let class = |key: &str, value: &str| {
+            let texts = [(key.to_owned(), value.to_owned())].into();
+            from_map::<Parameters>(&texts).map_err(|error| error.to_string())
+        };
+        for (key, value, problem) in [
+            ("endpoint", "garage:3900", "expected an endpoint"),
+            ("endpoint", "http://garage/s3", "has no path"),
+            ("adminEndpoint", "garage:3903", "expected an endpoint"),
+            ("adminEndpoint", "http://me:secret@garage", "expected an endpoint"),
+            ("adminEndpoint", "http://garage/admin?a=b", "expected an endpoint"),
+        ] {
+            let error = class(key, value).unwrap_err();
+            assert!(error.starts_with(&format!("parameter {key:?}: ")) && error.contains(problem), "{error}");
+            assert!(!error.contains("me:secret"), "{error}");
+        }
+        let joined = class("adminEndpoint", "https://garage.example.com/admin/").unwrap().admin_endpoint;
+        assert_eq!(joined, Some(AdminUrl("https://garage.example.com/admin".to_owned())));
+        assert_eq!(class("endpoint", "").unwrap().endpoint, None);
+        assert_eq!(class("adminEndpoint", "").unwrap().admin_endpoint, None);
+    }
 
     #[test]
     fn limits() {

@@ -9,7 +9,7 @@ use kube_provisioner::bucket::Endpoint;
 use s3_client::{Client, Connections, Credentials, Settings, SettingsError};
 
 use crate::admin::Admin;
-use crate::parameters::Parameters;
+use crate::parameters::{AdminUrl, Parameters};
 
 /// The role of the Secret with the token of the admin API.
 pub(crate) const ADMIN: &str = "admin";
@@ -19,11 +19,11 @@ pub(crate) const ADMIN: &str = "admin";
 pub struct Defaults {
     /// URL of S3, for classes without endpoint
     #[arg(long, env = "GARAGE_ENDPOINT", value_name = "URL")]
-    pub(crate) endpoint: Option<String>,
+    pub(crate) endpoint: Option<Endpoint>,
 
     /// URL of the admin API, for classes without adminEndpoint
     #[arg(long, env = "GARAGE_ADMIN_ENDPOINT", value_name = "URL")]
-    pub(crate) admin_endpoint: Option<String>,
+    pub(crate) admin_endpoint: Option<AdminUrl>,
 
     /// Garage's s3_region, for classes without region
     #[arg(long, env = "GARAGE_REGION", value_name = "REGION", default_value = "garage")]
@@ -40,6 +40,19 @@ pub struct Defaults {
     /// Timeout of one request to Garage, in seconds
     #[arg(long, env = "GARAGE_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) call_timeout: u64,
+}
+
+impl Defaults {
+    /// Reads all files, so that a wrong path is known at the start.
+    ///
+    /// # Errors
+    /// When one cannot be used.
+    pub fn check(&self) -> Result<(), Misconfigured> {
+        self.admin_token_file.as_deref().map(read).transpose()?;
+        let bundle = self.ca_bundle.as_deref().map(read).transpose()?;
+        Connections::default().trusting(bundle)?;
+        Ok(())
+    }
 }
 
 /// Gives connections. One that was made is used again.
@@ -68,7 +81,7 @@ impl Store {
 /// Why there is no connection. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Misconfigured(String);
+pub struct Misconfigured(String);
 
 impl From<SettingsError> for Misconfigured {
     fn from(error: SettingsError) -> Self {
@@ -84,8 +97,10 @@ impl Stores {
     /// The cluster of a class.
     pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let defaults = &self.defaults;
-        let url = address("endpoint", "endpoint", &parameters.endpoint, &defaults.endpoint)?;
-        let admin = address("adminEndpoint", "admin-endpoint", &parameters.admin_endpoint, &defaults.admin_endpoint)?;
+        let endpoint = parameters.endpoint.as_ref().or(defaults.endpoint.as_ref());
+        let endpoint = endpoint.ok_or_else(|| unknown("endpoint", "endpoint"))?;
+        let admin = parameters.admin_endpoint.as_ref().or(defaults.admin_endpoint.as_ref());
+        let AdminUrl(admin) = admin.ok_or_else(|| unknown("adminEndpoint", "admin-endpoint"))?;
         let token = self.token(secrets)?;
         let ca_bundle = match (secrets.bytes(ADMIN, "caBundle"), &defaults.ca_bundle) {
             (Some(bundle), _) => Some(bundle.to_vec()),
@@ -94,14 +109,13 @@ impl Stores {
         };
         let http = self.connections.trusting(ca_bundle)?;
         let region = parameters.region.as_ref().filter(|region| !region.is_empty()).unwrap_or(&defaults.region);
-        let mut settings = Settings::new(http.clone()).at(&url);
+        let mut settings = Settings::new(http.clone()).at(endpoint.url());
         settings.time_limit = Duration::from_secs(defaults.call_timeout);
         settings.region = region.clone();
         // Every request names its own key.
         let client = Client::new(&settings, Credentials::new("", ""))?;
-        let admin = Admin::new(http, admin, token, settings.time_limit);
-        let endpoint = Endpoint::of_url(&url).ok_or(SettingsError::Endpoint(url))?.region(region);
-        Ok(Store { admin, endpoint, client })
+        let admin = Admin::new(http, admin.clone(), token, settings.time_limit);
+        Ok(Store { admin, endpoint: endpoint.clone().region(region), client })
     }
 
     /// The cluster of the provisioner's own arguments, if they name one and a token.
@@ -129,24 +143,8 @@ impl Stores {
     }
 }
 
-fn address(
-    parameter: &str,
-    option: &str,
-    named: &Option<String>,
-    default: &Option<String>,
-) -> Result<String, Misconfigured> {
-    let url = named.as_ref().filter(|text| !text.is_empty()).or(default.as_ref());
-    let url = url.ok_or_else(|| {
-        Misconfigured(format!("Garage's address is not known: set {parameter} in the StorageClass, or --{option}"))
-    })?;
-    // A user or a password in the address would end up in errors.
-    let is_plain = Endpoint::of_url(url).is_some() && !url.contains(['@', '?']);
-    match is_plain {
-        true => Ok(url.trim_end_matches('/').to_owned()),
-        false => {
-            Err(Misconfigured(format!("{parameter} is no address: expected http://host:port or https://host:port")))
-        }
-    }
+fn unknown(parameter: &str, option: &str) -> Misconfigured {
+    Misconfigured(format!("Garage's address is not known: set {parameter} in the StorageClass, or --{option}"))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
@@ -155,18 +153,40 @@ fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
-    fn addresses() {
-        let of = |text: &str| address("endpoint", "endpoint", &Some(text.to_owned()), &None);
-        assert_eq!(of("http://garage:3900/").unwrap(), "http://garage:3900");
-        assert_eq!(of("https://[fd00::1]").unwrap(), "https://[fd00::1]");
-        for text in ["garage:3900", "ftp://garage", "http://me:secret@garage", "http://garage?a=b"] {
-            let error = of(text).unwrap_err().to_string();
-            assert!(error.starts_with("endpoint is no address") && !error.contains("secret"), "{text}: {error}");
+    fn flags_that_can_never_work_are_refused_at_the_start() {
+        let parsed = |flag: &str, value: &str| {
+            crate::Args::try_parse_from(["garage-provisioner", "--provisioner-name", "garage", flag, value])
+        };
+        for (flag, value, problem) in [
+            ("--endpoint", "garage:3900", "expected an endpoint"),
+            ("--endpoint", "http://garage/s3", "has no path"),
+            ("--admin-endpoint", "garage:3903", "expected an endpoint"),
+        ] {
+            let error = parsed(flag, value).map(drop).unwrap_err().to_string();
+            assert!(error.contains(flag) && error.contains(problem), "{error}");
         }
-        let missing = address("adminEndpoint", "admin-endpoint", &None, &None).unwrap_err();
-        assert!(missing.to_string().contains("set adminEndpoint in the StorageClass, or --admin-endpoint"));
+        for flag in ["--ca-bundle", "--admin-token-file"] {
+            let error = parsed(flag, "/nonexistent/file").unwrap().defaults.check().unwrap_err().to_string();
+            assert!(error.starts_with("cannot read /nonexistent/file: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_address_is_named_by_its_parameter_and_flag() {
+        let defaults = Defaults {
+            endpoint: "http://garage:3900".parse().ok(),
+            admin_endpoint: None,
+            region: "garage".to_owned(),
+            admin_token_file: None,
+            ca_bundle: None,
+            call_timeout: 15,
+        };
+        let error = Stores::new(defaults).of(&Parameters::default(), &Secrets::default()).unwrap_err();
+        assert!(error.to_string().contains("set adminEndpoint in the StorageClass, or --admin-endpoint"), "{error}");
     }
 }

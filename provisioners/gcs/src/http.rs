@@ -196,7 +196,7 @@ fn base_of(url: &str) -> Result<String, String> {
     })
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
     let certificates = Certificate::from_pem_bundle(pem).map_err(unusable)?;
     match certificates.is_empty() {
         true => Err("the CA bundle cannot be used: it holds no certificate in PEM".to_owned()),

@@ -37,6 +37,7 @@ struct Args {
 
 fn main() -> ExitCode {
     Program::new(async |Args { defaults, options }| {
+        defaults.check()?;
         let proxies = Proxies::from_env()?;
         Ok((Gcs::new(defaults, proxies), options))
     })

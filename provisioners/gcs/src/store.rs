@@ -11,7 +11,7 @@ use kube_provisioner::bucket::{Endpoint, RecentlyCreated};
 use ring::digest::{SHA256, digest};
 
 use crate::api::Api;
-use crate::http::{Client, Clients, Proxies};
+use crate::http::{Client, Clients, Proxies, certificates};
 use crate::iam::Iam;
 use crate::parameters::Parameters;
 use crate::principal::Pool;
@@ -47,11 +47,11 @@ pub(crate) struct Defaults {
 
     /// Cloud Storage endpoint
     #[arg(long, env = "GCS_ENDPOINT", value_name = "URL", default_value = "https://storage.googleapis.com")]
-    pub(crate) endpoint: String,
+    pub(crate) endpoint: Endpoint,
 
     /// IAM API endpoint
     #[arg(long, env = "GCS_IAM_ENDPOINT", value_name = "URL", default_value = "https://iam.googleapis.com")]
-    pub(crate) iam_endpoint: String,
+    pub(crate) iam_endpoint: Endpoint,
 
     /// Host of the metadata server
     #[arg(long, env = "GCE_METADATA_HOST", value_name = "HOST", default_value = "metadata.google.internal")]
@@ -64,6 +64,20 @@ pub(crate) struct Defaults {
     /// Timeout of one request, in seconds
     #[arg(long, env = "GCS_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) call_timeout: u64,
+}
+
+impl Defaults {
+    /// Reads all files, so that a wrong path is known at the start.
+    pub(crate) fn check(&self) -> Result<(), Misconfigured> {
+        let Self { metadata_host, credentials_file, ca_bundle, .. } = self;
+        let host: Result<Endpoint, _> = format!("http://{metadata_host}").parse();
+        host.map_err(|error| Misconfigured(format!("--metadata-host: {error}")))?;
+        credentials_file.as_deref().map(read).transpose()?;
+        if let Some(bundle) = ca_bundle.as_deref().map(read).transpose()? {
+            certificates(&bundle).map_err(Misconfigured)?;
+        }
+        Ok(())
+    }
 }
 
 /// Gives connections and tokens. What was made is used again.
@@ -117,11 +131,14 @@ impl Stores {
                 Misconfigured("no project is known: set project in the StorageClass, or --project".to_owned())
             })?,
         };
-        let api =
-            |endpoint: &str| Ok::<_, Misconfigured>(Api { client: self.client(endpoint)?, source: source.clone() });
+        let api = |endpoint: &Endpoint| {
+            Ok::<_, Misconfigured>(Api { client: self.client(&endpoint.url())?, source: source.clone() })
+        };
         let storage = Storage { api: api(&self.defaults.endpoint)?, project: project.clone() };
         let iam = Iam { api: api(&self.defaults.iam_endpoint)?, project, recent: self.recent.clone() };
-        let (endpoint, pool) = (endpoint(&self.defaults.endpoint)?, self.defaults.workload_identity_pool.clone());
+        // `auto` is the region that Google's XML API is signed for.
+        let endpoint = self.defaults.endpoint.clone().region("auto");
+        let pool = self.defaults.workload_identity_pool.clone();
         Ok(Store { storage, iam, endpoint, pool })
     }
 
@@ -181,11 +198,4 @@ impl Stores {
 
 fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
     std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
-}
-
-/// The region for S3 clients. `auto` is the region that Google's XML API is signed for.
-fn endpoint(url: &str) -> Result<Endpoint, Misconfigured> {
-    let endpoint = Endpoint::of_url(url);
-    let endpoint = endpoint.map(|endpoint| endpoint.region("auto"));
-    endpoint.ok_or_else(|| Misconfigured(format!("{url:?} is no address of Cloud Storage: expected a URL")))
 }

@@ -10,6 +10,7 @@ mod settings;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Parser as _;
 use futures::future::join_all;
 use gcs_sim::{Account, Faults, Key, PROJECT, Server};
 use kube_provisioner::bucket::{BucketProvisioner, Credentials};
@@ -33,8 +34,8 @@ impl Defaults {
             credentials_file: None,
             workload_identity: false,
             workload_identity_pool: None,
-            endpoint: google.endpoint.clone(),
-            iam_endpoint: google.endpoint.clone(),
+            endpoint: google.endpoint.parse().unwrap(),
+            iam_endpoint: google.endpoint.parse().unwrap(),
             metadata_host: google.endpoint.trim_start_matches("http://").to_owned(),
             ca_bundle: None,
             call_timeout: 5,
@@ -101,6 +102,30 @@ async fn the_contract_is_kept_when_calls_fail() {
     let faults =
         Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency, spreading: 1, hiding: 1 };
     conformance(faults, 1).await;
+}
+
+#[test]
+fn flags_that_can_never_work_are_refused_at_the_start() {
+    let parsed = |flag: &str, value: &str| {
+        crate::Args::try_parse_from(["gcs-provisioner", "--provisioner-name", "gcs", flag, value])
+    };
+    for (flag, value, problem) in [
+        ("--endpoint", "storage.googleapis.com", "expected an endpoint"),
+        ("--endpoint", "http://store/storage", "has no path"),
+        ("--iam-endpoint", "localhost:8080", "expected an endpoint"),
+        ("--workload-identity-pool", "pool", "pool"),
+    ] {
+        let error = parsed(flag, value).map(drop).unwrap_err().to_string();
+        assert!(error.contains(flag) && error.contains(problem), "{error}");
+    }
+    for (flag, value, problem) in [
+        ("--ca-bundle", "/nonexistent/file", "cannot read /nonexistent/file: "),
+        ("--credentials-file", "/nonexistent/file", "cannot read /nonexistent/file: "),
+        ("--metadata-host", "http://metadata", "--metadata-host: "),
+    ] {
+        let error = parsed(flag, value).unwrap().defaults.check().unwrap_err().to_string();
+        assert!(error.starts_with(problem), "{error}");
+    }
 }
 
 /// The google with a provisioner for it.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::endpoint::Endpoint;
+
 /// A bucket that was made, as [`create_bucket`](super::BucketProvisioner::create_bucket) answers.
 ///
 /// ```
@@ -133,82 +135,5 @@ impl Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
-    }
-}
-
-/// Where clients reach a bucket.
-///
-/// ```
-/// use kube_provisioner::bucket::Endpoint;
-///
-/// let endpoint = Endpoint::https("s3.example.com").region("eu-1");
-/// assert_eq!((endpoint.port, endpoint.tls), (443, true));
-/// assert_eq!(Endpoint::of_url("http://store:8080").unwrap(), Endpoint::http("store").port(8080));
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Endpoint {
-    /// The host.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// Whether clients speak TLS with it.
-    pub tls: bool,
-    /// The region, for backends that have some.
-    pub region: String,
-    /// A part of the region, for backends that have some.
-    pub sub_region: String,
-}
-
-impl Endpoint {
-    /// That of a host which serves HTTPS on port 443.
-    pub fn https(host: impl Into<String>) -> Self {
-        Self { host: host.into(), port: 443, tls: true, ..Self::default() }
-    }
-
-    /// That of a host which serves HTTP on port 80.
-    pub fn http(host: impl Into<String>) -> Self {
-        Self { host: host.into(), port: 80, ..Self::default() }
-    }
-
-    /// Another port.
-    #[must_use]
-    pub fn port(self, port: u16) -> Self {
-        Self { port, ..self }
-    }
-
-    /// In this region.
-    #[must_use]
-    pub fn region(self, region: impl Into<String>) -> Self {
-        Self { region: region.into(), ..self }
-    }
-
-    /// In this part of its region.
-    #[must_use]
-    pub fn sub_region(self, sub_region: impl Into<String>) -> Self {
-        Self { sub_region: sub_region.into(), ..self }
-    }
-
-    /// The URL of it.
-    #[cfg(feature = "cosi")]
-    pub(crate) fn url(&self) -> String {
-        let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
-        match self.port == usual {
-            true => format!("{scheme}://{}", self.host),
-            false => format!("{scheme}://{}:{}", self.host, self.port),
-        }
-    }
-
-    /// That of a URL with `http` or `https`, without a region. `None` for a text that is none.
-    pub fn of_url(url: &str) -> Option<Self> {
-        let url: http::Uri = url.parse().ok()?;
-        let host = url.host().filter(|host| !host.is_empty())?;
-        let endpoint = match url.scheme_str() {
-            Some("https") => Self::https(host),
-            Some("http") => Self::http(host),
-            _ => return None,
-        };
-        let port = url.port_u16().unwrap_or(endpoint.port);
-        Some(endpoint.port(port))
     }
 }

@@ -26,7 +26,9 @@ pub(super) enum Fault {
 
 impl Fault {
     pub(super) fn malformed(text: &str, complaint: impl Display) -> Self {
-        Self::Malformed(format!("{} {complaint}", quoted(text)))
+        // A URL may contain a password, and tenants read the event.
+        let user = text.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+        Self::Malformed(format!("{} {complaint}", quoted(user.map_or(text, |(_, host)| host))))
     }
 
     /// Puts in the text that was read, unless a part of it was named already.

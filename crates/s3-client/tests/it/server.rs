@@ -142,7 +142,7 @@ async fn answers_are_bounded_in_length_and_time() {
 
 #[tokio::test]
 async fn settings_that_make_no_sense() {
-    for endpoint in ["", "host:80", "ftp://host", "http://user:hidden@host", "http://host/?x"] {
+    for endpoint in ["", "host:80", "ftp://host", "http://user:hidden@host", "http://host/?x", "http://host/s3/"] {
         let refused = Client::new(&at(endpoint), Credentials::new("", "")).unwrap_err();
         assert!(matches!(refused, SettingsError::Endpoint(_)), "{endpoint}");
         assert!(!format!("{refused} {refused:?}").contains("hidden"), "{refused}");

@@ -354,7 +354,8 @@ fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
     match request.state.get(BUCKET_ID) {
         None => format!("the bucket {name} exists and was not made for this claim: choose another bucketName"),
         Some(id) if *id == named.id => format!(
-            "the bucket {name} was made for a claim of another cluster, and is left alone; if that cluster is gone for good, an              administrator gives the bucket to this one: garage key delete --yes for each key that garage bucket info {name} shows"
+            "the bucket {name} was made for a claim of another cluster, and is left alone; if that cluster is gone for good, an \
+             administrator gives the bucket to this one: garage key delete --yes for each key that garage bucket info {name} shows"
         ),
         Some(id) => format!(
             "another bucket has the name {name} now, which this claim's bucket had: an administrator gives the name back by \

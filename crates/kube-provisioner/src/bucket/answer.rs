@@ -53,7 +53,7 @@ impl Bucket {
 /// let granted = Granted::new(Endpoint::https("s3.example.com"), Credentials::new("AKIA", "secret")).state("userName", "obc-shop-photos");
 /// assert_eq!(granted.state["userName"], "obc-shop-photos");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 #[non_exhaustive]
 pub struct Granted {
@@ -115,6 +115,21 @@ impl Granted {
     }
 }
 
+/// Without the values of the Secret.
+impl fmt::Debug for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoint, credentials, state, config_data, secret_data, warning } = self;
+        f.debug_struct("Granted")
+            .field("endpoint", endpoint)
+            .field("credentials", credentials)
+            .field("state", state)
+            .field("config_data", config_data)
+            .field("secret_data", &secret_data.keys())
+            .field("warning", warning)
+            .finish()
+    }
+}
+
 /// A key of the backend's.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -135,5 +150,17 @@ impl Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_has_no_secret() {
+        let granted = Granted::new(Endpoint::https("store"), Credentials::new("id", "hidden-key"));
+        let text = format!("{:?}", granted.secret("PASSWORD", "hidden-entry"));
+        assert!(text.contains("PASSWORD") && !text.contains("hidden"), "{text}");
     }
 }

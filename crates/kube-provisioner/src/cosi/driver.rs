@@ -64,7 +64,7 @@ pub(super) struct Given {
 }
 
 /// A class's parameters as the author's methods get them.
-struct Class {
+pub(super) struct Class {
     parsed: Arc<Parsed>,
     secrets: Secrets,
     /// Whether accounts are let into buckets that somebody else has made.
@@ -87,6 +87,13 @@ impl Driver {
 
     pub(super) fn name(&self) -> &str {
         &self.accounts.driver
+    }
+
+    /// Reads the class of a bucket.
+    pub(super) async fn check(&self, parameters: Texts) -> Result<(), Status> {
+        let (settings, parameters) = self.without_settings(parameters);
+        self.config(&settings)?;
+        self.class(parameters).await.map(drop)
     }
 
     /// Makes a bucket. Its id is its name.
@@ -240,13 +247,15 @@ impl Driver {
         if buckets.is_empty() {
             return Err(invalid("a bucket is required"));
         }
-        buckets.iter().try_for_each(|bucket| names::check("bucket_id", bucket)).map_err(invalid)?;
         let _held = self.locks.lock(format!("account {account}")).await;
         let kept = self.accounts.read(account).await?;
         let asked = || buckets.iter().map(|name| (name.clone(), Access::default())).collect();
         let record = match (&kept, parameters) {
             (Some(Kept { record, .. }), _) => record.clone(),
-            (None, Some(parameters)) => Record { buckets: asked(), parameters, key: None, state: Texts::new() },
+            (None, Some(parameters)) => {
+                buckets.iter().try_for_each(|bucket| names::check("bucket_id", bucket)).map_err(invalid)?;
+                Record { buckets: asked(), parameters, key: None, state: Texts::new() }
+            }
             (None, None) => {
                 tracing::info!(account, "nothing is revoked: the account has no Secret, so it is gone already");
                 return Ok(());
@@ -273,7 +282,7 @@ impl Driver {
     }
 
     /// Reads the parameters of a class by the author's code, and the Secrets that they name.
-    async fn class(&self, mut parameters: Texts) -> Result<Class, Status> {
+    pub(super) async fn class(&self, mut parameters: Texts) -> Result<Class, Status> {
         let existing = match parameters.remove(EXISTING_BUCKETS).as_deref() {
             None | Some("false") => false,
             Some("true") => true,

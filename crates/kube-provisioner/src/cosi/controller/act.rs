@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::super::driver::Driver;
 use super::cache::{CosiCache, Key};
-use super::decide::{Decision, Facts, decide};
+use super::decide::{BucketView, Decision, Facts, decide};
 use super::objects::{AccessFacts, Bucket, BucketAccess, BucketFacts, FINALIZER, Object, WatchedAccess, WatchedBucket};
 use super::outcome::Outcome;
 use crate::controller::bucket::BucketBackend;
@@ -44,7 +44,16 @@ impl Actions {
             Err(outcome) => return outcome,
         };
         if decide(&facts) == Decision::Protect {
+            if let Err(status) = self.check(&facts).await {
+                return Outcome::Failed(status);
+            }
             facts = match self.protect(&facts).await {
+                Ok(facts) => facts,
+                Err(outcome) => return outcome,
+            };
+        }
+        if decide(&facts) == Decision::Delete {
+            facts = match self.with_live_twin(&facts).await {
                 Ok(facts) => facts,
                 Err(outcome) => return outcome,
             };
@@ -60,6 +69,18 @@ impl Actions {
             (Decision::Revoke, Facts::Access(view)) => Box::pin(self.revoke(&view.access, step)).await,
             // The finalizer is gone again.
             (_, _) => Outcome::Changed,
+        }
+    }
+
+    /// Checks the class of a new Bucket. Our finalizer says that there may be a bucket, so a Bucket whose class cannot be used does
+    /// not get one, and can be deleted at any time.
+    async fn check(&self, facts: &Facts) -> Result<(), Status> {
+        match facts {
+            Facts::Bucket(BucketView { bucket, .. }) if !bucket.object.is_ready() => match &bucket.content {
+                Ok(content) => self.driver.check(content.parameters.clone()).await,
+                Err(_) => Ok(()),
+            },
+            Facts::Bucket(_) | Facts::Access(_) | Facts::None => Ok(()),
         }
     }
 

@@ -102,9 +102,7 @@ impl CosiCache {
 
     /// Another Bucket than this one that stands for the same bucket of the store.
     pub(super) fn twin(&self, bucket: &BucketFacts) -> Option<Arc<str>> {
-        let is_twin = |other: &&Arc<BucketFacts>| {
-            other.object.name != bucket.object.name && other.ids.iter().any(|id| bucket.ids.contains(id))
-        };
+        let is_twin = |other: &&Arc<BucketFacts>| bucket.is_twin(other);
         self.buckets.iter().map(|(_, other)| other).find(is_twin).map(|other| other.object.name.clone())
     }
 

@@ -366,6 +366,11 @@ impl Object {
 }
 
 impl BucketFacts {
+    /// Whether the other Bucket stands for the same bucket of the store.
+    pub(super) fn is_twin(&self, other: &Self) -> bool {
+        other.object.name != self.object.name && other.ids.iter().any(|id| self.ids.contains(id))
+    }
+
     /// The id of its bucket in the store. A bucket that we create has the name of its Bucket.
     pub(super) fn id<'a>(&'a self, content: &'a BucketContent) -> &'a str {
         content.id.as_deref().unwrap_or_else(|| self.wanted_id(content))

@@ -5,7 +5,7 @@ use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::queue::Next;
 
 use super::decide::Refusal;
-use super::objects::S3;
+use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Operation, Outcome};
 use crate::controller::shared::limits::{Thresholds, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
@@ -17,7 +17,7 @@ pub(super) struct Message {
     pub(super) is_warning: bool,
     pub(super) reason: &'static str,
     pub(super) text: String,
-    /// Whether the object's status has it, too. Errors of the API server are in events only.
+    /// Whether the object's status has it, too.
     pub(super) in_status: bool,
 }
 
@@ -45,9 +45,25 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
         Outcome::Granted => good("AccessGranted", "The Secrets have the account's key".to_owned()),
         Outcome::Restored => good("SecretsRestored", "The Secrets were written again".to_owned()),
         Outcome::Revoked => good("AccessRevoked", "The account and its key are removed".to_owned()),
-        Outcome::Failed(status) => bad(true, sentence(status.message())),
-        Outcome::Aborted(aborted) => bad(true, no_answer_text(aborted, operation.label())),
-        Outcome::CallFailed { doing, error } => bad(false, call_failed_text(doing, error)),
+        Outcome::Failed(status) => bad(true, with_way_out(operation, sentence(status.message()))),
+        Outcome::Aborted(aborted) => bad(true, with_way_out(operation, no_answer_text(aborted, operation.label()))),
+        Outcome::CallFailed { doing, error } => bad(true, call_failed_text(doing, error)),
+    }
+}
+
+/// A removal is repeated until it succeeds, and the store may be gone for good.
+fn with_way_out(operation: Operation, text: String) -> String {
+    match operation {
+        Operation::Delete => {
+            format!(
+                "{text}; to delete the Bucket without the bucket in the store, set its spec.deletionPolicy to Retain"
+            )
+        }
+        Operation::Revoke => format!(
+            "{text}; to delete the BucketAccess without the account, whose key may stay valid, set its annotation \
+             {CLEANUP_FINISHED}"
+        ),
+        Operation::Provision | Operation::Grant => text,
     }
 }
 

@@ -136,13 +136,16 @@ pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value 
     })
 }
 
-/// The merge patch that writes entries into this Secret. Entries of others stay.
+/// The merge patch that writes entries into this version of a Secret. Entries of others stay.
 pub(super) fn patch(secret: &SecretFacts, entries: &Entries, driver: &str) -> Value {
     let data: BTreeMap<_, _> =
         entries.iter().map(|(name, value)| (*name, ByteString(value.clone().into_bytes()))).collect();
     let sum = hash_of(entries.iter().map(|(name, value)| (*name, value.as_bytes())));
     json!({
-        "metadata": {"uid": secret.uid, "labels": {COSI_DRIVER: driver}, "annotations": {CHECKSUM: sum}},
+        "metadata": {
+            "uid": secret.uid, "resourceVersion": secret.version,
+            "labels": {COSI_DRIVER: driver}, "annotations": {CHECKSUM: sum},
+        },
         "data": data,
     })
 }
@@ -170,6 +173,13 @@ mod tests {
         assert_eq!(written()["AWS_ENDPOINT_URL"], "https://store.example.com");
         assert_eq!(written()["BUCKET_NAME"], "bc-1");
         assert!(bucket_info("bc-1", &Endpoint::https("x")).keys().all(|name| !name.contains("KEY")));
+    }
+
+    #[test]
+    fn a_secret_is_written_only_in_the_version_that_was_read() {
+        let mut read = SecretFacts::of(&Secret::default(), "s3.example.com");
+        read.version = "7".to_owned();
+        assert_eq!(patch(&read, &written(), "s3.example.com")["metadata"]["resourceVersion"], "7");
     }
 
     #[test]

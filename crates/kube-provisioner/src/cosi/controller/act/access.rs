@@ -36,6 +36,8 @@ impl Actions {
         // The id for a later revocation is recorded first.
         let account = access.wanted_account();
         if content.account.is_none() {
+            // With the id, the end of the access needs the class. One that cannot be used grants nothing.
+            self.driver.class(content.parameters.clone()).await.map_err(Outcome::Failed)?;
             let status = json!({"readyToUse": false, "accountID": account});
             self.write_status(access, &mut version, status).await?;
         }
@@ -93,16 +95,17 @@ impl Actions {
         for target in &content.targets {
             self.delete_secret(access, &target.secret).await?;
         }
-        // The id is written before a grant, so without one nothing was granted.
-        if let Some(account) = content.account.clone() {
-            let buckets: Vec<_> = content.targets.iter().map(|target| target.id.clone()).collect();
-            let parameters = Some(content.parameters.clone());
-            let flow = Flow::removing(content.class.as_str()).of_tenant(access.object.namespace.clone());
-            let revoked = self.call(step, flow, |token| {
-                Box::pin(async move { self.driver.revoke(&account, &buckets, parameters, &token).await })
-            });
-            revoked.await?;
-        }
+        // The id is written before a grant. Where it was lost, the driver's record says whether there is an account.
+        let (account, parameters) = match content.account.clone() {
+            Some(account) => (account, Some(content.parameters.clone())),
+            None => (access.wanted_account(), None),
+        };
+        let buckets: Vec<_> = content.targets.iter().map(|target| target.id.clone()).collect();
+        let flow = Flow::removing(content.class.as_str()).of_tenant(access.object.namespace.clone());
+        let revoked = self.call(step, flow, |token| {
+            Box::pin(async move { self.driver.revoke(&account, &buckets, parameters, &token).await })
+        });
+        revoked.await?;
         let metadata = json!({
             "uid": &*access.object.uid, "resourceVersion": version, "annotations": {CLEANUP_FINISHED: ""},
         });

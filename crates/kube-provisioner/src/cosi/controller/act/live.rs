@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
 use kube::{Api, Resource as _};
 use provisioner_runtime::call::CallError;
 
@@ -10,7 +11,7 @@ use super::Actions;
 use crate::controller::shared::requests;
 use crate::cosi::controller::cache::Key;
 use crate::cosi::controller::decide::{AccessView, BucketState, BucketView, Facts};
-use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, BucketFacts};
+use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, BucketFacts, WatchedBucket};
 use crate::cosi::controller::outcome::Outcome;
 use crate::cosi::controller::secrets::{SecretFacts, SecretState};
 
@@ -36,6 +37,17 @@ impl Actions {
     pub(super) fn with_twin(&self, bucket: Arc<BucketFacts>) -> Facts {
         let twin = if bucket.object.deleting { self.context.cache().twin(&bucket) } else { None };
         Facts::Bucket(BucketView { bucket, twin })
+    }
+
+    /// The same by the API server's word: a bucket is not deleted on the cache's.
+    pub(super) async fn with_live_twin(&self, facts: &Facts) -> Result<Facts, Outcome> {
+        let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(facts.clone()) };
+        let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
+        let all = self.context.request(api.list(&ListParams::default())).await;
+        let all = all.map_err(|error| Outcome::CallFailed { doing: "listing the Buckets", error })?;
+        let ours = all.iter().filter_map(|other| objects::bucket(other, self.driver.name())?.ours);
+        let twin = ours.into_iter().find(|other| bucket.is_twin(other)).map(|other| other.object.name.clone());
+        Ok(Facts::Bucket(BucketView { bucket: bucket.clone(), twin }))
     }
 
     async fn read_bucket(&self, name: &str) -> Result<BucketState, Outcome> {

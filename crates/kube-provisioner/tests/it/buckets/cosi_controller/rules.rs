@@ -1,12 +1,17 @@
 //! What happens to Buckets, BucketAccesses and Secrets.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use kube_sim::{PatchKind, Target};
+use futures::future::BoxFuture;
+use kube_sim::{
+    Before, Cluster, Interceptor, PatchKind, Request, Status, Stored, Target, Verb, WatchInterceptor, WatchStep,
+};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Bed, DRIVER, ENDS, FINALIZER, NAMESPACE, target};
+use super::{Bed, Crash, DRIVER, ENDS, FINALIZER, NAMESPACE, target};
 use crate::buckets::store::Failure;
 
 /// Long enough for everything that is to happen, and for much of the back-off.
@@ -313,4 +318,152 @@ async fn j10_j12_an_access_waits_for_what_it_needs() {
     bed.told("late", "Bucket bc-3 or its BucketClaim is being deleted").await;
     let users: Vec<_> = bed.store.state().users.keys().filter(|user| user.contains("access")).cloned().collect();
     assert_eq!(users.len(), 1, "{users:?}");
+}
+
+/// An API server that refuses to create or to fill Secrets of users, as a ResourceQuota or an admission policy does.
+struct RefusesSecrets {
+    verb: Verb,
+    is_over: AtomicBool,
+    refused: AtomicU64,
+}
+
+impl Interceptor for RefusesSecrets {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let is_theirs =
+            request.namespace == "shop" && request.resource.plural == "secrets" && request.verb == self.verb;
+        let refuses = is_theirs && !self.is_over.load(Ordering::Relaxed);
+        self.refused.fetch_add(u64::from(refuses), Ordering::Relaxed);
+        let answer = || Before::Refuse(Status::forbidden(&request.resource, &request.name, "no Secrets here"));
+        Box::pin(async move { if refuses { answer() } else { Before::Handle } })
+    }
+}
+
+fn no_crash() -> Arc<Crash> {
+    Arc::new(Crash { left: AtomicU64::new(u64::MAX / 2), after: false })
+}
+
+#[tokio::test(start_paused = true)]
+async fn j22_a_refused_secret_backs_off_and_costs_one_key_at_most() {
+    for (verb, keys) in [(Verb::Create, 0), (Verb::Patch, 1)] {
+        let refuses = Arc::new(RefusesSecrets { verb, is_over: AtomicBool::new(false), refused: AtomicU64::new(0) });
+        let bed = Bed::on(Cluster::builder().interceptor(refuses.clone()), no_crash());
+        let _running = bed.start();
+        bed.bucket("bc-1", json!({}));
+        bed.bucket_ready("bc-1").await;
+        bed.granted("web", &["bc-1"]);
+        bed.told("web", "no Secrets here").await;
+        sleep(Duration::from_secs(60)).await;
+        assert!(bed.error("bucketaccesses", "web").contains("no Secrets here"), "{verb:?}");
+        assert!(refuses.refused.load(Ordering::Relaxed) <= 8, "{verb:?}: {}", refuses.refused.load(Ordering::Relaxed));
+        let made = || bed.store.assets().iter().filter(|asset| asset.starts_with("key ")).count();
+        assert_eq!(made(), keys, "{verb:?}");
+        let ids: Vec<_> = bed.store.assets();
+        refuses.is_over.store(true, Ordering::Relaxed);
+        bed.access_ready("web").await;
+        assert_eq!(bed.error("bucketaccesses", "web"), "");
+        assert!(keys == 0 || bed.store.assets() == ids, "the key is the same");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn j21_a_bucket_whose_class_cannot_be_used_can_be_deleted() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    let secret = json!({"adminSecretName": "admin", "adminSecretNamespace": "nowhere"});
+    for (name, parameters, problem) in [
+        ("bc-1", json!({"hots": "store"}), "nknown parameter \"hots\""),
+        ("bc-2", json!({"maxObjects": "many"}), "maxObjects"),
+        ("bc-3", secret, "Secret nowhere/admin that the class names does not exist"),
+    ] {
+        bed.bucket(name, json!({"spec": {"parameters": parameters}}));
+        bed.told(name, problem).await;
+        assert!(bed.get("buckets", name).unwrap()["metadata"]["finalizers"].is_null(), "{name}");
+        bed.end_bucket(name);
+        bed.until("the Bucket is gone", || bed.get("buckets", name).is_none()).await;
+    }
+    assert_eq!(bed.store.calls(""), 0);
+    // The same of an access.
+    bed.bucket("bc-4", json!({}));
+    bed.bucket_ready("bc-4").await;
+    bed.access("web", &["bc-4"]);
+    bed.patch_status(
+        "bucketaccesses",
+        "web",
+        json!({"status": {
+            "readyToUse": false, "driverName": DRIVER, "authenticationType": "Key", "parameters": {"hots": "store"},
+            "accessedBuckets": [{"bucketName": "bc-4", "bucketID": "bc-4", "bucketClaimName": "bc-4"}],
+        }}),
+    );
+    bed.told("web", "nknown parameter \"hots\"").await;
+    bed.delete("bucketaccesses", "web");
+    bed.until("the access is handed back", || bed.is_finished("web")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn j23_the_event_about_a_store_that_is_gone_names_a_way_out() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    bed.granted("web", &["bc-1"]);
+    bed.access_ready("web").await;
+    for _ in 0..1000 {
+        ["delete_bucket", "revoke"].into_iter().for_each(|method| bed.store.fail(method, Failure::Retry));
+    }
+    bed.delete("bucketaccesses", "web");
+    bed.told("web", "set its annotation objectstorage.k8s.io/sidecar-cleanup-finished").await;
+    let annotation = json!({"objectstorage.k8s.io/sidecar-cleanup-finished": ""});
+    bed.patch("bucketaccesses", "web", json!({"metadata": {"annotations": annotation}}));
+    bed.finish_access("web");
+    bed.end_bucket("bc-1");
+    bed.told("bc-1", "set its spec.deletionPolicy to Retain").await;
+    assert!(bed.error("buckets", "bc-1").contains("deletionPolicy"));
+    bed.patch("buckets", "bc-1", json!({"spec": {"deletionPolicy": "Retain"}}));
+    bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn j24_an_access_without_its_id_is_revoked() {
+    let bed = Bed::new();
+    let running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    let before = bed.store.assets();
+    bed.granted("web", &["bc-1"]);
+    bed.access_ready("web").await;
+    drop(running);
+    bed.patch_status("bucketaccesses", "web", json!({"status": {"accountID": null, "readyToUse": false}}));
+    bed.delete("bucketaccesses", "web");
+    let _running = bed.start();
+    bed.until("the access is handed back", || bed.is_finished("web")).await;
+    assert_eq!((bed.store.assets(), bed.records()), (before, 0));
+}
+
+/// The watch of Buckets is silent from the event about the Bucket `twin` on.
+struct HidesTwin;
+
+impl Interceptor for HidesTwin {
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        (request.resource.plural == "buckets").then(|| Box::new(Self) as Box<dyn WatchInterceptor>)
+    }
+}
+
+impl WatchInterceptor for HidesTwin {
+    fn event(&mut self, _: &'static str, object: &Stored) -> WatchStep {
+        if object.value()["metadata"]["name"] == "twin" { WatchStep::Silence } else { WatchStep::Deliver }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn j8_a_twin_that_the_watch_has_not_shown_counts() {
+    let bed = Bed::on(Cluster::builder().interceptor(Arc::new(HidesTwin)), no_crash());
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    bed.store.fail("delete_bucket", Failure::Retry);
+    bed.end_bucket("bc-1");
+    bed.told("bc-1", "Warning DeletionFailed").await;
+    bed.bucket("twin", json!({"spec": {"existingBucketID": "bc-1"}}));
+    bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
+    assert!(bed.store.state().buckets.contains_key("bc-1"), "the twin stands for it");
 }

@@ -382,6 +382,8 @@ fn user_name_of_bucket(bucket: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn claim(namespace: &str) -> ClaimName {
@@ -410,6 +412,29 @@ mod tests {
         assert!(one.len() == LONGEST && other.len() == LONGEST && one != other);
         let [one, other] = ["a", "b"].map(|end| user_name_of_bucket(&format!("{}{end}", "n".repeat(62))));
         assert!(one.len() == LONGEST && other.len() == LONGEST && one != other);
+    }
+
+    #[test]
+    fn no_two_claims_have_one_user() {
+        let (long, uid) = ("n".repeat(63), "00000000-0000-4000-8000-000000000001");
+        let names = ["a", "a-b", "a.b", "photos", &long, &format!("{long}n"), &format!("{long}m"), uid];
+        let of_cosi = names.iter().flat_map(|name| [cosi("bucket", name), cosi("access", name)]);
+        let mut accounts: Vec<api::Account> = of_cosi.collect();
+        for (number, namespace) in names.iter().enumerate() {
+            for (other, name) in names.iter().enumerate() {
+                let uid = format!("00000000-0000-4000-8000-{number:06}{other:06}");
+                let claim = ClaimName { namespace: (*namespace).to_owned(), name: (*name).to_owned(), uid };
+                accounts.push(api::Account::of(claim));
+            }
+        }
+        let of = |name: &dyn Fn(&api::Account) -> String| accounts.iter().map(name).collect::<BTreeSet<_>>().len();
+        assert_eq!(of(&user_name_of_account), accounts.len());
+        assert_eq!(of(&|account| seaweedfs::user_name(&account.claim, "c")), accounts.len());
+        // The user of a new bucket is the bucket's.
+        let all: BTreeSet<String> = names.iter().map(|name| user_name_of_bucket(name)).collect();
+        assert_eq!(all.len(), names.len());
+        assert!(accounts.iter().all(|account| !all.contains(&user_name_of_account(account))));
+        assert_ne!(seaweedfs::user_name(&claim("shop"), "c"), seaweedfs::user_name(&claim("shop"), "d"));
     }
 
     /// As the library makes it of a name of COSI.

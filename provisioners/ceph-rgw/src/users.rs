@@ -128,6 +128,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn no_claim_has_the_user_of_another_one() {
+        let uuid = |number: usize| format!("00000000-0000-4000-8000-{number:012}");
+        let names = ["a", "a-b", "a-b-c", "b", "b-c", "c", &uuid(0), &format!("a-{}", uuid(0))];
+        let pairs = names.iter().flat_map(|namespace| names.iter().map(move |name| (*namespace, *name)));
+        let accounts: Vec<Account> = pairs
+            .enumerate()
+            .map(|(number, (namespace, name))| {
+                Account::of(ClaimName { namespace: namespace.into(), name: name.into(), uid: uuid(number + 1) })
+            })
+            .collect();
+        let users: std::collections::BTreeSet<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
+        assert_eq!(users.len(), accounts.len());
+    }
+
     /// As the library makes it of a name of COSI.
     #[test]
     fn users_of_cosi_are_no_claims_and_the_other_way_round() {

@@ -14,7 +14,7 @@ use kube_provisioner::bucket::ClaimName;
 use s3_client::Credentials;
 use sha2::{Digest, Sha256};
 
-use crate::admin::{BucketInfo, Failure, Key};
+use crate::admin::{BucketInfo, Failure, Key, KeyOfBucket};
 use crate::store::Store;
 
 /// What an ObjectBucket records.
@@ -113,7 +113,9 @@ impl Claim {
     pub(crate) fn owns(&self, bucket: &BucketInfo, name: &str, state: &BTreeMap<String, String>) -> bool {
         let has_name = |aliases: &[String]| aliases.iter().any(|alias| alias == name);
         let makers = bucket.keys.iter().filter(|key| has_name(&key.bucket_local_aliases) && key.name.starts_with(MARK));
-        let makers: Vec<bool> = makers.map(|key| key.name.starts_with(&self.mark)).collect();
+        // The id of a cluster may be any text, also one that contains the mark of another cluster's claim.
+        let is_ours = |key: &KeyOfBucket| key.id.starts_with(&self.id_prefix) && key.name.starts_with(&self.mark);
+        let makers: Vec<bool> = makers.map(is_ours).collect();
         match makers.is_empty() {
             true => state.get(BUCKET_ID) == Some(&bucket.id),
             false => makers.contains(&true),
@@ -174,8 +176,12 @@ mod tests {
 
     fn bucket(keys: &[(&str, &[&str])]) -> BucketInfo {
         let rights = json!({"read": true, "write": true, "owner": false});
+        let id = |name: &str| match name.rsplit_once("claim=") {
+            Some((mark, _)) => format!("GK{}00000000", hex(&Sha256::digest(mark.as_bytes())[..8])),
+            None => "GK".to_owned(),
+        };
         let keys = keys.iter().map(|(name, aliases)| {
-            json!({"accessKeyId": "GK", "name": name, "permissions": rights, "bucketLocalAliases": aliases})
+            json!({"accessKeyId": id(name), "name": name, "permissions": rights, "bucketLocalAliases": aliases})
         });
         let keys: Vec<_> = keys.collect();
         let quotas = json!({"maxSize": null, "maxObjects": null});
@@ -213,6 +219,20 @@ mod tests {
             assert_eq!(marked(&key(&id, "somebody")), None);
         }
         assert_eq!(marked(&key("GK0", MARK)), Some(Err(NotOurs("GK0".to_owned()))));
+    }
+
+    #[test]
+    fn no_two_claims_have_one_mark_or_one_id() {
+        let uids = [UID, "00000000-0000-4000-8000-000000000002", "b.photos", "a.photos", "b.photos-2"];
+        let clusters = ["a", "b", "a uid=b.photos claim=x", "a uid=b.photos"];
+        let claims: Vec<Claim> = uids.iter().flat_map(|uid| clusters.map(|cluster| claim(uid, cluster))).collect();
+        for (at, one) in claims.iter().enumerate() {
+            let bucket = bucket(&[(&one.key_name, &["photos"])]);
+            for (other_at, other) in claims.iter().enumerate() {
+                assert_eq!(one.id_prefix == other.id_prefix, at == other_at, "{one:?} {other:?}");
+                assert_eq!(other.owns(&bucket, "photos", &BTreeMap::new()), at == other_at, "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]

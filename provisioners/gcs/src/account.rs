@@ -78,7 +78,7 @@ pub(crate) fn display_name(claim: &ClaimName) -> String {
 /// The labels of a claim's bucket, with those that class and claim ask for.
 pub(crate) fn labels(claim: &ClaimName, cluster: &str, asked: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = [
-        (CLAIM_UID, label_value(&claim.uid)),
+        (CLAIM_UID, uid_label(&claim.uid)),
         (CLUSTER, cluster_label(cluster)),
         ("objectbucketclaim-name", label_value(&claim.name)),
         ("objectbucketclaim-namespace", label_value(&claim.namespace)),
@@ -101,9 +101,22 @@ pub(crate) fn owner(bucket: &Value, claim: &ClaimName, cluster: &str) -> Owner {
     let labels = &bucket["labels"];
     let is_here = labels[CLUSTER].as_str().is_none_or(|label| label == cluster_label(cluster));
     match labels[CLAIM_UID].as_str() {
-        Some(uid) if !claim.uid.is_empty() && uid == label_value(&claim.uid) && is_here => Owner::Claim,
+        Some(uid) if !claim.uid.is_empty() && uid == uid_label(&claim.uid) && is_here => Owner::Claim,
         Some(_) => Owner::Other,
         None => Owner::Unknown,
+    }
+}
+
+/// The uid as a label, or what stands for it: no two uids have the same. The uid of a claim is a label as it is. That of a bucket of
+/// COSI has a dot behind its first letter.
+fn uid_label(uid: &str) -> String {
+    let is_plain = |text: &str| label_value(text) == text && !text.contains('_');
+    let label = label_value(uid);
+    let of_cosi =
+        || uid.split_once('.').is_some_and(|(kind, name)| label.len() == uid.len() && is_plain(kind) && is_plain(name));
+    match is_plain(uid) || of_cosi() {
+        true => label,
+        false => format!("sha256_{}", hex(uid, 40)),
     }
 }
 
@@ -133,6 +146,9 @@ pub(crate) fn label_value(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use kube_provisioner::bucket::Account;
     use serde_json::json;
 
     use super::*;
@@ -158,7 +174,7 @@ mod tests {
 
     #[test]
     fn labels_tell_whose_a_bucket_is() {
-        let claim = claim("photos.v2", "U-1");
+        let claim = claim("photos.v2", "u-1");
         let labels = labels(&claim, "c-1", BTreeMap::from([("team".into(), "a".into())]));
         assert_eq!(labels["objectbucketclaim-name"], "photos_v2");
         let bucket = json!({ "labels": labels });
@@ -172,7 +188,38 @@ mod tests {
         // Labels know neither capital letters nor dots.
         let labels = ["Shop.EU", "shop.eu", "shop_eu", &"s".repeat(63)].map(cluster_label);
         assert!(labels.iter().all(|label| label_value(label) == *label), "{labels:?}");
-        assert_eq!(std::collections::BTreeSet::from(labels).len(), 4);
+        assert_eq!(BTreeSet::from(labels).len(), 4);
+    }
+
+    #[test]
+    fn no_two_claims_have_one_account_or_one_label() {
+        let (long, uid) = ("n".repeat(63), "00000000-0000-4000-8000-000000000001");
+        let names = ["a", "a-b", "a.b", "a_b", "A-B", "photos.v2", "photos_v2", &long, &format!("{long}n"), uid];
+        let of_cosi = names.iter().flat_map(|name| [("bucket", "b", name), ("access", "a", name)]);
+        let mut accounts: Vec<Account> = of_cosi
+            .map(|(kind, short, name)| {
+                let claim =
+                    ClaimName { namespace: String::new(), name: (*name).into(), uid: format!("{short}.{name}") };
+                let mut account = Account::of(claim);
+                account.name = format!("obc-{kind}.{name}");
+                account
+            })
+            .collect();
+        for (number, namespace) in names.iter().enumerate() {
+            for (other, name) in names.iter().enumerate() {
+                let uid = format!("00000000-0000-4000-8000-{number:06}{other:06}");
+                accounts.push(Account::of(ClaimName { namespace: (*namespace).into(), name: (*name).into(), uid }));
+            }
+        }
+        let of = |text: &dyn Fn(&Account) -> String| accounts.iter().map(text).collect::<BTreeSet<_>>().len();
+        assert_eq!(of(&|account| account_id(&account.name)), accounts.len());
+        assert_eq!(of(&|account| uid_label(&account.claim.uid)), accounts.len());
+        assert_eq!(of(&|account| description(&account.claim, "c")), accounts.len());
+        assert!(
+            accounts.iter().all(|account| label_value(&uid_label(&account.claim.uid)) == uid_label(&account.claim.uid))
+        );
+        assert_eq!(uid_label(uid), uid);
+        assert_eq!(uid_label(&format!("b.bc-{uid}")), format!("b_bc-{uid}"), "as before");
     }
 
     /// As the library makes it of a name of COSI.

@@ -47,6 +47,8 @@ pub(crate) struct Account {
     bucket: String,
     claim: ClaimName,
     cluster_id: String,
+    /// The tags that the class and the claim ask for.
+    asked_tags: BTreeMap<String, String>,
     /// The provisioner of 2019 has made it: it has no tags, and its policy is the account's.
     policy_of_2019: Option<String>,
     /// No attempt has come to its end yet: from then on the bucket has tags.
@@ -96,6 +98,7 @@ impl Account {
             bucket: bucket.to_owned(),
             claim: claim.clone(),
             cluster_id: tag_value(cluster_id),
+            asked_tags: BTreeMap::new(),
             policy_of_2019,
             unfinished,
             has_role: state.contains_key(ROLE_ARN),
@@ -111,7 +114,17 @@ impl Account {
         Self { name, former_name: None, proven_by_name: true, ..self }
     }
 
-    /// The tags of what is made for the claim.
+    /// The same with these tags besides.
+    pub(crate) fn with_tags(self, asked_tags: BTreeMap<String, String>) -> Self {
+        Self { asked_tags, ..self }
+    }
+
+    /// All tags of what is created for the claim: they are in the request that creates it.
+    pub(crate) fn tags_at_creation(&self) -> BTreeMap<String, String> {
+        self.asked_tags.clone().into_iter().chain(self.tags()).collect()
+    }
+
+    /// The tags that say for whom something was made.
     pub(crate) fn tags(&self) -> BTreeMap<String, String> {
         let ClaimName { namespace, name, uid } = &self.claim;
         let mut claim = format!("{namespace}/{name}");
@@ -135,7 +148,7 @@ impl Account {
     /// Makes the user, and so reserves the name of a bucket that is to be made for it. Whose the user is then, is the answer.
     pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<Sight, Failure> {
         self.remove_former(store).await?;
-        let mut tags = self.tags();
+        let mut tags = self.tags_at_creation();
         tags.insert(BUCKET.to_owned(), self.bucket.clone());
         let boundary = store.permissions_boundary(parameters);
         let user = NewIdentity { name: &self.name, path: PATH, tags: &tags, permissions_boundary: boundary };
@@ -481,6 +494,15 @@ mod tests {
         let before = "obc-shop-photos-00000000-0000-4000-8000-000000000001";
         assert_eq!(account(&claim("shop"), &[("UserName", before)]).name, before);
         assert_eq!(account(&claim("shop"), &[]).name, "obc.photos");
+    }
+
+    #[test]
+    fn nobody_asks_for_the_tags_that_prove_whose_it_is() {
+        let own = account(&claim("shop"), &[]);
+        let asked = BTreeMap::from([("team".to_owned(), "a".to_owned()), (CLAIM_UID.to_owned(), "other".to_owned())]);
+        let all = own.clone().with_tags(asked).tags_at_creation();
+        assert_eq!(all["team"], "a");
+        assert!(own.tags().iter().all(|(key, value)| all[key] == *value));
     }
 
     #[test]

@@ -44,6 +44,7 @@ impl BucketProvisioner for Aws {
         let store = self.store(&request.parameters, &request.secrets, name).await?;
         let account = Account::of(&request.owner, &request.cluster_id, (name, true), &request.state);
         let account = account.on(store.kind(), &request.cluster_id);
+        let account = account.with_tags(request.parameters.asked_tags(&request.config));
         // What cannot be granted is known before anything is made.
         request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let service_account = service_account(&request.parameters, &request.config, &request.owner.claim)?;
@@ -79,7 +80,8 @@ impl BucketProvisioner for Aws {
             None => self.create(&store, &account, &request).await?,
         };
         let wanted = settings::tags(&request, &tags, account.tags());
-        let warning = bucket::apply(&store, name, &request.parameters, &tags, &wanted, account.unfinished).await?;
+        let settings = bucket::Settings { class: &request.parameters, lock: request.parameters.lock(&request.config) };
+        let warning = bucket::apply(&store, name, settings, &tags, &wanted, account.unfinished).await?;
         let lifecycle = settings::apply(&store, &request).await?;
         let made = Bucket::new(store.endpoint);
         let mut made =
@@ -378,14 +380,14 @@ async fn create_if_absent(
     account: &Account,
     request: &RequestOf<Aws>,
 ) -> Result<Option<Result<(), Failure>>, Failure> {
-    let (store, name, parameters) = (store.clone(), request.name.clone(), request.parameters.clone());
-    let (tags, user, mut task) = (account.tags(), account.name.clone(), JoinSet::new());
+    let (store, name, lock) = (store.clone(), request.name.clone(), request.parameters.lock(&request.config));
+    let (tags, user, mut task) = (account.tags_at_creation(), account.name.clone(), JoinSet::new());
     task.spawn(async move {
         // Until the name was reserved it was anybody's.
         if !store.makes_a_bucket_once() && !matches!(bucket::find(&store, &name).await?, Live::Absent) {
             return Ok(None);
         }
-        Ok(Some(bucket::create(&store, &name, &parameters, &tags, &user).await))
+        Ok(Some(bucket::create(&store, &name, lock.is_some(), &tags, &user).await))
     });
     match task.join_next().await {
         Some(Ok(made)) => made,

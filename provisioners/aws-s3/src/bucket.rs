@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::failure::{Failure, of_parameter};
 use crate::ownership::{NEW, OBJECT_OWNERSHIP};
-use crate::parameters::{Parameters, StoreKind};
+use crate::parameters::{ObjectLock, Parameters, StoreKind};
 use crate::store::Store;
 
 /// After this time a call that deletes objects reports its progress, and the next call continues.
@@ -54,13 +54,14 @@ fn is_of_another_region(store: &Store, error: &Error) -> bool {
 pub(crate) async fn create(
     store: &Store,
     name: &str,
-    parameters: &Parameters,
+    object_lock: bool,
     tags: &BTreeMap<String, String>,
     user: &str,
 ) -> Result<(), Failure> {
     let plain = NewBucket {
         location: store.region.location_constraint(),
-        object_lock: parameters.object_lock.is_some(),
+        object_lock,
+        namespace: is_of_account(store, name).then_some("account-regional"),
         ..NewBucket::default()
     };
     let create = async |new: NewBucket<'_>| store.s3.create_bucket_with(name, new).await;
@@ -76,9 +77,23 @@ pub(crate) async fn create(
     made.map_err(Failure::of(format!("create the bucket {name}"), "s3:CreateBucket and s3:TagResource"))
 }
 
+/// Whether the name is one that no other account can have, `PREFIX-ACCOUNT-REGION-an`. AWS takes it only with a header.
+/// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/gpbucketnamespaces.html>
+fn is_of_account(store: &Store, name: &str) -> bool {
+    let account = name.strip_suffix("-an").and_then(|rest| rest.strip_suffix(store.region.name())?.strip_suffix('-'));
+    let account = account.and_then(|rest| rest.rsplit_once('-'));
+    store.is_aws() && account.is_some_and(|(_, id)| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Whether a store does not know tags of new buckets, or rules for their objects.
 fn is_about_new_fields(error: &Error) -> bool {
     ["MalformedXML", "InvalidRequest", "InvalidArgument", "NotImplemented"].contains(&error.code())
+}
+
+/// What the class and the claim say of a bucket.
+pub(crate) struct Settings<'a> {
+    pub(crate) class: &'a Parameters,
+    pub(crate) lock: Option<ObjectLock>,
 }
 
 /// Writes tags, which are all that the bucket is to have, and the settings of the class. They are written in any case: it is as quick
@@ -86,7 +101,7 @@ fn is_about_new_fields(error: &Error) -> bool {
 pub(crate) async fn apply(
     store: &Store,
     name: &str,
-    parameters: &Parameters,
+    Settings { class: parameters, lock }: Settings<'_>,
     live: &BTreeMap<String, String>,
     tags: &BTreeMap<String, String>,
     is_new: bool,
@@ -116,7 +131,7 @@ pub(crate) async fn apply(
         let put = store.s3.put_bucket_encryption(name, key).await;
         put.map_err(of_parameter(doing("set the encryption"), "s3:PutEncryptionConfiguration", "kmsKeyId"))?;
     }
-    if let Some(lock) = parameters.object_lock {
+    if let Some(lock) = lock {
         let put = store.s3.put_object_lock(name, lock.mode.name(), lock.days).await;
         put.map_err(of_parameter(doing("set the object lock"), "s3:PutBucketObjectLockConfiguration", "objectLock"))?;
     }
@@ -217,5 +232,28 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
                           s3:AbortMultipartUpload";
             Err(Failure::of(format!("empty the bucket {name}"), rights)(error).into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::store;
+
+    #[tokio::test]
+    async fn names_of_the_account_are_known_by_their_ends() {
+        let (aws, other) = (store(&["--region", "eu-central-1"]).await, ["--endpoint", "http://store:9000"]);
+        assert!(is_of_account(&aws, "photos-111122223333-eu-central-1-an"));
+        for name in [
+            "photos",
+            "photos-an",
+            "photos-1111-eu-central-1-an",
+            "photos-111122223333-us-east-1-an",
+            "111122223333-eu-central-1-an",
+        ] {
+            assert!(!is_of_account(&aws, name), "{name}");
+        }
+        let other = store(&[&["--region", "eu-central-1"][..], &other].concat()).await;
+        assert!(!is_of_account(&other, "photos-111122223333-eu-central-1-an"));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Failure {
     LeavesTagsOut,
     #[error(
         "the IAM user {user} has no room for another bucket: its policies have {room} characters at most, enough for {most} buckets \
-         with a name as long as this one; name another account in additionalConfig"
+         with a name as long as this one; let a BucketAccess of its own into the others"
     )]
     NoRoom { user: String, room: usize, most: usize },
 }
@@ -87,6 +87,13 @@ fn advice(cause: &Error, right: &str) -> String {
         "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
             "; the administrator's credentials have ended: renew them".to_owned()
         }
+        "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation"
+            if cause.to_string().contains("explicit deny") =>
+        {
+            "; a policy forbids it, and no other permission changes that: an administrator of the account looks at the kind of policy \
+             that the answer names; some require tags, which the class sets with tags"
+                .to_owned()
+        }
         "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation" => {
             format!("; the administrator needs the right {right}")
         }
@@ -98,5 +105,25 @@ fn advice(cause: &Error, right: &str) -> String {
             "; the bucket is in another region: set region in the StorageClass, or choose another bucketName".to_owned()
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use s3_client::Answer;
+
+    use super::*;
+
+    #[test]
+    fn an_explicit_deny_is_not_about_permissions() {
+        let failure = |message: &str| {
+            let error = Error::refusal("IAM", Answer::new(403, "AccessDenied", message, ""));
+            Failure::of("create the IAM user x".to_owned(), "iam:CreateUser")(error).to_string()
+        };
+        let denied = failure(
+            "User: x is not authorized to perform: iam:CreateUser with an explicit deny in a service control policy",
+        );
+        assert!(denied.contains("a policy forbids it") && !denied.contains("needs the right"), "{denied}");
+        assert!(failure("no identity-based policy allows it").contains("needs the right iam:CreateUser"));
     }
 }

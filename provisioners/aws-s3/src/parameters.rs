@@ -1,5 +1,6 @@
 //! What classes and claims say.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use kube_provisioner::bucket::{Access, Authentication, DeletionPolicy, Endpoint, Versioning};
@@ -52,6 +53,8 @@ pub struct Parameters {
     pub(crate) versioning: bool,
     pub(crate) lifecycle: Option<Lifecycle>,
     pub(crate) object_lock: Option<ObjectLock>,
+    /// Tags of all that is created: buckets, users and roles.
+    pub(crate) tags: Option<Tags>,
 }
 
 impl Default for Parameters {
@@ -75,11 +78,23 @@ impl Default for Parameters {
             versioning: false,
             lifecycle: None,
             object_lock: None,
+            tags: None,
         }
     }
 }
 
 impl Parameters {
+    /// The tags that the class and the claim ask for. AWS can require tags in the request that creates a bucket, a user or a role.
+    pub(crate) fn asked_tags(&self, config: &Config) -> BTreeMap<String, String> {
+        let asked = self.tags.iter().chain(&config.bucket_tags).flat_map(Tags::as_map);
+        asked.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// How long new versions of objects cannot be deleted.
+    pub(crate) fn lock(&self, config: &Config) -> Option<ObjectLock> {
+        config.bucket_object_lock.or(self.object_lock)
+    }
+
     /// The key of KMS that the bucket is encrypted with.
     pub(crate) fn kms_key(&self) -> Option<&str> {
         self.kms_key_id.as_deref().filter(|key| !key.is_empty())
@@ -103,6 +118,7 @@ pub struct Config {
     pub(crate) authentication: Option<Authentication>,
     pub(crate) service_account: Option<String>,
     pub(crate) bucket_lifecycle: Option<Lifecycle>,
+    pub(crate) bucket_object_lock: Option<ObjectLock>,
     pub(crate) bucket_policy: Option<Policy>,
     pub(crate) bucket_tags: Option<Tags>,
     pub(crate) bucket_versioning: Option<Versioning>,
@@ -110,9 +126,10 @@ pub struct Config {
 
 impl Config {
     /// The keys that are about the bucket and not about the claim's own user, and whether they are set.
-    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 4] {
+    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 5] {
         [
             ("bucketLifecycle", self.bucket_lifecycle.is_some()),
+            ("bucketObjectLock", self.bucket_object_lock.is_some()),
             (BUCKET_POLICY, self.bucket_policy.is_some()),
             (BUCKET_TAGS, self.bucket_tags.is_some()),
             ("bucketVersioning", self.bucket_versioning.is_some()),
@@ -251,6 +268,18 @@ mod tests {
         {
             assert!(lock(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_claim_adds_tags_and_chooses_the_lock() {
+        let of = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let class: Parameters =
+            from_map(&of(&[("tags", "team=a,stage=test"), ("objectLock", "governance:1d")])).unwrap();
+        let claim: Config = from_map(&of(&[("bucketTags", "team=b"), ("bucketObjectLock", "compliance:2d")])).unwrap();
+        assert_eq!(class.asked_tags(&claim), of(&[("team", "b"), ("stage", "test")]));
+        assert_eq!(class.asked_tags(&Config::default()), of(&[("team", "a"), ("stage", "test")]));
+        assert_eq!(class.lock(&Config::default()), Some(ObjectLock { mode: LockMode::Governance, days: 1 }));
+        assert_eq!(class.lock(&claim), Some(ObjectLock { mode: LockMode::Compliance, days: 2 }));
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Account {
 
     /// What is there afterwards.
     async fn make_role(&self, store: &Store, parameters: &Parameters, trust: &str) -> Result<Sight, Failure> {
-        let (name, tags) = (&self.name, self.tags());
+        let (name, tags) = (&self.name, self.tags_at_creation());
         let boundary = store.permissions_boundary(parameters);
         let role = NewIdentity { name, path: PATH, tags: &tags, permissions_boundary: boundary };
         match store.iam.create_role(role, trust).await {

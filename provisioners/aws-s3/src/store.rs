@@ -354,12 +354,12 @@ fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use clap::Parser;
 
     use super::*;
 
-    async fn store(more: &[&str]) -> Store {
+    pub(crate) async fn store(more: &[&str]) -> Store {
         let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--iam-endpoint", "http://127.0.0.1:1"];
         let defaults = crate::Args::parse_from([&given, more].concat()).defaults;
         let key = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hidden")];

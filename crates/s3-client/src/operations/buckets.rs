@@ -28,6 +28,8 @@ pub struct NewBucket<'a> {
     pub acl_reader: Option<&'a str>,
     /// The storage class of objects that name none. Ceph knows this header of a new bucket.
     pub storage_class: Option<&'a str>,
+    /// AWS' namespace of the name: `account-regional` for names that only this account can have.
+    pub namespace: Option<&'a str>,
 }
 
 impl Client {
@@ -62,10 +64,13 @@ impl Client {
             .set_object_lock_enabled_for_bucket(new.object_lock.then_some(true))
             .set_grant_read_acp(new.acl_reader.map(|id| format!("id=\"{id}\"")));
         let once = Config::builder().retry_config(RetryConfig::disabled());
-        let storage_class = new.storage_class.map(str::to_owned);
+        let headers = [("x-amz-storage-class", new.storage_class), ("x-amz-bucket-namespace", new.namespace)];
+        let headers = headers.map(|(name, value)| (name, value.map(str::to_owned)));
         let request = request.customize().config_override(once).mutate_request(move |request| {
-            if let Some(class) = &storage_class {
-                request.headers_mut().insert("x-amz-storage-class", class.clone());
+            for (name, value) in &headers {
+                if let Some(value) = value {
+                    request.headers_mut().insert(*name, value.clone());
+                }
             }
         });
         self.read(request.send().await).map(drop)

@@ -251,7 +251,12 @@ async fn a_bucket_is_made_with_its_tags() {
     let tags = [("claim".to_owned(), "a & b".to_owned())].into();
     let new = NewBucket { tags: Some(&tags), ownership: Some("BucketOwnerEnforced"), ..NewBucket::default() };
     s3.create_bucket_with("photos", new).await.unwrap();
-    s3.create_bucket_with("photos", NewBucket { location: Some("eu"), object_lock: true, ..new }).await.unwrap();
+    s3.create_bucket_with(
+        "photos",
+        NewBucket { location: Some("eu"), object_lock: true, namespace: Some("account-regional"), ..new },
+    )
+    .await
+    .unwrap();
     assert_eq!(s3.bucket_ownership("photos").await.unwrap().as_deref(), Some("BucketOwnerEnforced"));
     assert_eq!(s3.bucket_ownership("photos").await.unwrap(), None);
     let seen = seen.lock().unwrap();
@@ -262,6 +267,8 @@ async fn a_bucket_is_made_with_its_tags() {
     assert_eq!(seen[0].1["x-amz-object-ownership"], "BucketOwnerEnforced");
     assert!(!seen[0].1.contains_key("x-amz-bucket-object-lock-enabled"));
     assert_eq!(seen[1].1["x-amz-bucket-object-lock-enabled"], "true");
+    assert!(!seen[0].1.contains_key("x-amz-bucket-namespace"));
+    assert_eq!(seen[1].1["x-amz-bucket-namespace"], "account-regional");
     assert_eq!(seen[2].0, "GET /photos/?ownershipControls");
 }
 

@@ -36,6 +36,7 @@ impl Aws {
         let store = self.store(&request.parameters, &request.secrets, name).await?;
         let account = Account::of(&request.account, &request.cluster_id, (name, is_own), &request.state);
         let account = account.on(store.kind(), &request.cluster_id);
+        let account = account.with_tags(request.parameters.asked_tags(&request.config));
         let service_account = service_account(&request.parameters, &request.config, &request.account.claim)?;
         if let Some(text) = seaweedfs::lacks(&store, None, service_account.is_some()) {
             return refuse_grant(&store, &account, &request, text).await;

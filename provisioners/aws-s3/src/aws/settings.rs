@@ -8,7 +8,7 @@ use s3_client::policy::Policy;
 
 use super::Aws;
 use crate::failure::{Failure, of_parameter};
-use crate::parameters::{BUCKET_POLICY, BUCKET_TAGS, Parameters};
+use crate::parameters::{BUCKET_POLICY, BUCKET_TAGS, Config, Parameters};
 use crate::store::Store;
 
 /// That the lifecycle was set, so that it is taken away when nobody asks for it any more.
@@ -16,7 +16,7 @@ const LIFECYCLE: &str = "lifecycle";
 
 type Tags = BTreeMap<String, String>;
 
-/// The tags that the bucket is to have: `ours`, and those of the claim. A claim with tags removes all others. Without
+/// The tags that the bucket is to have: `ours`, and those of the class and the claim. A claim with tags removes all others. Without
 /// tags of the claim, tags that somebody has set by hand stay.
 pub(super) fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     let asked = request.config.bucket_tags.as_ref();
@@ -24,15 +24,14 @@ pub(super) fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     // AWS sets some of its own, and refuses their removal.
     let kept = live.iter().filter(|(key, _)| !owned || key.starts_with("aws:"));
     let kept = kept.map(|(key, value)| (key.clone(), value.clone()));
-    let asked = asked.map(|tags| tags.as_map().clone()).unwrap_or_default();
-    kept.chain(asked).chain(ours).collect()
+    kept.chain(request.parameters.asked_tags(&request.config)).chain(ours).collect()
 }
 
 /// Brings versioning, lifecycle and policy in line. The answer is to be kept in the state.
 pub(super) async fn apply(store: &Store, request: &RequestOf<Aws>) -> Result<Option<(&'static str, String)>, Failure> {
     let name = &request.name;
     let doing = |what: &str| format!("set the {what} of the bucket {name}");
-    if let Some(enabled) = versioning(&request.parameters, request.config.bucket_versioning) {
+    if let Some(enabled) = versioning(&request.parameters, &request.config) {
         let put = store.s3.put_bucket_versioning(name, enabled).await;
         put.map_err(of_parameter(doing("versioning"), "s3:PutBucketVersioning", "versioning"))?;
     }
@@ -53,10 +52,10 @@ pub(super) async fn apply(store: &Store, request: &RequestOf<Aws>) -> Result<Opt
 }
 
 /// `None` where nothing is to be said. With object lock a bucket keeps versions anyway, and the store refuses to suspend that.
-fn versioning(class: &Parameters, claim: Option<Versioning>) -> Option<bool> {
+fn versioning(class: &Parameters, claim: &Config) -> Option<bool> {
     let of_class = class.versioning.then_some(Versioning::Enabled);
-    let wanted = claim.or(of_class).map(|wanted| wanted == Versioning::Enabled);
-    wanted.filter(|enabled| !enabled || class.object_lock.is_none())
+    let wanted = claim.bucket_versioning.or(of_class).map(|wanted| wanted == Versioning::Enabled);
+    wanted.filter(|enabled| !enabled || class.lock(claim).is_none())
 }
 
 /// Takes away the policy of a bucket that is to be emptied: it could let others write, or keep the administrator from deleting.
@@ -78,7 +77,6 @@ mod tests {
     use kube_provisioner::parameters::from_map;
 
     use super::*;
-    use crate::parameters::Config;
 
     fn map(pairs: &[(&str, &str)]) -> Tags {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -107,9 +105,13 @@ mod tests {
         let class = |pairs: &[(&str, &str)]| from_map::<Parameters>(&map(pairs)).unwrap();
         let (plain, on) = (class(&[]), class(&[("versioning", "true")]));
         let locked = class(&[("objectLock", "governance:1d")]);
-        let (enabled, suspended) = (Some(Versioning::Enabled), Some(Versioning::Suspended));
-        assert_eq!([versioning(&plain, None), versioning(&on, None)], [None, Some(true)]);
-        assert_eq!([versioning(&plain, enabled), versioning(&on, suspended)], [Some(true), Some(false)]);
-        assert_eq!([versioning(&locked, enabled), versioning(&locked, suspended)], [None, Some(false)]);
+        let claim = |pairs: &[(&str, &str)]| from_map::<Config>(&map(pairs)).unwrap();
+        let (none, lock) =
+            (claim(&[]), claim(&[("bucketObjectLock", "governance:1d"), ("bucketVersioning", "Enabled")]));
+        let [enabled, suspended] = ["Enabled", "Suspended"].map(|text| claim(&[("bucketVersioning", text)]));
+        assert_eq!([versioning(&plain, &none), versioning(&on, &none)], [None, Some(true)]);
+        assert_eq!([versioning(&plain, &enabled), versioning(&on, &suspended)], [Some(true), Some(false)]);
+        assert_eq!([versioning(&locked, &enabled), versioning(&locked, &suspended)], [None, Some(false)]);
+        assert_eq!(versioning(&plain, &lock), None);
     }
 }

@@ -468,6 +468,8 @@ async fn a_user_who_owns_more_than_the_claims_bucket_is_not_deleted_silently() {
     let record = request.after(&bucket);
     let error: DeleteError = record.delete(&fixture.rgw).await.unwrap_err();
     assert!(error.to_string().contains("still owns buckets"), "{error}");
+    let user = fixture.admin().user(&request.account().name).await.unwrap().unwrap();
+    assert!(user.keys.is_empty(), "nobody uses the claim's key any more: {user:?}");
     assert!(fixture.admin().bucket(&more).await.unwrap().is_some());
     fixture.admin().delete_bucket(&more).await.unwrap();
     record.delete(&fixture.rgw).await.unwrap();

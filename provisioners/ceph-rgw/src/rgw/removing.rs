@@ -62,19 +62,12 @@ impl Rgw {
                     self.remove_statement(&store, account, (name, owner)).await?;
                 }
             }
-            match owns_one {
-                // The gateway deletes no owner of a bucket, and one who is suspended closes the bucket for all. Without keys
-                // the claim's namespace has no way in.
-                true => self.remove_all_keys(&store, account).await?,
-                false => store.admin.delete_user(&account.id).await?,
+            // The gateway deletes no owner of a bucket, and one who is suspended closes the bucket for all. Without keys the
+            // claim's namespace has no way in.
+            remove_all_keys(&store, account).await?;
+            if !owns_one {
+                store.admin.delete_user(&account.id).await?;
             }
-        }
-        Ok(())
-    }
-
-    async fn remove_all_keys(&self, store: &Store, account: &Account) -> Result<(), DeleteError> {
-        for key in store.admin.user(&account.id).await?.into_iter().flat_map(|user| user.keys) {
-            store.admin.delete_key(&account.id, &key.access_key).await?;
         }
         Ok(())
     }
@@ -128,9 +121,18 @@ async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<
     if deleted { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
 }
 
+/// The keys go first: the gateway keeps a user who owns another bucket, which an administrator may have given to it.
 async fn delete_user(store: &Store, account: &Account) -> Result<(), DeleteError> {
     if is_ours(store, account).await? {
+        remove_all_keys(store, account).await?;
         store.admin.delete_user(&account.id).await?;
+    }
+    Ok(())
+}
+
+async fn remove_all_keys(store: &Store, account: &Account) -> Result<(), DeleteError> {
+    for key in store.admin.user(&account.id).await?.into_iter().flat_map(|user| user.keys) {
+        store.admin.delete_key(&account.id, &key.access_key).await?;
     }
     Ok(())
 }

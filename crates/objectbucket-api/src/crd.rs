@@ -13,13 +13,14 @@ use crate::{ObjectBucket, ObjectBucketClaim};
 pub enum Validation {
     /// All that provisioners of the field write is accepted: `null` for every optional field, and any phase.
     Standard,
-    /// As `Standard`, but claims must make sense, and keep what they were provisioned by:
+    /// As `Standard`, but claims keep what they were provisioned by. The charts install it.
     ///
-    /// * A claim names a class, and its bucket's name or prefix is one that S3 takes.
-    /// * The class does not change. Neither do `bucketName`, `generateBucketName` and `objectBucketName`, once they are set.
+    /// * A claim names a class, and its prefix is one that S3 accepts.
+    /// * The class does not change. Neither do `bucketName`, `generateBucketName` and `objectBucketName`, once they are set. The newest
+    ///   CRD of the Go library keeps the first two, too: <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
     ///
-    /// Claims may have a name and a prefix, or neither: provisioners write the name beside the prefix, and a class can
-    /// name the bucket itself. A class whose bucket has a name that S3 does not take needs `Standard`.
+    /// Claims may have a name and a prefix, or neither: provisioners write the name next to the prefix, and a class can
+    /// name an existing bucket, with any name that a store accepts.
     Strict,
 }
 
@@ -84,9 +85,7 @@ fn restrict(spec: &mut JSONSchemaProps) {
     class.max_length = Some(253);
     class.x_kubernetes_validations = Some(vec![rule("self == oldSelf", "the class of a claim cannot change")]);
 
-    let name = field(spec, "bucketName");
-    name.max_length = Some(63);
-    name.pattern = Some("^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$".to_owned());
+    field(spec, "bucketName").max_length = Some(253);
     let prefix = field(spec, "generateBucketName");
     prefix.max_length = Some(63);
     prefix.pattern = Some("^([a-z0-9][a-z0-9.-]*)?$".to_owned());

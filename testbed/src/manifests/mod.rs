@@ -62,7 +62,7 @@ const BUCKETS: &str = "common/schema-buckets.yaml";
 const OF_BUCKETS: &[Variant] = &[
     Variant {
         folder: "default",
-        about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/standard",
+        about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/strict",
         values: &[],
         only: None,
     },

@@ -1,4 +1,4 @@
-//! The files in `crds/` say what [`crds`] says. With `UPDATE_CRDS=1` they are written.
+//! The files in `crds/` and in the charts say what [`crds`] says. With `UPDATE_CRDS=1` they are written.
 
 use std::path::Path;
 
@@ -7,18 +7,26 @@ use objectbucket_api::{Validation, crds};
 
 #[test]
 fn standard_files_are_current() {
-    check(Validation::Standard, "standard");
+    check(Validation::Standard, "crds/standard");
 }
 
 #[test]
 fn strict_files_are_current() {
-    check(Validation::Strict, "strict");
+    check(Validation::Strict, "crds/strict");
+}
+
+/// A claim whose class or bucket name changes would be ended by other rules than it was provisioned by.
+#[test]
+fn the_charts_install_the_strict_files() {
+    for store in ["aws-s3", "ceph-rgw", "garage", "gcs"] {
+        check(Validation::Strict, &format!("../../deploy/charts/{store}-provisioner/crds"));
+    }
 }
 
 fn check(validation: Validation, folder: &str) {
     for crd in crds(validation) {
         let file = format!("{}.yaml", crd.name_any());
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(folder).join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(file);
         let yaml = serde_saphyr::to_string(&crd).unwrap();
         if std::env::var_os("UPDATE_CRDS").is_some() {
             std::fs::write(&path, yaml).unwrap();

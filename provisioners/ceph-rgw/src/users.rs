@@ -24,9 +24,14 @@ pub(crate) fn is_generated(user: &str, account: &Account, bucket_owner: Option<&
     rest.is_some_and(of_claim) || oldest()
 }
 
-/// The claim whose own user has this id. Nothing says where its namespace ends: here, at the first hyphen.
+/// The claim whose own user has this id, or the account of COSI. Nothing says where a claim's namespace ends: here, at the first
+/// hyphen.
 pub(crate) fn claim_of(user: &str) -> Option<ClaimName> {
     let rest = user.strip_prefix("obc-")?;
+    // A namespace has no dot.
+    if let Some(name) = rest.strip_prefix("access.") {
+        return Some(ClaimName { namespace: String::new(), name: name.to_owned(), uid: format!("a.{name}") });
+    }
     let (names, uid) = rest.split_at_checked(rest.len().checked_sub(36)?)?;
     let (namespace, name) = names.strip_suffix('-')?.split_once('-')?;
     let is_named = !namespace.is_empty() && !name.is_empty() && is_uuid(uid);
@@ -166,7 +171,9 @@ mod tests {
     #[test]
     fn the_claim_of_a_user_has_that_user() {
         let uid = "9f0c2a9e-4d7e-11ee-be56-0242ac120002";
-        for user in [format!("obc-shop-photos-{uid}"), format!("obc-my-shop-my-photos-{uid}")] {
+        for user in
+            [format!("obc-shop-photos-{uid}"), format!("obc-my-shop-my-photos-{uid}"), format!("obc-access.ba-{uid}")]
+        {
             assert_eq!(bucket::Account::of(claim_of(&user).unwrap()).name, user);
         }
         for other in ["alice", "obc-shop-photos", uid, &format!("obc-{uid}"), &format!("ba-{uid}")] {

@@ -18,10 +18,24 @@ pub struct ClaimName {
     pub uid: String,
 }
 
+/// What the uids of COSI's buckets and of its accounts begin with. The uid of a claim has no dot.
+const OF_BUCKET: &str = "b.";
+const OF_ACCESS: &str = "a.";
+
 impl ClaimName {
-    /// The [name of the account](Account::name) of an ObjectBucketClaim.
+    /// The [name of the account](Account::name).
     pub(crate) fn user(&self) -> String {
-        format!("obc-{}-{}-{}", self.namespace, self.name, self.uid)
+        let Self { namespace, name, uid } = self;
+        match (namespace.is_empty(), uid.strip_prefix(OF_BUCKET), uid.strip_prefix(OF_ACCESS)) {
+            (true, Some(bucket), _) => format!("obc-bucket.{bucket}"),
+            (true, _, Some(access)) => format!("obc-access.{access}"),
+            _ => format!("obc-{namespace}-{name}-{uid}"),
+        }
+    }
+
+    /// The name of an account of COSI.
+    pub(crate) fn cosi_account(&self) -> Option<&str> {
+        self.uid.strip_prefix(OF_ACCESS).filter(|_| self.namespace.is_empty())
     }
 }
 
@@ -45,9 +59,26 @@ pub struct Account {
 }
 
 impl Account {
-    /// That of an ObjectBucketClaim.
+    /// That of an ObjectBucketClaim, or of a bucket or an account of COSI.
     pub fn of(claim: ClaimName) -> Self {
         Self { name: claim.user(), claim }
+    }
+
+    /// The owner of the bucket of COSI with this name.
+    #[cfg(feature = "cosi")]
+    pub(crate) fn of_cosi_bucket(name: &str) -> Self {
+        Self::of_cosi(OF_BUCKET, name)
+    }
+
+    /// The account of COSI with this name.
+    #[cfg(feature = "cosi")]
+    pub(crate) fn of_cosi_access(name: &str) -> Self {
+        Self::of_cosi(OF_ACCESS, name)
+    }
+
+    #[cfg(feature = "cosi")]
+    fn of_cosi(kind: &str, name: &str) -> Self {
+        Self::of(ClaimName { namespace: String::new(), name: name.to_owned(), uid: format!("{kind}{name}") })
     }
 }
 

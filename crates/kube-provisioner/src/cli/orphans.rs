@@ -1,5 +1,6 @@
 //! `orphans`: what the backends have for claims, compared with the ObjectBuckets.
 
+mod cosi;
 mod removal;
 mod sets;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 
 use self::removal::remove;
-use self::sets::{Set, State, report, sets};
+use self::sets::{Recorded, Set, State, report, sets};
 use super::BoxError;
 use crate::bucket::{Asset, BucketStart, ListAssets};
 use crate::controller::bucket::recorded::RecordedAssets;
@@ -67,6 +68,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) cluster_id: String,
     /// Its own name, and its additional ones.
     pub(crate) names: Vec<String>,
+    /// The name of its COSI driver.
+    pub(crate) driver: Option<String>,
 }
 
 impl Orphans {
@@ -79,8 +82,9 @@ impl Orphans {
         scene.backend.start(start).await.map_err(|error| error.to_string())?;
         let (places, mut problems) = self.places(scene).await?;
         let found = self.look(scene, &places, &mut problems).await;
-        // An ObjectBucket is written before what it stands for is made: in this order nothing is missed.
-        let recorded = RecordedAssets::read(&scene.client).await?;
+        // An ObjectBucket is written before what it stands for is made, and accounts of COSI are made for a BucketAccess: in this
+        // order nothing is missed.
+        let recorded = Recorded::read(&scene.client).await?;
         (console.print)(&report(&found, &recorded, &problems));
         if self.delete {
             self.delete(scene, console, (&places, found), &recorded).await?;
@@ -95,9 +99,9 @@ impl Orphans {
         scene: &Scene<'_>,
         console: &Console,
         (places, found): (&[Place], Vec<Set>),
-        recorded: &RecordedAssets,
+        recorded: &Recorded,
     ) -> Result<(), BoxError> {
-        check_readable(recorded)?;
+        check_readable(&recorded.objects)?;
         let mut chosen = Vec::new();
         for set in found.into_iter().filter(|set| set.state(recorded) == State::Orphan) {
             if self.yes || (console.confirm)(&format!("remove {}?", set.text()))? {
@@ -110,8 +114,8 @@ impl Orphans {
         let now = self.look(scene, places, &mut Vec::new()).await;
         let mut failed = 0;
         for set in chosen {
-            let recorded = RecordedAssets::read(&scene.client).await?;
-            check_readable(&recorded)?;
+            let recorded = Recorded::read(&scene.client).await?;
+            check_readable(&recorded.objects)?;
             if !now.contains(&set) || set.state(&recorded) != State::Orphan {
                 (console.print)(&format!("{} is left alone: it changed meanwhile\n", set.text()));
                 continue;
@@ -139,9 +143,19 @@ impl Orphans {
             if !self.class.is_empty() && !named.remove(name) {
                 continue;
             }
-            match place(scene, name, class).await {
+            match place(scene, name, class.parameters.clone().unwrap_or_default()).await {
                 Ok(place) => places.push(place),
                 Err(error) => problems.push(format!("the StorageClass {name} is left out: {error}")),
+            }
+        }
+        let of_cosi = match &scene.driver {
+            Some(driver) => cosi::classes(&scene.client, driver).await?,
+            None => Vec::new(),
+        };
+        for (name, parameters) in of_cosi.into_iter().filter(|_| self.class.is_empty()) {
+            match place(scene, &name, cosi::of_author(parameters)).await {
+                Ok(place) => places.push(place),
+                Err(error) => problems.push(format!("the {name} is left out: {error}")),
             }
         }
         match named.is_empty() || self.class.is_empty() {
@@ -175,8 +189,7 @@ impl Orphans {
 }
 
 /// A place is unread as a whole, or it is read with the parameters that the class has now.
-async fn place(scene: &Scene<'_>, name: &str, class: &StorageClass) -> Result<Place, BoxError> {
-    let texts = class.parameters.clone().unwrap_or_default();
+async fn place(scene: &Scene<'_>, name: &str, texts: BTreeMap<String, String>) -> Result<Place, BoxError> {
     let ClassParameters { parsed, secrets: named } = read(scene.backend, &texts)?;
     if named.iter().any(|secret| secret.template().is_some()) {
         return Err("its Secrets differ from claim to claim".into());

@@ -163,11 +163,16 @@ impl<B: BucketProvisioner> Served for (B, BucketOptions) {
     }
 
     async fn orphans(self, orphans: &Orphans) -> Result<(), BoxError> {
-        let (provisioner, BucketOptions { options, .. }) = self;
+        let (provisioner, bucket_options) = self;
+        #[cfg(feature = "cosi")]
+        let driver = crate::cosi::driver_of_options(&bucket_options).ok();
+        #[cfg(not(feature = "cosi"))]
+        let driver = None;
+        let options = bucket_options.options;
         let client = super::client(&options).await?;
         let cluster_id = cluster_id(&options, &client).await?;
         let names = std::iter::once(&options.provisioner_name).chain(&options.additional_provisioner_names);
-        let scene = Scene { backend: &provisioner, client, cluster_id, names: names.cloned().collect() };
+        let scene = Scene { backend: &provisioner, client, cluster_id, names: names.cloned().collect(), driver };
         orphans.run(&scene, &Console { print, confirm: is_confirmed }).await
     }
 

@@ -3,7 +3,7 @@
 //! No bucket and no account of COSI can be taken for one of an ObjectBucketClaim, nor the other way round. The uid of a claim is a
 //! UUID, which has no dot. The name of a claim's account is `obc-` with the namespace and a hyphen behind it, and a namespace has no dot.
 
-use crate::bucket::{Account, ClaimName};
+use crate::bucket::Account;
 use crate::options::BucketOptions;
 
 /// The longest name of a driver.
@@ -44,17 +44,12 @@ pub(crate) fn of_options(options: &BucketOptions) -> Result<String, String> {
 
 /// Who has the bucket of this name, if the driver has made it.
 pub(super) fn owner(bucket: &str) -> Account {
-    account("bucket", "b", bucket)
+    Account::of_cosi_bucket(bucket)
 }
 
 /// Who gets the access of this name.
 pub(super) fn accessor(access: &str) -> Account {
-    account("access", "a", access)
-}
-
-fn account(kind: &str, short: &str, name: &str) -> Account {
-    let claim = ClaimName { namespace: String::new(), name: name.to_owned(), uid: format!("{short}.{name}") };
-    Account { name: format!("obc-{kind}.{name}"), claim }
+    Account::of_cosi_access(access)
 }
 
 /// Whether COSI can have asked for this name.

@@ -18,15 +18,13 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         let text = |field: &str| account[field].as_str().unwrap_or_default();
         let Some((uid, of_cluster)) = described(text("description")) else { continue };
         let address = text("email");
-        let claim = text("displayName").split_once('/').map(|(namespace, name)| ClaimName {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-        });
+        // An account of COSI has no namespace.
+        let (namespace, name) = text("displayName").split_once('/').unwrap_or(("", text("displayName")));
+        let claim = ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
         // The display name may have been shortened, and others may write it. The address is made of the whole name.
         let is_its =
             |claim: &ClaimName| email(&account_id(&Account::of(claim.clone()).name), &store.iam.project) == address;
-        let Some(claim) = claim.filter(is_its) else {
+        let Some(claim) = Some(claim).filter(is_its) else {
             assets
                 .unread
                 .push(format!("the service account {address} is left out: its display name is not its claim's"));

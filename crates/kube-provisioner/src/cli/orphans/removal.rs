@@ -6,7 +6,7 @@ use std::sync::Arc;
 use provisioner_runtime::controller::FencingToken;
 
 use super::sets::Set;
-use super::{Place, Scene, read};
+use super::{Place, Scene, cosi, read};
 use crate::bucket::{Asset, AssetKind, BucketAccess, GrantedAccount, ProvisionedBucket};
 use crate::cli::BoxError;
 use crate::controller::shared::class_parameters::Parsed;
@@ -63,7 +63,11 @@ pub(super) async fn remove(
         cluster_id: scene.cluster_id.clone(),
         fencing_token: FencingToken::unlimited(),
     };
-    scene.backend.revoke(account).await.map_err(|error| error.to_string().into())
+    scene.backend.revoke(account).await.map_err(|error| error.to_string())?;
+    if let Some(name) = set.owner.claim.cosi_account() {
+        cosi::forget(&scene.client, name, &scene.cluster_id).await?;
+    }
+    Ok(())
 }
 
 fn parameters(scene: &Scene<'_>, place: &Place, policy: &str) -> Result<Arc<Parsed>, BoxError> {

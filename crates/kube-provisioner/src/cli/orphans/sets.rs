@@ -1,8 +1,11 @@
 //! What was made for one claim, and what is known of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::Client;
 
 use super::super::table::table;
+use super::cosi;
 use crate::bucket::{Account, Asset, AssetKind, ClaimName, MarkedCluster};
 use crate::controller::bucket::recorded::RecordedAssets;
 
@@ -15,10 +18,25 @@ pub(super) struct Set {
     pub(super) assets: Vec<Asset>,
 }
 
+/// What objects stand for.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    pub(super) objects: RecordedAssets,
+    /// The accounts of COSI, if the cluster serves COSI.
+    pub(super) cosi_accounts: Option<BTreeSet<String>>,
+}
+
+impl Recorded {
+    pub(super) async fn read(client: &Client) -> kube::Result<Self> {
+        let (objects, cosi_accounts) = (RecordedAssets::read(client).await?, cosi::accounts(client).await?);
+        Ok(Self { objects, cosi_accounts })
+    }
+}
+
 /// What is known of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// An ObjectBucket stands for them.
+    /// An ObjectBucket or a BucketAccess stands for them.
     Used,
     /// The claim is there.
     InProgress,
@@ -43,7 +61,7 @@ impl State {
             Self::NoCluster => "kept: no ObjectBucket, and the mark names no cluster".to_owned(),
             Self::Retained => "kept: released, and the reclaim policy was Retain".to_owned(),
             Self::Unreadable => "kept: an ObjectBucket cannot be read".to_owned(),
-            Self::Orphan => "no ObjectBucket: nobody's".to_owned(),
+            Self::Orphan => "no ObjectBucket or BucketAccess: nobody's".to_owned(),
         }
     }
 }
@@ -63,7 +81,9 @@ pub(super) fn sets(found: Vec<(String, Asset)>) -> Vec<Set> {
 
 impl Set {
     /// One asset that is not to go keeps the others.
-    pub(super) fn state(&self, recorded: &RecordedAssets) -> State {
+    pub(super) fn state(&self, recorded: &Recorded) -> State {
+        let Recorded { objects: recorded, cosi_accounts } = recorded;
+        let access = self.owner.claim.cosi_account().zip(cosi_accounts.as_ref());
         let of_other = self.assets.iter().find_map(|asset| match &asset.cluster {
             MarkedCluster::Other(id) => Some(id.clone()),
             MarkedCluster::This | MarkedCluster::Unknown => None,
@@ -71,7 +91,8 @@ impl Set {
         let any = |is: &dyn Fn(&Asset) -> bool| self.assets.iter().any(is);
         match of_other {
             Some(id) => State::OtherCluster(id),
-            None if !is_of_claim(&self.owner.claim) => State::Foreign,
+            None if access.is_some_and(|(name, known)| known.contains(name)) => State::Used,
+            None if access.is_none() && !is_of_claim(&self.owner.claim) => State::Foreign,
             None if any(&|asset| recorded.names(asset)) => State::Used,
             None if recorded.has_claim(&self.owner.claim) => State::InProgress,
             None if any(&|asset| asset.retained) => State::Retained,
@@ -99,7 +120,7 @@ fn is_of_claim(claim: &ClaimName) -> bool {
 }
 
 /// What the command prints.
-pub(super) fn report(sets: &[Set], recorded: &RecordedAssets, problems: &[String]) -> String {
+pub(super) fn report(sets: &[Set], recorded: &Recorded, problems: &[String]) -> String {
     let mut rows = vec![["KIND", "NAME", "ACCOUNT", "CLASS", "STATE"].map(str::to_owned)];
     let (mut used, mut orphans) = (0, 0);
     for set in sets {
@@ -120,7 +141,7 @@ pub(super) fn report(sets: &[Set], recorded: &RecordedAssets, problems: &[String
     }
     let mut text = if rows.len() == 1 { String::new() } else { table(&rows) };
     problems.iter().for_each(|problem| text.push_str(&format!("{problem}\n")));
-    for name in &recorded.unreadable {
+    for name in &recorded.objects.unreadable {
         text.push_str(&format!("the ObjectBucket {name} cannot be read, so nobody knows what it stands for\n"));
     }
     text.push_str(&format!("{used} in use, {orphans} orphans\n"));

@@ -100,6 +100,7 @@ impl Fixture {
             client: self.cluster.client("admin"),
             cluster_id: "c".to_owned(),
             names: vec!["example.com/b".to_owned()],
+            driver: Some("b.example.com".to_owned()),
         };
         let console = Console { print: |_| {}, confirm: |_| Ok(false) };
         let error = orphans.run(&scene, &console).await.err().map(|error| error.to_string());
@@ -169,7 +170,7 @@ fn only_what_nobody_may_need_is_an_orphan() {
         let mut assets = made("photos", UID);
         change(&mut assets[0]);
         let found = assets.into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
-        sets(found).into_iter().next().unwrap().state(&RecordedAssets::default())
+        sets(found).into_iter().next().unwrap().state(&Recorded::default())
     };
     assert_eq!(state(&|_| {}), State::Orphan);
     assert_eq!(state(&|asset| asset.retained = true), State::Retained);
@@ -179,10 +180,45 @@ fn only_what_nobody_may_need_is_an_orphan() {
     for (namespace, uid) in [("", UID), ("shop", "ba-1"), ("shop", "")] {
         let claim = ClaimName { namespace: namespace.into(), name: "photos".into(), uid: uid.into() };
         let asset = Asset::new(AssetKind::Account, "a", claim, MarkedCluster::This);
-        assert_eq!(sets(vec![("fast".to_owned(), asset)])[0].state(&RecordedAssets::default()), State::Foreign);
+        assert_eq!(sets(vec![("fast".to_owned(), asset)])[0].state(&Recorded::default()), State::Foreign);
     }
-    let mut unreadable = RecordedAssets::default();
-    unreadable.unreadable.push("o".to_owned());
+    let mut unreadable = Recorded::default();
+    unreadable.objects.unreadable.push("o".to_owned());
     let found = made("photos", UID).into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
     assert_eq!(sets(found)[0].state(&unreadable), State::Unreadable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_of_cosi_without_its_access_is_an_orphan() {
+    let account = |name: &str| {
+        let claim = ClaimName { namespace: String::new(), name: name.to_owned(), uid: format!("a.{name}") };
+        Asset::new(AssetKind::Account, name, claim, MarkedCluster::This)
+    };
+    let fixture = Fixture::new(["ba-lost", "ba-granted", "ba-recorded"].map(account));
+    let left = async || fixture.run(delete()).await.0;
+    assert_eq!(left().await.len(), 3, "without the CRDs nothing is known of COSI");
+    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/cosi/v1alpha2");
+    for definition in std::fs::read_dir(definitions).unwrap() {
+        fixture.cluster.create_yaml(&std::fs::read_to_string(definition.unwrap().path()).unwrap()).unwrap();
+    }
+    let access = json!({
+        "apiVersion": "objectstorage.k8s.io/v1alpha2", "kind": "BucketAccess",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "bucketClaims": [{"bucketClaimName": "photos", "accessMode": "ReadWrite", "accessSecretName": "web"}],
+            "bucketAccessClassName": "fast", "protocol": "S3",
+        },
+    });
+    fixture.cluster.create(&access).unwrap();
+    let target =
+        kube_sim::Target { group: "objectstorage.k8s.io", plural: "bucketaccesses", namespace: "default", name: "web" };
+    let status = json!({"status": {"readyToUse": true, "accountID": "ba-granted"}});
+    fixture.cluster.patch(&target, Some(kube_sim::Subresource::Status), kube_sim::PatchKind::Merge, &status).unwrap();
+    let metadata = json!({
+        "name": "cosi-access-1", "namespace": "default", "labels": {"app.kubernetes.io/component": "cosi-access"},
+        "annotations": {"kube-provisioner/cosi-account": "ba-recorded", "kube-provisioner/cluster-id": "c"},
+    });
+    fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})).unwrap();
+    assert_eq!(left().await, ["ba-granted"]);
+    assert_eq!(fixture.cluster.list("", "secrets", Some("default")).unwrap(), Vec::<Value>::new(), "the record");
 }

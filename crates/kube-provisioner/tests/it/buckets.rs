@@ -14,6 +14,7 @@ mod former_accounts;
 mod names;
 mod ownership;
 mod provisioning;
+mod refusals;
 mod refusing;
 mod rotation;
 mod secrets;

@@ -14,9 +14,11 @@ use super::class::read_class;
 use super::decide::{Rules, decide};
 use super::decision::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
 use super::decision::{Ending, NoAction, Reason, Refusal};
-use super::facts::Delivered;
+use super::delivered_names::DeliveredNames;
+use super::facts::{Delivered, Facts};
 use super::key::Key;
 use super::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
+use super::record::{NewKey, Record, SharedAccount, Source};
 use super::safeguards::Safeguards;
 use super::share::BucketClaimProblem;
 use crate::bucket::BucketCapabilities;
@@ -148,6 +150,14 @@ impl Fixture {
     }
 
     fn decision_about(&self, key: &Key) -> Decision {
+        decide(&self.facts(key), &self.rules)
+    }
+
+    fn inputs(&self) -> u64 {
+        self.facts(&Key::of("shop", "photos", "u")).inputs()
+    }
+
+    fn facts(&self, key: &Key) -> Facts {
         let mut cache = BucketCache::new(Arc::new(self.rules.clone()));
         if !self.class.is_null() {
             let class = WatchedClass::from_json(&self.class.to_string()).unwrap();
@@ -178,7 +188,7 @@ impl Fixture {
         }
         let mut facts = cache.facts(key);
         (facts.secret, facts.config_map) = (self.secret, self.config_map);
-        decide(&facts, &self.rules)
+        facts
     }
 }
 
@@ -190,6 +200,63 @@ fn check(rows: impl IntoIterator<Item = (&'static str, Fixture, Decision)>) {
 
 fn rest(why: NoAction) -> Decision {
     Decision::NoAction(why)
+}
+
+/// A record in which attempts have written all that they ever write. A new field has to be judged here.
+fn after_attempts(text: &str) -> Record {
+    let texts = || [(text.to_owned(), text.to_owned())].into();
+    let names = || DeliveredNames { secret: text.to_owned(), config_map: text.to_owned() };
+    Record {
+        // An attempt never changes these.
+        source: Some(Source::Provisioned),
+        claim: None,
+        made_for_uid: None,
+        owner: None,
+        parameters: None,
+        made: true,
+        // Each attempt may.
+        account: Some(SharedAccount { name: text.to_owned(), uid: "a".to_owned(), left: true, state: texts() }),
+        config: texts(),
+        attempted: texts(),
+        assigned: text == "first",
+        tls: text == "first",
+        data: texts(),
+        access_key_id: Some(text.to_owned()),
+        keyless: text == "first",
+        delivered: Some(names()),
+        formerly_delivered: vec![names()],
+        rotation: Some(text.to_owned()),
+        new_key: Some(NewKey { access_key_id: text.to_owned(), rotation: None }),
+        retire_at: Some(text.to_owned()),
+    }
+}
+
+#[test]
+fn z36_an_attempt_changes_no_input_of_the_next_one() {
+    let recorded = |text: &str, made: bool| {
+        let record = serde_json::to_value(Record { made, ..after_attempts(text) }).unwrap();
+        let written = json!({
+            "metadata": {"resourceVersion": text.len().to_string(), "uid": if made { "o" } else { text }},
+            "spec": {"endpoint": {"bucketHost": text, "region": text}, "additionalState": {"state": text}},
+        });
+        Fixture { record, ..Fixture::bound().bucket(written) }.inputs()
+    };
+    for made in [false, true] {
+        assert_eq!(recorded("first", made), recorded("second", made), "made: {made}");
+    }
+    // An unfinished attempt creates its ObjectBucket, and may remove it.
+    let new = Fixture::new().claim(json!({"spec": {"bucketName": null, "generateBucketName": "b"}}));
+    let prepared = Fixture { bucket: Fixture::bound().bucket, record: json!({"source": "Provisioned"}), ..new.clone() };
+    let name = objectbucket_api::names::generated_bucket_name("b", "u");
+    let metadata =
+        json!({"finalizers": ["objectbucket.io/finalizer"], "labels": {"bucket-provisioner": "example.com-b"}});
+    let prepared =
+        prepared.claim(json!({"metadata": metadata, "spec": {"bucketName": name, "objectBucketName": OBJECT}}));
+    assert_eq!(new.inputs(), prepared.inputs());
+    // What an administrator corrects is an input.
+    let bound = Fixture::bound;
+    assert_ne!(bound().inputs(), bound().record(json!({"parameters": {"host": "x"}})).inputs());
+    assert_ne!(bound().inputs(), bound().bucket(json!({"spec": {"reclaimPolicy": "Retain"}})).inputs());
 }
 
 #[test]

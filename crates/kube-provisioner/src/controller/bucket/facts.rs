@@ -264,8 +264,8 @@ impl Facts {
         }
     }
 
-    /// A fingerprint of what may end a delay. What attempts themselves write and remove is left out: a failed one would
-    /// wake the next.
+    /// A fingerprint of what may end a delay. It contains nothing that an attempt writes before it fails, because the write would
+    /// wake the next attempt at once.
     pub(crate) fn inputs(&self) -> u64 {
         let claim = self.claim.as_ref().map(|claim| {
             let name = claim.bucket_name.as_deref().filter(|name| !self.is_given_by_us(claim, name));
@@ -277,7 +277,7 @@ impl Facts {
         let made = made.map(|bucket| {
             let deleted = lives && bucket.deleting;
             let origin = (&bucket.cluster_id, &bucket.identity, &bucket.provisioner, &bucket.reference);
-            (&*bucket.uid, deleted, bucket.policy, bucket.record.fingerprint(), &bucket.endpoint, origin)
+            (&*bucket.uid, deleted, bucket.policy, bucket.record.fingerprint(), &bucket.endpoint.bucket, origin)
         });
         let by_hand = self.bucket().map(|bucket| {
             let deleted = self.claim.is_none() && bucket.deleting;
@@ -367,6 +367,24 @@ impl BucketFacts {
         self.phase.as_deref() == Some("Bound")
     }
 
+    /// Returns true if the ObjectBucket differs from a former version only in what decides nothing: labels and annotations of others,
+    /// its phase, and the mark that claims share it.
+    pub(crate) fn is_alike(&self, former: &Self) -> bool {
+        let of = |bucket: &Self| {
+            let metadata =
+                (bucket.uid.clone(), bucket.deleting, bucket.finalizers.clone(), bucket.unreadable.is_some());
+            let marks =
+                (bucket.abandoned, bucket.adopt_for.clone(), bucket.identity.clone(), bucket.cluster_id.clone());
+            (metadata, marks, bucket.endpoint.clone(), bucket.state.clone(), bucket.reference.clone(), bucket.policy)
+        };
+        let is_same_record = match (&self.record, &former.record) {
+            (Recorded::Nothing, Recorded::Nothing) => true,
+            (Recorded::As(record), Recorded::As(former)) => record == former,
+            _ => false,
+        };
+        is_same_record && of(self) == of(former)
+    }
+
     /// The claim that it stands for, by its own reference or by our record. The uid is empty where only another provisioner's
     /// reference without one is left.
     pub(crate) fn claim(&self) -> Option<ClaimName> {
@@ -399,15 +417,14 @@ impl BucketFacts {
 }
 
 impl Recorded {
+    /// Only what attempts never change in a record, and what an administrator may have to correct.
     fn fingerprint(&self) -> u64 {
         match self {
             Self::Nothing => 0,
             Self::Unreadable(_) => 1,
-            // What an unfinished attempt or rotation writes down is no reason to try again at once.
             Self::As(record) => {
-                let (attempted, delivered, formerly_delivered) = (BTreeMap::new(), None, Vec::new());
-                let lasting = Record { attempted, new_key: None, delivered, formerly_delivered, ..(**record).clone() };
-                stable_hash(&format!("{lasting:?}"))
+                let Record { source, owner, parameters, .. } = &**record;
+                stable_hash(&format!("{:?}", (source, owner, parameters)))
             }
         }
     }

@@ -424,8 +424,7 @@ fn released(ending: Ending, bucket: &str) -> UserMessage {
 }
 
 fn call_failed(doing: &str, error: &CallError, facts: &Facts) -> UserMessage {
-    // What could not be written is not tried again for the status.
-    event_only(warning(failed_reason(facts), call_failed_text(doing, error), State::Pending))
+    warning(failed_reason(facts), call_failed_text(doing, error), going_or(facts, State::Pending))
 }
 
 fn not_fenced(error: &CallError, facts: &Facts) -> UserMessage {

@@ -4,7 +4,7 @@ use provisioner_runtime::queue::Next;
 
 use super::decision::Refusal;
 use super::outcome::Outcome;
-use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
+use crate::controller::shared::limits::{Thresholds, after_refusal, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -44,7 +44,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
             DeleteVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
-        Outcome::CallFailed { error, .. } => after_call(error),
+        Outcome::CallFailed { error, .. } => after_refusal(error, attempt),
     };
     if gives_up(outcome, attempt, thresholds) { Next::AwaitChange } else { next }
 }

@@ -45,6 +45,23 @@ pub(crate) fn retry(after: Option<Duration>) -> Next {
     after.map_or(Next::Retry, Next::RetryAfter)
 }
 
+/// The pause after the API server has refused a write, and how many such pauses follow one another before they grow.
+const REFUSED: Duration = Duration::from_secs(10);
+const REFUSED_ALIKE: u32 = 6;
+const LONGEST_REFUSED: Duration = Duration::from_secs(60);
+
+/// Returns when a key runs again after an error of the API server in this attempt, which may be a refusal by a quota, a policy or a
+/// missing permission. No watch shows when these change, so the pauses are long at first and stay short later.
+pub(crate) fn after_refusal(error: &CallError, attempt: u32) -> Next {
+    match error {
+        CallError::Forbidden(_) | CallError::Invalid(_) | CallError::NoNamespace(_) => {
+            let doublings = attempt.saturating_sub(REFUSED_ALIKE).min(3);
+            Next::RetryAfter((REFUSED * (1 << doublings)).min(LONGEST_REFUSED))
+        }
+        _ => after_call(error),
+    }
+}
+
 /// When a key runs again after an error of the API server. A request of the server to slow down is no failure of the key.
 pub(crate) fn after_call(error: &CallError) -> Next {
     match error {

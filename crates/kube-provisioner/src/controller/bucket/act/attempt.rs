@@ -65,6 +65,9 @@ impl Actions {
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
             let key = self.account_key(facts, &inputs.record).await?;
+            if key.credentials.is_none() && !inputs.record.keyless {
+                self.confirm_writable(&inputs.claim, &inputs.record).await?;
+            }
             let bucket = self.recorded(&inputs, facts).await?;
             self.join(&inputs.record, facts).await?;
             let calls = Calls::begin(step, &token, &flow).await;

@@ -33,6 +33,16 @@ use crate::controller::shared::checksum::CHECKSUM;
 /// The entries of a Secret or a ConfigMap.
 type Entries = BTreeMap<String, String>;
 
+/// Part of the API server's answer to a dry run where an admission webhook does not support dry runs.
+const NO_DRY_RUN: &str = "does not support dry run";
+
+/// Whether the API server stores a write, or only checks it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Write {
+    Persist,
+    DryRun,
+}
+
 impl Actions {
     pub(super) async fn deliver(
         &self,
@@ -115,11 +125,34 @@ impl Actions {
         Ok(())
     }
 
+    /// When this succeeds, the API server accepts the claim's Secret. If it refused the Secret after the backend has created a key, the
+    /// key would be lost, and each attempt would create another one. Nothing is written: pods wait until the Secret exists.
+    pub(super) async fn confirm_writable(&self, claim: &ClaimFacts, record: &Record) -> Result<(), Outcome> {
+        // An admission policy can refuse static keys to all but claims that need none.
+        let key = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY].map(|name| (name.to_owned(), "dry-run".to_owned()));
+        let entries = if record.access_key_id.is_some() { key.into() } else { Entries::new() };
+        match self.write_secret_as(claim, record, entries, Write::DryRun).await {
+            // The API server does not ask such webhooks without a write.
+            Err(Outcome::CallFailed { error: CallError::Invalid(text), .. }) if text.contains(NO_DRY_RUN) => Ok(()),
+            confirmed => confirmed,
+        }
+    }
+
     pub(super) async fn write_secret(
         &self,
         claim: &ClaimFacts,
         record: &Record,
         entries: Entries,
+    ) -> Result<(), Outcome> {
+        self.write_secret_as(claim, record, entries, Write::Persist).await
+    }
+
+    async fn write_secret_as(
+        &self,
+        claim: &ClaimFacts,
+        record: &Record,
+        entries: Entries,
+        write: Write,
     ) -> Result<(), Outcome> {
         let names = record.delivered_names(&claim.name);
         let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
@@ -128,8 +161,10 @@ impl Actions {
             (cache.delivered(&claim.namespace, &names)[0].is_some(), cache.lists())
         };
         let body = self.body((claim, &names.secret), &entries, ("Secret", "stringData"));
-        let seen = self.write(&api, &names.secret, claim, body, known, of_secret).await?;
-        self.cache().observe_secret(seen, lists);
+        let seen = self.write(&api, (&names.secret, claim), (body, write), known, of_secret).await?;
+        if write == Write::Persist {
+            self.cache().observe_secret(seen, lists);
+        }
         Ok(())
     }
 
@@ -145,7 +180,7 @@ impl Actions {
         };
         let api: Api<ConfigMap> = Api::namespaced(self.context.client().clone(), &claim.namespace);
         let body = self.body((claim, &names.config_map), &entries, ("ConfigMap", "data"));
-        let seen = self.write(&api, &names.config_map, claim, body, known, of_config_map).await?;
+        let seen = self.write(&api, (&names.config_map, claim), (body, Write::Persist), known, of_config_map).await?;
         self.cache().observe_config_map(seen, lists);
         Ok(())
     }
@@ -168,9 +203,8 @@ impl Actions {
     async fn write<K>(
         &self,
         api: &Api<K>,
-        name: &str,
-        claim: &ClaimFacts,
-        body: Value,
+        (name, claim): (&str, &ClaimFacts),
+        (body, write): (Value, Write),
         known: bool,
         seen: impl Fn(&K) -> Option<Seen>,
     ) -> Result<Option<Seen>, Outcome>
@@ -180,10 +214,11 @@ impl Actions {
         let kind = kind::<K>();
         let doing = if kind == "Secret" { "writing the claim's Secret" } else { "writing the claim's ConfigMap" };
         let failed = |error| Outcome::CallFailed { doing, error };
+        let dry_run = write == Write::DryRun;
         if !known {
             let object =
                 serde_json::from_value(body.clone()).map_err(|error| failed(CallError::Other(error.to_string())))?;
-            match self.context.request(api.create(&PostParams::default(), &object)).await {
+            match self.context.request(api.create(&PostParams { dry_run, ..PostParams::default() }, &object)).await {
                 Ok(created) => return Ok(seen(&created)),
                 Err(CallError::AlreadyExists) => {}
                 Err(error) => return Err(failed(error)),
@@ -193,13 +228,16 @@ impl Actions {
         let live = self.live(api, name, &claim.uid).await?.ok_or(Outcome::Changed)?;
         let mut patch = body;
         patch["metadata"]["uid"] = json!(live.uid);
+        // A patch that arrives late must not bring a former key back.
+        patch["metadata"]["resourceVersion"] = json!(live.resource_version);
         if kind == "Secret" {
             // A claim that needs a key no longer keeps none.
             let names = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY];
             let gone = names.into_iter().filter(|name| patch["stringData"].get(name).is_none());
             patch["data"] = gone.map(|name| (name.to_owned(), Value::Null)).collect::<serde_json::Map<_, _>>().into();
         }
-        match self.context.request(api.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await {
+        let parameters = PatchParams { dry_run, ..PatchParams::default() };
+        match self.context.request(api.patch(name, &parameters, &Patch::Merge(patch))).await {
             Ok(written) => Ok(seen(&written)),
             Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Changed),
             Err(error) => Err(failed(error)),

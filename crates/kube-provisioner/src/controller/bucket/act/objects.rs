@@ -184,14 +184,10 @@ impl Actions {
         record: &Record,
         spec: Option<Spec<'_>>,
     ) -> Result<BucketFacts, Outcome> {
-        let mut metadata = json!({"uid": &*bucket.uid, "annotations": self.annotations(record)});
+        let mut metadata = json!({"annotations": self.annotations(record)});
         if !bucket.has_finalizer() {
             let finalizers: Vec<&str> = bucket.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
             metadata["finalizers"] = json!(finalizers);
-        }
-        // A merge patch of a spec that somebody has just replaced by a text would be all of the new spec.
-        if !bucket.has_finalizer() || spec.is_some() {
-            metadata["resourceVersion"] = bucket.resource_version.to_string().into();
         }
         let mut patch = json!({"metadata": metadata});
         if let Some(Spec { endpoint, state }) = spec {
@@ -215,7 +211,7 @@ impl Actions {
 
     /// Says on the ObjectBucket that others use its bucket.
     pub(super) async fn mark_shared(&self, bucket: &BucketFacts) -> Result<BucketFacts, Outcome> {
-        let metadata = json!({"uid": &*bucket.uid, "annotations": {protocol::SHARED: "true"}});
+        let metadata = json!({"annotations": {protocol::SHARED: "true"}});
         self.patch_bucket(bucket, json!({"metadata": metadata}), None).await
     }
 
@@ -229,9 +225,7 @@ impl Actions {
         let mut annotations = self.annotations(record);
         annotations[protocol::ADOPT_FOR] = Value::Null;
         let patch = json!({
-            "metadata": {
-                "uid": &*bucket.uid, "resourceVersion": bucket.resource_version.to_string(), "annotations": annotations,
-            },
+            "metadata": {"annotations": annotations},
             "spec": {"claimRef": claim_reference(claim)},
         });
         self.patch_bucket(bucket, patch, None).await
@@ -241,16 +235,37 @@ impl Actions {
         if bucket.phase.as_deref() == Some(phase) {
             return Ok(());
         }
-        let patch = json!({"metadata": {"uid": &*bucket.uid}, "status": {"phase": phase}});
-        self.patch_bucket(bucket, patch, Some("status")).await.map(drop)
+        self.patch_bucket(bucket, json!({"status": {"phase": phase}}), Some("status")).await.map(drop)
     }
 
+    /// Patches the version of the ObjectBucket on which the caller has decided, so that a write that arrives late overwrites no newer
+    /// record. If somebody has changed nothing that matters to decisions, the patch is sent again for the new version.
     async fn patch_bucket(
         &self,
         bucket: &BucketFacts,
         patch: Value,
         subresource: Option<&str>,
     ) -> Result<BucketFacts, Outcome> {
+        let mut known = bucket.clone();
+        for _ in 0..TRIES {
+            match self.patch_version(&known, patch.clone(), subresource).await {
+                Err(Outcome::Changed) => {}
+                result => return result,
+            }
+            let live = self.cache().bucket(&bucket.name).filter(|live| live.is_alike(&known));
+            known = live.map(|live| (*live).clone()).ok_or(Outcome::Changed)?;
+        }
+        Err(Outcome::Changed)
+    }
+
+    async fn patch_version(
+        &self,
+        bucket: &BucketFacts,
+        mut patch: Value,
+        subresource: Option<&str>,
+    ) -> Result<BucketFacts, Outcome> {
+        patch["metadata"]["uid"] = (*bucket.uid).into();
+        patch["metadata"]["resourceVersion"] = bucket.resource_version.to_string().into();
         let path = ObjectBucket::url_path(&(), None);
         let answer = requests::patch(&self.context, path, &bucket.name, subresource, &Patch::Merge(patch)).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {
@@ -318,7 +333,7 @@ impl Actions {
         for _ in 0..TRIES {
             let Some(known) = live.filter(|live| live.uid == bucket.uid && live.has_finalizer()) else { return Ok(()) };
             let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
-            match self.patch_bucket(&known, patch, None).await {
+            match self.patch_version(&known, patch, None).await {
                 // Somebody has changed it. The cache has it as it is.
                 Err(Outcome::Changed) => live = self.cache().bucket(&bucket.name),
                 result => return result.map(drop),

@@ -34,6 +34,7 @@ impl Actions {
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
         let (token, _guard) = step.token();
         let rotated = async {
+            self.confirm_writable(claim, record).await?;
             let source = record.source.unwrap_or(Source::Granted);
             let (_, account) = self.known(bucket, facts, source, &token).await?;
             let limit = self.limits.provision;

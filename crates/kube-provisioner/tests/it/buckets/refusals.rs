@@ -1,0 +1,162 @@
+//! An API server that refuses writes of one kind for some time, as it does for a quota, an admission policy or a missing permission.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_sim::{After, Before, Cluster, Interceptor, Request, Status, Verb};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{CLAIMS, Fixture};
+
+/// How long writes are refused.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// Verb, resource and subresource of a write.
+type Kind = String;
+
+#[derive(Clone, Default)]
+struct Refusals(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// All writes so far.
+    seen: BTreeSet<Kind>,
+    /// Refused until then.
+    refused: Option<(Kind, Instant)>,
+    count: u32,
+    /// All patches without the version on which they were decided.
+    unversioned: BTreeSet<Kind>,
+    /// Refuses only Secrets with a key.
+    keys_only: bool,
+}
+
+fn kind(request: &Request) -> Option<Kind> {
+    let is_write = matches!(request.verb, Verb::Create | Verb::Patch | Verb::Delete | Verb::Update);
+    let subresource = request.subresource.map(|subresource| format!("/{subresource:?}")).unwrap_or_default();
+    let of_work = !matches!(request.resource.plural.as_str(), "leases" | "events");
+    (is_write && of_work && request.user.starts_with("ours"))
+        .then(|| format!("{:?} {}{subresource}", request.verb, request.resource.plural))
+}
+
+impl Interceptor for Refusals {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let mut state = self.0.lock().unwrap();
+        let mut answer = Before::Handle;
+        if let Some(kind) = kind(request) {
+            let has_key = || format!("{:?}", request.content).contains("AWS_SECRET_ACCESS_KEY");
+            let is_meant = state.refused.as_ref().is_some_and(|(of, end)| *of == kind && Instant::now() < *end);
+            if is_meant && (!state.keys_only || has_key()) {
+                state.count += 1;
+                let status = Status::forbidden(&request.resource, &request.name, "exceeded quota");
+                // A hot loop ends here.
+                answer = if state.count < 1000 { Before::Refuse(status) } else { Before::Hang };
+            }
+            if request.verb == Verb::Patch && !format!("{:?}", request.content).contains("resourceVersion") {
+                state.unversioned.insert(kind.clone());
+            }
+            state.seen.insert(kind);
+        }
+        Box::pin(async move { answer })
+    }
+
+    fn after<'a>(&'a self, _: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        Box::pin(async { After::Deliver })
+    }
+}
+
+impl Refusals {
+    fn refuse(&self, kind: &str) {
+        self.0.lock().unwrap().refused = Some((kind.to_owned(), Instant::now() + REFUSED));
+    }
+
+    fn count(&self) -> u32 {
+        self.0.lock().unwrap().count
+    }
+
+    fn fixture(&self) -> Fixture {
+        let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(self.clone())));
+        fixture.store.state().shows_keys_once = true;
+        fixture
+    }
+}
+
+/// A claim is bound, loses its Secret and its ConfigMap, gets another key, and is deleted.
+async fn life(fixture: &Fixture) {
+    let keys = || fixture.store.state().users.values().map(Vec::len).sum::<usize>();
+    let text = |name: &str| {
+        let data = &fixture.get("secrets", "photos").unwrap_or_default()["data"];
+        data[name].as_str().unwrap_or_default().to_owned()
+    };
+    fixture.claim("photos", json!({}));
+    fixture.bound("photos").await;
+    fixture.delete("configmaps", "photos");
+    fixture.until("the ConfigMap is back", || fixture.get("configmaps", "photos").is_some()).await;
+    let before = text("AWS_ACCESS_KEY_ID");
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    fixture.until("there is a new key", || text("AWS_ACCESS_KEY_ID") != before && keys() == 1).await;
+    fixture.patch("secrets", "photos", json!({"data": {"AWS_SECRET_ACCESS_KEY": "eA=="}}));
+    fixture.until("the Secret is restored", || text("AWS_SECRET_ACCESS_KEY") != "eA==").await;
+    fixture.delete(CLAIMS, "photos");
+    fixture.gone("photos").await;
+}
+
+/// The pauses never shrink, so there are few refusals, whatever the attempts before each of them have written.
+#[tokio::test(start_paused = true)]
+async fn z36_z37_refused_writes_of_each_kind_back_off_and_all_name_their_version() {
+    let all = Refusals::default();
+    let fixture = all.fixture();
+    fixture.overlap("10s");
+    let running = fixture.start(1);
+    life(&fixture).await;
+    running.abort();
+    let kinds = all.0.lock().unwrap().seen.clone();
+    assert_eq!(all.0.lock().unwrap().unversioned, BTreeSet::new(), "a late write could undo a newer one");
+    assert!(kinds.len() > 8, "{kinds:?}");
+    for kind in kinds {
+        let refusals = Refusals::default();
+        let fixture = refusals.fixture();
+        fixture.overlap("10s");
+        let running = fixture.start(1);
+        let start = Instant::now();
+        refusals.refuse(&kind);
+        life(&fixture).await;
+        let (took, count) = (start.elapsed(), refusals.count());
+        // A status follows each attempt, and its own refusal does too.
+        assert!((1..=17).contains(&count), "{kind} was refused {count} times");
+        assert!(took < Duration::from_secs(300), "{kind}: {took:?}");
+        running.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn z36_a_claim_whose_secret_is_refused_costs_no_keys() {
+    for keys_only in [false, true] {
+        let refusals = Refusals::default();
+        let fixture = refusals.fixture();
+        refusals.0.lock().unwrap().keys_only = keys_only;
+        refusals.refuse("Create secrets");
+        fixture.claim("photos", json!({}));
+        let _running = fixture.start(1);
+        let start = Instant::now();
+        let keys = || fixture.store.state().users.values().map(Vec::len).sum::<usize>();
+        fixture.until("it is told", || fixture.ready("photos").1.contains("exceeded quota")).await;
+        assert_eq!(
+            (fixture.phase("photos").as_str(), fixture.ready("photos").0.as_str()),
+            ("Pending", "ProvisioningFailed")
+        );
+        while start.elapsed() < REFUSED {
+            assert!(keys() <= 1, "{:?}", fixture.store.assets());
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(refusals.count() <= 8, "{} refusals", refusals.count());
+        assert_eq!(fixture.store.calls("grant"), usize::from(keys_only));
+        fixture.bound("photos").await;
+        assert!(start.elapsed() < REFUSED + Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(keys(), 1);
+        let made = fixture.store.state().users.values().flatten().next().unwrap().access_key_id.clone();
+        assert_eq!(made, if keys_only { "id-2" } else { "id-1" });
+    }
+}

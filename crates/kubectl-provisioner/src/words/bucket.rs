@@ -133,10 +133,10 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "The claim asks for the bucket of another claim of its namespace, which it cannot have now.",
             "",
         ),
-        Refusal::BucketClaimChanged => words(
-            "bound; its bucket cannot become another one",
-            "A claim keeps the bucket that it has, so another bucketClaimName has no effect.",
-            "restore bucketClaimName",
+        Refusal::ChangeWithoutEffect(_) => words(
+            "bound; a change of the claim has no effect",
+            "The name, the class and the Secret's name of a claim are fixed once it has its bucket.",
+            "restore the field",
         ),
         Refusal::InUse { .. } => words(
             "its bucket is used by other claims",

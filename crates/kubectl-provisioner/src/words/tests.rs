@@ -86,7 +86,7 @@ fn bucket_refusals() -> Vec<bucket::Refusal> {
         R::BadObjectName { .. } => R::BadObjectName { kind: "Secret", name: text() },
         R::NotOwned { .. } => R::NotOwned { kind: "Secret" },
         R::BucketClaim { .. } => R::BucketClaim { claim: text(), problem: bucket::BucketClaimProblem::Missing },
-        R::BucketClaimChanged => R::BucketClaimChanged, R::InUse { .. } => R::InUse { by: vec![] })
+        R::ChangeWithoutEffect(_) => R::ChangeWithoutEffect(bucket::ChangeWithoutEffect::Config { key: "k" }), R::InUse { .. } => R::InUse { by: vec![] })
 }
 
 fn bucket_actions() -> Vec<bucket::Decision> {

@@ -2,7 +2,7 @@
 
 use provisioner_runtime::stable_hash;
 
-use super::decision::{Decision, Ending, NoAction, Reason, Refusal};
+use super::decision::{ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal};
 use super::delivered_names::{BadName, DeliveredNames};
 use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
@@ -13,6 +13,7 @@ use super::share;
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::class_parameters::BadParameters;
 use crate::controller::shared::names::ProvisionerNames;
+use crate::protocol::{CONFIG_MAP_NAME, SECRET_NAME};
 
 /// What decisions depend on beside the facts.
 #[derive(Clone, Debug)]
@@ -147,11 +148,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     if record.new_key.is_some() && record.has_own_account() && facts.secret == Delivered::Intact {
         return Decision::Rotate;
     }
-    if record.config != claim.config && share::asks_for_another(record, claim) {
-        return Decision::Refuse(Refusal::BucketClaimChanged);
-    }
     let is_renamed = wanted.as_ref() != Some(&facts.names);
-    if record.config != claim.config || !record.attempted.is_empty() || is_renamed {
+    if record.config != record.effective_config(claim) || !record.attempted.is_empty() || is_renamed {
         return attempt(claim, facts, rules, Reason::Config);
     }
     if facts.secret != Delivered::Intact {
@@ -159,27 +157,56 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     }
     if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
         return match rules.capabilities.rotation && !record.keyless && record.has_own_account() {
-            // The Secret of a former name may have an older key.
-            true if !record.formerly_delivered.is_empty() => Decision::Restore,
             true => Decision::Rotate,
             false if claim.is_ready() == Some(true) => Decision::Refuse(Refusal::NoRotation),
-            false => settled(claim, bucket, facts),
+            false => settled(claim, bucket, facts, rules),
         };
     }
-    match settled(claim, bucket, facts) {
+    match settled(claim, bucket, facts, rules) {
         Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() && record.has_own_account() => {
             Decision::Retire
         }
         Decision::NoAction(NoAction::Bound) if bucket.deleting => Decision::Refuse(Refusal::ObjectDeleted),
+        Decision::NoAction(NoAction::Bound) => match change_without_effect(facts) {
+            Some(change) => Decision::Refuse(Refusal::ChangeWithoutEffect(change)),
+            None => Decision::NoAction(NoAction::Bound),
+        },
         decision => decision,
     }
 }
 
+/// Returns how the claim differs from the claim that its bucket was made for, if nothing follows from the difference.
+pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect> {
+    let (claim, bucket) = (facts.claim.as_ref()?, facts.bucket()?);
+    let record = bucket.record().filter(|record| record.made && claim.is_bound())?;
+    let made = &*bucket.endpoint.bucket;
+    if claim.bucket_name.as_deref().is_some_and(|name| name != made) && !made.is_empty() {
+        return Some(ChangeWithoutEffect::BucketName { bucket: made.to_owned() });
+    }
+    if let (Some(class), Some(other)) = (&bucket.class, &claim.class)
+        && class != other
+    {
+        let policy = if bucket.policy == Some(ReclaimPolicy::Delete) { "Delete" } else { "Retain" };
+        return Some(ChangeWithoutEffect::Class { class: class.to_string(), policy, object: bucket.name.to_string() });
+    }
+    let names = record.delivered_names(&claim.name);
+    let differs = |key: &&&str| {
+        let (asked, applied) = (claim.config.get(**key), record.config.get(**key));
+        let names_it = asked.is_some_and(|name| match **key {
+            SECRET_NAME => *name == names.secret,
+            CONFIG_MAP_NAME => *name == names.config_map,
+            _ => false,
+        });
+        asked != applied && !names_it
+    };
+    record.fixed_keys(claim).iter().find(differs).map(|key| ChangeWithoutEffect::Config { key })
+}
+
 /// A bucket that needs no call of the author's code.
-fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts) -> Decision {
+fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let is_reported = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
-    let is_delivered = bucket.record().is_none_or(|record| record.formerly_delivered.is_empty());
-    let ready = is_reported && facts.config_map == Delivered::Intact && is_delivered;
+    let is_prepared = rules.is_prepared(claim, &bucket.name, &bucket.endpoint.bucket);
+    let ready = is_reported && is_prepared && facts.config_map == Delivered::Intact;
     if ready { Decision::NoAction(NoAction::Bound) } else { Decision::Restore }
 }
 
@@ -244,7 +271,8 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
         let applied = begun.filter(|record| record.made).map(|record| &record.config);
         let is_new =
             |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
-        let asked = claim.config.iter().filter(is_new).map(|(key, _)| key);
+        let asked = begun.map_or_else(|| claim.config.clone(), |record| record.effective_config(claim));
+        let asked = asked.iter().filter(is_new).map(|(key, _)| key);
         let refused: Vec<String> = asked.filter(|key| !allowed.contains(key)).cloned().collect();
         if !refused.is_empty() {
             return Decision::Refuse(Refusal::ConfigNotAllowed(refused));
@@ -337,6 +365,16 @@ impl Rules {
             (None, Some(label)) => self.has_label(Some(label)),
             (None, None) => matches!(class, ClassState::Ours(_)),
         }
+    }
+
+    /// Returns true if the claim has our finalizer and label and names its ObjectBucket and its bucket.
+    pub(crate) fn is_prepared(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> bool {
+        let is_named = match claim.bucket_claim() {
+            Some(_) => claim.bucket_name.as_deref() == Some(bucket),
+            None => claim.bucket_name.is_some(),
+        };
+        let is_ours = claim.has_finalizer() && self.has_label(claim.label.as_deref());
+        is_ours && claim.object_bucket.as_deref() == Some(object) && is_named
     }
 
     /// Whether a claim is present. One that cannot be read is.

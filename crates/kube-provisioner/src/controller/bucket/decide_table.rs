@@ -13,7 +13,7 @@ use super::cache::BucketCache;
 use super::class::read_class;
 use super::decide::{Rules, decide};
 use super::decision::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
-use super::decision::{Ending, NoAction, Reason, Refusal};
+use super::decision::{ChangeWithoutEffect, Ending, NoAction, Reason, Refusal};
 use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, Facts};
 use super::key::Key;
@@ -78,7 +78,7 @@ impl Fixture {
             "lastTransitionTime": "2024-01-01T00:00:00Z",
         });
         let new = Self::new().claim(json!({
-            "metadata": {"finalizers": finalizers},
+            "metadata": {"finalizers": finalizers, "labels": {"bucket-provisioner": "example.com-b"}},
             "spec": {"objectBucketName": OBJECT},
             "status": {"phase": "Bound", "conditions": [ready]},
         }));
@@ -224,7 +224,6 @@ fn after_attempts(text: &str) -> Record {
         access_key_id: Some(text.to_owned()),
         keyless: text == "first",
         delivered: Some(names()),
-        formerly_delivered: vec![names()],
         rotation: Some(text.to_owned()),
         new_key: Some(NewKey { access_key_id: text.to_owned(), rotation: None }),
         retire_at: Some(text.to_owned()),
@@ -257,6 +256,52 @@ fn z36_an_attempt_changes_no_input_of_the_next_one() {
     let bound = Fixture::bound;
     assert_ne!(bound().inputs(), bound().record(json!({"parameters": {"host": "x"}})).inputs());
     assert_ne!(bound().inputs(), bound().bucket(json!({"spec": {"reclaimPolicy": "Retain"}})).inputs());
+}
+
+#[test]
+fn z38_protection_of_a_bound_claim_is_restored() {
+    let bound = || Fixture::bound();
+    let lost = [
+        ("finalizer", json!({"metadata": {"finalizers": null}})),
+        ("label", json!({"metadata": {"labels": null}})),
+        ("bucketName", json!({"spec": {"bucketName": null}})),
+        ("objectBucketName", json!({"spec": {"objectBucketName": null}})),
+        ("another objectBucketName", json!({"spec": {"objectBucketName": "obc-other"}})),
+    ];
+    for (what, change) in lost {
+        check([(what, bound().claim(change.clone()), Restore)]);
+        assert_ne!(bound().claim(change).inputs(), bound().inputs(), "{what}: a claim that waits is woken");
+    }
+}
+
+#[test]
+fn z39_changes_without_effect_are_told() {
+    let told = |change| Refuse(Refusal::ChangeWithoutEffect(change));
+    let spec = |spec: Value| Fixture::bound().claim(json!({"spec": spec}));
+    let class = ChangeWithoutEffect::Class { class: "class".to_owned(), policy: "Delete", object: OBJECT.to_owned() };
+    check([
+        (
+            "name",
+            spec(json!({"bucketName": "x"})),
+            told(ChangeWithoutEffect::BucketName { bucket: "photos".to_owned() }),
+        ),
+        ("class", spec(json!({"storageClassName": "gold"})), told(class)),
+        (
+            "Secret",
+            spec(json!({"additionalConfig": {"secretName": "keys"}})),
+            told(ChangeWithoutEffect::Config { key: "secretName" }),
+        ),
+        ("other settings apply", spec(json!({"additionalConfig": {"maxSize": "1G"}})), Attempt(Reason::Config)),
+        (
+            "a lost Secret comes first",
+            spec(json!({"bucketName": "x"})).delivered(Delivered::Absent, Delivered::Intact),
+            Attempt(Reason::Secret),
+        ),
+    ]);
+    // Another class allows nothing that the claim's own does not allow.
+    let gold = spec(json!({"storageClassName": "gold", "additionalConfig": {"maxSize": "1G"}}));
+    let strict = gold.class(json!({"parameters": {"allowedAdditionalConfig": ""}}));
+    check([("config", strict, Refuse(Refusal::ConfigNotAllowed(vec!["maxSize".to_owned()])))]);
 }
 
 #[test]
@@ -328,6 +373,8 @@ fn z32_names_of_secret_and_config_map() {
     let limited =
         Fixture { rules: Rules { allowed_config: Some(Vec::new()), ..Fixture::new().rules }, ..new(secret()) };
     let long = "${pvc.name}".repeat(50);
+    let pending = || bound().claim(json!({"status": {"phase": "Pending"}}));
+    let told = |key| Refuse(Refusal::ChangeWithoutEffect(ChangeWithoutEffect::Config { key }));
     check([
         ("the claim has one", new(secret()), Attempt(Reason::New)),
         ("no object can have it", new(map()), bad("ConfigMap", "Keys")),
@@ -335,27 +382,16 @@ fn z32_names_of_secret_and_config_map() {
         ("not a key that is allowed", limited, Refuse(Refusal::ConfigNotAllowed(vec!["secretName".to_owned()]))),
         ("the class has one", Fixture::new().class(class("s3-${pvc.name}")), Attempt(Reason::New)),
         ("it is too long for this claim", Fixture::new().class(class(&long)), bad("Secret", &"photos".repeat(50))),
-        ("another one for a live claim", bound().claim(asks(secret())), Attempt(Reason::Config)),
-        ("no object can have the other one", bound().claim(asks(map())), bad("ConfigMap", "Keys")),
+        ("another one for a bound claim", bound().claim(asks(secret())), told("secretName")),
+        ("another one for a claim that is not bound yet", pending().claim(asks(secret())), Attempt(Reason::Config)),
+        ("no object can have the other one", pending().claim(asks(map())), bad("ConfigMap", "Keys")),
         ("it is delivered", named(), rest(NoAction::Bound)),
         ("the class has changed since", named().class(class("other")), rest(NoAction::Bound)),
-        ("another provisioner has made it under the claim's name", own(), Attempt(Reason::Config)),
-        (
-            "the object of the name before may be there",
-            named().record(json!({"formerlyDelivered": [delivered("photos")]})),
-            Restore,
-        ),
-        (
-            "and a rotation is asked for",
-            named()
-                .record(json!({"formerlyDelivered": [delivered("photos")]}))
-                .claim(json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}})),
-            Restore,
-        ),
+        ("another provisioner has made it under the claim's name", own(), rest(NoAction::Bound)),
         ("another's Secret", named().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
         (
-            "another's Secret, and the claim asks for another name by now",
-            named().claim(asks(json!({"secretName": "mine"}))).delivered(Unmanaged, Intact),
+            "another's Secret, and the claim is not bound yet and asks for another name",
+            pending().claim(asks(json!({"secretName": "mine"}))).delivered(Unmanaged, Intact),
             Attempt(Reason::Config),
         ),
         ("its Secret is gone", named().delivered(Absent, Intact), Attempt(Reason::Secret)),

@@ -144,12 +144,36 @@ pub enum Refusal {
         /// Why.
         problem: BucketClaimProblem,
     },
-    /// The claim asks for the bucket of another claim, or for one of its own, and has a bucket.
-    BucketClaimChanged,
+    /// The claim was changed after its bucket was made, and nothing follows from the change.
+    ChangeWithoutEffect(ChangeWithoutEffect),
     /// Other claims use the bucket that is to be removed.
     InUse {
         /// Their names, or those of their ObjectBuckets.
         by: Vec<String>,
+    },
+}
+
+/// A change of a bound claim that has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeWithoutEffect {
+    /// The claim asks for another bucket.
+    BucketName {
+        /// The bucket that it has.
+        bucket: String,
+    },
+    /// The claim names another class.
+    Class {
+        /// The class whose settings its bucket has.
+        class: String,
+        /// The reclaim policy that counts.
+        policy: &'static str,
+        /// The ObjectBucket, which records the reclaim policy.
+        object: String,
+    },
+    /// A key of the claim's `additionalConfig`.
+    Config {
+        /// The key.
+        key: &'static str,
     },
 }
 

@@ -55,7 +55,6 @@ fn asked(claim: &ClaimFacts) -> impl Iterator<Item = Box<str>> {
 fn recorded(bucket: &BucketFacts) -> Vec<(Box<str>, Key)> {
     let (Some(record), Some(claim)) = (bucket.record(), bucket.claim()) else { return Vec::new() };
     let key = Key::of(&claim.namespace, &claim.name, &claim.uid);
-    let names = record.delivered.iter().chain(&record.formerly_delivered);
-    let paths = names.flat_map(|names: &DeliveredNames| names.paths(&claim.namespace));
+    let paths = record.delivered.iter().flat_map(|names: &DeliveredNames| names.paths(&claim.namespace));
     paths.map(|path| (path, key.clone())).collect()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
-use super::decision::{Ending, Refusal};
+use super::decision::{ChangeWithoutEffect, Ending, Refusal};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning, user_message};
@@ -43,7 +43,7 @@ every!(refusals -> Refusal {
     Refusal::BucketClaim { .. } => problems().into_iter().map(|problem| Refusal::BucketClaim {
         claim: "OTHER".to_owned(), problem
     }),
-    Refusal::BucketClaimChanged => [Refusal::BucketClaimChanged],
+    Refusal::ChangeWithoutEffect(_) => changes().into_iter().map(Refusal::ChangeWithoutEffect),
     Refusal::InUse { .. } => [Refusal::InUse { by: vec!["CLAIMS".to_owned()] }],
 });
 
@@ -56,6 +56,14 @@ every!(problems -> BucketClaimProblem {
     BucketClaimProblem::OtherClass { .. } => [BucketClaimProblem::OtherClass { class: "CLASS".to_owned() }],
     BucketClaimProblem::OfClass => [BucketClaimProblem::OfClass],
     BucketClaimProblem::OtherName { .. } => [BucketClaimProblem::OtherName { bucket: "BUCKET".to_owned() }],
+});
+
+every!(changes -> ChangeWithoutEffect {
+    ChangeWithoutEffect::BucketName { .. } => [ChangeWithoutEffect::BucketName { bucket: "BUCKET".to_owned() }],
+    ChangeWithoutEffect::Class { .. } => [ChangeWithoutEffect::Class {
+        class: "FORMER".to_owned(), policy: "Delete", object: "OBJECT".to_owned()
+    }],
+    ChangeWithoutEffect::Config { .. } => [ChangeWithoutEffect::Config { key: "KEY" }],
 });
 
 every!(endings -> Ending {

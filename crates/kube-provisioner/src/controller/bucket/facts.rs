@@ -225,8 +225,15 @@ impl Facts {
         BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
     }
 
-    /// The names that the claim's Secret and ConfigMap should have. A class that is recorded counts as it was then.
+    /// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is bound. A class that is recorded
+    /// counts as it was then.
     pub(crate) fn wanted_names(&self, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
+        if let Some(record) = self.bucket().and_then(|bucket| bucket.record())
+            && record.made
+            && claim.is_bound()
+        {
+            return Ok(record.delivered_names(&claim.name));
+        }
         let class = match (self.bucket().and_then(|bucket| bucket.record()), &self.class) {
             (Some(record), _) => record.parameters.as_ref(),
             (None, ClassState::Ours(class)) => Some(&*class.texts),
@@ -277,7 +284,19 @@ impl Facts {
         let made = made.map(|bucket| {
             let deleted = lives && bucket.deleting;
             let origin = (&bucket.cluster_id, &bucket.identity, &bucket.provisioner, &bucket.reference);
-            (&*bucket.uid, deleted, bucket.policy, bucket.record.fingerprint(), &bucket.endpoint.bucket, origin)
+            let protection = self.claim.as_ref().filter(|claim| !claim.deleting).map(|claim| {
+                let names_object = claim.object_bucket.as_deref() == Some(&bucket.name);
+                (claim.has_finalizer(), &claim.label, names_object, claim.bucket_name.is_some())
+            });
+            (
+                protection,
+                &*bucket.uid,
+                deleted,
+                bucket.policy,
+                bucket.record.fingerprint(),
+                &bucket.endpoint.bucket,
+                origin,
+            )
         });
         let by_hand = self.bucket().map(|bucket| {
             let deleted = self.claim.is_none() && bucket.deleting;

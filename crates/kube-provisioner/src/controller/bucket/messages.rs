@@ -5,7 +5,8 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 
-use super::decision::{Ending, Refusal};
+use super::decide::change_without_effect;
+use super::decision::{ChangeWithoutEffect, Ending, Refusal};
 use super::delivered_names::keys;
 use super::facts::Facts;
 use super::outcome::Outcome;
@@ -75,11 +76,11 @@ pub(crate) fn user_message(
 
 fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<UserMessage> {
     Some(match outcome {
-        Outcome::NoAction
-        | Outcome::AwaitsPermit(_)
-        | Outcome::Changed
-        | Outcome::RetiresLater { .. }
-        | Outcome::ClaimReleased => return None,
+        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::ClaimReleased => return None,
+        // The claim rests otherwise.
+        Outcome::RetiresLater { .. } => {
+            return change_without_effect(facts).map(|change| without_effect(&change, facts.class_name()));
+        }
         Outcome::ProvisionAborted { aborted: CallAborted::Fenced, .. }
         | Outcome::RotationAborted { aborted: CallAborted::Fenced, .. }
         | Outcome::ReleaseAborted { aborted: CallAborted::Fenced, .. } => return None,
@@ -88,7 +89,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Outcome::NotFenced(_) => return None,
         Outcome::CallFailed { error, .. } if error.is_transient() => return None,
         Outcome::Refused(refusal) => refused(refusal, facts, provisioner),
-        Outcome::NotOwned { kind, name } => not_owned(kind, &in_namespace(name, facts)),
+        Outcome::NotOwned { kind, name } => not_owned(kind, name, facts),
         Outcome::BadConfig(problem) => {
             let text = format!("The claim's additionalConfig cannot be used: {problem}").replace("parameter", "key");
             warning("InvalidConfig", text, State::Failed)
@@ -313,22 +314,34 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
                 State::Failed,
             )
         }
-        Refusal::NotOwned { kind } => not_owned(kind, &in_namespace(facts.names.of_kind(kind), facts)),
+        Refusal::NotOwned { kind } => not_owned(kind, facts.names.of_kind(kind), facts),
         Refusal::BucketClaim { claim, problem } => no_bucket_of(claim, problem, class),
-        Refusal::BucketClaimChanged => event_only(warning(
-            "BucketClaimChanged",
-            format!(
-                "The key {} of the claim's additionalConfig cannot change while the claim has a bucket; restore it, or create another claim",
-                protocol::BUCKET_CLAIM_NAME
-            ),
-            State::Bound,
-        )),
+        Refusal::ChangeWithoutEffect(change) => without_effect(change, class),
         Refusal::InUse { by } => normal(
             "BucketInUse",
             format!("The bucket stays until these claims, which use it, are deleted: {}", listed(by, printable)),
             State::Going,
         ),
     }
+}
+
+/// The event about a change of a bound claim that has no effect.
+fn without_effect(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
+    let text = match change {
+        ChangeWithoutEffect::BucketName { bucket } => format!(
+            "The changed spec.bucketName has no effect: the claim has the bucket {bucket}; restore the field, or create another claim"
+        ),
+        ChangeWithoutEffect::Class { class: former, policy, object } => {
+            let other = if *policy == "Delete" { "Retain" } else { "Delete" };
+            format!(
+                "The change of spec.storageClassName to \"{class}\" has no effect: the bucket keeps the settings of \"{former}\" and the reclaim policy {policy}; restore the field; for the reclaim policy {other}: kubectl patch objectbucket {object} --type=merge -p '{{\"spec\":{{\"reclaimPolicy\":\"{other}\"}}}}'"
+            )
+        }
+        ChangeWithoutEffect::Config { key } => format!(
+            "The changed key {key} of the claim's additionalConfig has no effect while the claim has a bucket; restore it, or create another claim"
+        ),
+    };
+    event_only(warning("ChangeWithoutEffect", text, State::Bound))
 }
 
 /// Why a claim does not get the bucket of another one.
@@ -384,11 +397,17 @@ fn in_namespace(name: &str, facts: &Facts) -> String {
     format!("{}/{name}", facts.claim_name().map(|claim| claim.namespace).unwrap_or_default())
 }
 
-fn not_owned(kind: &str, object: &str) -> UserMessage {
+fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
+    let object = in_namespace(name, facts);
+    let is_bound = facts.claim.as_ref().is_some_and(|claim| claim.is_bound());
     let [key, _] = keys(kind);
-    let text = format!(
-        "The {kind} {object} exists and does not belong to this claim; delete it, or set {key} in the claim's additionalConfig to another name"
-    );
+    let problem = format!("The {kind} {object} exists and does not belong to this claim; delete it");
+    // The names of a bound claim are fixed.
+    let text = if is_bound {
+        problem
+    } else {
+        format!("{problem}, or set {key} in the claim's additionalConfig to another name")
+    };
     let reason = if kind == "Secret" { "SecretNotOwned" } else { "ConfigMapNotOwned" };
     warning(reason, text, State::Pending)
 }

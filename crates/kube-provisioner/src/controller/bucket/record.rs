@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::delivered_names::DeliveredNames;
-use super::facts::EndpointFacts;
+use super::facts::{ClaimFacts, EndpointFacts};
 use crate::bucket::{Account, ClaimName};
+use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
 /// Where a claim's bucket comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,9 +70,6 @@ pub(crate) struct Record {
     /// The names of the Secret and the ConfigMap, where they are not the claim's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) delivered: Option<DeliveredNames>,
-    /// Names that they had before. What is there is not known to be removed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) formerly_delivered: Vec<DeliveredNames>,
     /// The rotation that was done last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rotation: Option<String>,
@@ -135,7 +133,6 @@ impl Record {
             access_key_id: None,
             keyless: false,
             delivered: None,
-            formerly_delivered: Vec::new(),
             rotation: None,
             new_key: None,
             retire_at: None,
@@ -158,15 +155,30 @@ impl Record {
         self.delivered.clone().unwrap_or_else(|| DeliveredNames::of(claim))
     }
 
-    /// With other names. The names until now are kept until nothing is there any more.
-    pub(crate) fn renamed(mut self, claim: &str, names: DeliveredNames) -> Self {
-        let until_now = self.delivered_names(claim);
-        if until_now != names {
-            self.formerly_delivered.retain(|former| *former != names && *former != until_now);
-            self.formerly_delivered.push(until_now);
+    /// Records the names of the Secret and the ConfigMap of the claim of this name.
+    pub(crate) fn named(self, claim: &str, names: DeliveredNames) -> Self {
+        Self { delivered: Some(names).filter(|names| *names != DeliveredNames::of(claim)), ..self }
+    }
+
+    /// Returns the claim's `additionalConfig`, with the keys that cannot change any more as they are recorded.
+    pub(crate) fn effective_config(&self, claim: &ClaimFacts) -> BTreeMap<String, String> {
+        let mut config = claim.config.clone();
+        for key in self.fixed_keys(claim).iter().copied() {
+            match self.config.get(key) {
+                Some(recorded) => config.insert(key.to_owned(), recorded.clone()),
+                None => config.remove(key),
+            };
         }
-        self.delivered = Some(names).filter(|names| *names != DeliveredNames::of(claim));
-        self
+        config
+    }
+
+    /// Returns the keys of `additionalConfig` that have no effect any more when they change.
+    pub(crate) fn fixed_keys(&self, claim: &ClaimFacts) -> &'static [&'static str] {
+        match (self.made, claim.is_bound()) {
+            (false, _) => &[],
+            (true, false) => &[BUCKET_CLAIM_NAME],
+            (true, true) => &[BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME],
+        }
     }
 
     /// The entries of the claim's ConfigMap.

@@ -113,6 +113,6 @@ pub(crate) fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> boo
 }
 
 /// Whether the claim names another claim than when its bucket was made.
-pub(crate) fn asks_for_another(record: &Record, claim: &ClaimFacts) -> bool {
+fn asks_for_another(record: &Record, claim: &ClaimFacts) -> bool {
     claim.bucket_claim() != record.owner.as_ref().map(|owner| owner.name.as_str())
 }

@@ -204,3 +204,66 @@ async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_do
     let left = fixture.get(BUCKETS, "obc-default-photos").unwrap_or_default();
     assert_eq!(left["metadata"]["deletionTimestamp"], Value::Null, "{left:#}");
 }
+
+/// As `kubectl replace`, `helm upgrade --force` and Argo CD with `Replace=true` do.
+#[tokio::test(start_paused = true)]
+async fn z38_what_protects_a_bound_claim_is_restored() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    let whole = || {
+        let claim = fixture.get(CLAIMS, "photos").unwrap();
+        let metadata = &claim["metadata"];
+        let spec = &claim["spec"];
+        (
+            metadata["finalizers"].clone(),
+            metadata["labels"].clone(),
+            spec["bucketName"].clone(),
+            spec["objectBucketName"].clone(),
+        )
+    };
+    let before = whole();
+    let replaced = json!({
+        "metadata": {"finalizers": null, "labels": null}, "spec": {"bucketName": null, "objectBucketName": null},
+    });
+    // While it rests, while a former key waits for its end, and while no process runs.
+    fixture.patch(CLAIMS, "photos", replaced.clone());
+    fixture.until("it is whole", || whole() == before).await;
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    let rotated = || fixture.events("photos").iter().any(|event| event.contains("CredentialsRotated"));
+    fixture.until("it is rotated", rotated).await;
+    fixture.patch(CLAIMS, "photos", replaced.clone());
+    fixture.until("it is whole", || whole() == before).await;
+    running.abort();
+    fixture.patch(CLAIMS, "photos", replaced);
+    let _another = fixture.start(2);
+    fixture.until("it is whole", || whole() == before).await;
+    fixture.delete(CLAIMS, "photos");
+    fixture.gone("photos").await;
+    assert!(fixture.store.is_empty(), "{:?}", fixture.store.assets());
+}
+
+/// A class that retains buckets is a common way to save the data of a claim, and has no effect.
+#[tokio::test(start_paused = true)]
+async fn z39_the_event_of_another_class_says_how_to_keep_the_bucket() {
+    let fixture = Fixture::new();
+    fixture.class("keep", json!({"reclaimPolicy": "Retain"}));
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"storageClassName": "keep"}}));
+    let told = || {
+        let remedy =
+            "kubectl patch objectbucket obc-default-photos --type=merge -p '{\"spec\":{\"reclaimPolicy\":\"Retain\"}}'";
+        fixture
+            .events("photos")
+            .iter()
+            .any(|event| event.contains("Warning ChangeWithoutEffect") && event.contains(remedy))
+    };
+    fixture.until("it is told", told).await;
+    fixture.patch(BUCKETS, "obc-default-photos", json!({"spec": {"reclaimPolicy": "Retain"}}));
+    fixture.delete(CLAIMS, "photos");
+    fixture.gone("photos").await;
+    assert_eq!(fixture.store.state().buckets.len(), 1);
+}

@@ -17,7 +17,7 @@ use crate::bucket::Credentials;
 use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{bucket_name, object_name};
 use crate::controller::bucket::decision::Reason;
-use crate::controller::bucket::delivered_names::{DeliveredNames, without_names};
+use crate::controller::bucket::delivered_names::without_names;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::{Record, Source};
@@ -61,7 +61,6 @@ impl Actions {
                 self.confirm_claim(&inputs.claim).await?;
                 self.own_delivered(facts, &inputs.claim).await?;
             }
-            self.confirm_free(&inputs, facts).await?;
             // What is wrong with these is known before anything is written.
             let secrets = self.secrets(&inputs.class, &inputs.claim.name()).await?;
             let key = self.account_key(facts, &inputs.record).await?;
@@ -76,7 +75,7 @@ impl Actions {
         };
         match made.await {
             Ok((bucket, Ok(made))) => {
-                let record = Record { config: inputs.claim.config.clone(), ..inputs.record };
+                let record = Record { config: inputs.record.effective_config(&inputs.claim), ..inputs.record };
                 let record = with_own_account(record, &inputs.claim);
                 match self.deliver(&inputs.claim, &bucket, record, made).await {
                     Ok(()) => match reason {
@@ -132,9 +131,8 @@ impl Actions {
                 (record, name)
             }
         };
-        let record = match DeliveredNames::wanted(&claim, record.parameters.as_ref()) {
-            Ok(names) => record.renamed(&claim.name, names),
-            // What was delivered stays where it is.
+        let record = match facts.wanted_names(&claim) {
+            Ok(names) => record.named(&claim.name, names),
             Err(_) => record,
         };
         let source = record.source.or_else(|| class.map(|class| class.source()));
@@ -228,9 +226,10 @@ impl Actions {
 
     /// The key in the claim's Secret, for backends that show a key only once.
     pub(super) async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Outcome> {
-        let Some((claim, name)) = facts.claim.as_ref().zip(self.intact_secret(facts)) else { return Ok(None) };
+        let is_intact = matches!(facts.secret, Delivered::Intact | Delivered::Unowned);
+        let Some(claim) = facts.claim.as_ref().filter(|_| is_intact) else { return Ok(None) };
         let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
-        let secret = match self.context.request(api.get(&name)).await {
+        let secret = match self.context.request(api.get(&facts.names.secret)).await {
             Ok(secret) => secret,
             Err(CallError::NotFound) => return Ok(None),
             Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim's Secret", error }),
@@ -243,21 +242,6 @@ impl Actions {
         let text = |name: &str| Some(str::from_utf8(&data.get(name)?.0).ok()?.to_owned());
         let credentials = text(AWS_ACCESS_KEY_ID).zip(text(AWS_SECRET_ACCESS_KEY));
         Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
-    }
-
-    /// The name of a Secret with the claim's key: where it belongs, or where it was before.
-    fn intact_secret(&self, facts: &Facts) -> Option<String> {
-        if matches!(facts.secret, Delivered::Intact | Delivered::Unowned) {
-            return Some(facts.names.secret.clone());
-        }
-        let (claim, record) = (facts.claim.as_ref()?, &**facts.bucket()?.record()?);
-        let (cache, names) = (self.cache(), record.delivered_names(&claim.name));
-        let is_intact = |names: &&DeliveredNames| {
-            let [secret, _] = cache.delivered(&claim.namespace, names);
-            secret.is_some_and(|secret| secret.as_secret(&claim.uid, Some(record)) == Delivered::Intact)
-        };
-        let found = [&names].into_iter().chain(record.formerly_delivered.iter().rev()).find(is_intact);
-        found.map(|names| names.secret.clone())
     }
 
     /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.
@@ -291,7 +275,7 @@ fn with_own_account(mut record: Record, claim: &ClaimFacts) -> Record {
 /// last time.
 pub(super) fn attempted(inputs: &Inputs) -> Texts {
     let Record { config, attempted, .. } = &inputs.record;
-    let asked = &inputs.claim.config;
+    let asked = &inputs.record.effective_config(&inputs.claim);
     let differs = |(key, _): &(&String, &String)| asked.get(*key) != config.get(*key);
     let changed = config.iter().chain(asked).filter(differs);
     attempted.iter().chain(changed).map(|(key, value)| (key.clone(), value.clone())).collect()

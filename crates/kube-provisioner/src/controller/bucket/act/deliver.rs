@@ -17,12 +17,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Actions;
-use super::attempt::Inputs;
 use super::make::Made;
 use super::objects::{Spec, without_finalizer};
 use crate::bucket::ClaimName;
 use crate::controller::bucket::delivered::{DeliveredFacts, Seen, checksum, of_config_map, of_secret};
-use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::events::warned;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
@@ -78,7 +76,6 @@ impl Actions {
         }
         self.write_secret(claim, &record, secret).await?;
         self.write_config_map(claim, &bucket, &record).await?;
-        self.end_renaming(&claim.name(), &bucket, &record).await?;
         self.set_bucket_phase(&bucket, "Bound").await?;
         for text in warnings {
             self.context.events().record(warned(&text, claim));
@@ -92,11 +89,11 @@ impl Actions {
         let Some(record) = bucket.record() else { return Outcome::Changed };
         let restored = async {
             self.confirm_claim(claim).await?;
+            self.prepare_claim(claim, &bucket.name, &bucket.endpoint.bucket).await?;
             self.own_delivered(facts, claim).await?;
             if facts.config_map != Delivered::Intact {
                 self.write_config_map(claim, bucket, record).await?;
             }
-            self.end_renaming(&claim.name(), bucket, record).await?;
             self.set_bucket_phase(bucket, "Bound").await
         };
         restored.await.map_or_else(|outcome| outcome, |()| Outcome::Restored)
@@ -105,24 +102,6 @@ impl Actions {
     /// The garbage collector removes what has an owner that is gone, again and again.
     pub(super) async fn confirm_claim(&self, claim: &ClaimFacts) -> Result<(), Outcome> {
         self.read_claim(&claim.name()).await?.map(drop).ok_or(Outcome::Changed)
-    }
-
-    /// A name of its own that a claim asks for may be anybody's. What has it is left alone, and nothing begins.
-    pub(super) async fn confirm_free(&self, inputs: &Inputs, facts: &Facts) -> Result<(), Outcome> {
-        let Inputs { claim, record, .. } = inputs;
-        let until_now = match facts.bucket() {
-            Some(_) => facts.names.clone(),
-            None => DeliveredNames::of(&claim.name),
-        };
-        let names = record.delivered_names(&claim.name);
-        let client = || self.context.client().clone();
-        if names.secret != until_now.secret {
-            self.live::<Secret>(&Api::namespaced(client(), &claim.namespace), &names.secret, &claim.uid).await?;
-        }
-        if names.config_map != until_now.config_map {
-            self.live::<ConfigMap>(&Api::namespaced(client(), &claim.namespace), &names.config_map, &claim.uid).await?;
-        }
-        Ok(())
     }
 
     /// When this succeeds, the API server accepts the claim's Secret. If it refused the Secret after the backend has created a key, the
@@ -316,50 +295,7 @@ impl Actions {
             let api: Api<ConfigMap> = Api::namespaced(client(), &claim.namespace);
             self.remove(&api, &facts.names.config_map, (&uid, resource_version, &finalizers)).await?;
         }
-        match facts.bucket().and_then(|bucket| bucket.record()) {
-            Some(record) => self.remove_formerly_delivered(claim, record).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Secret and ConfigMap have their names: what has those from before is removed, and only then forgotten.
-    async fn end_renaming(&self, claim: &ClaimName, bucket: &BucketFacts, record: &Record) -> Result<(), Outcome> {
-        if record.formerly_delivered.is_empty() {
-            return Ok(());
-        }
-        self.remove_formerly_delivered(claim, record).await?;
-        let record = Record { formerly_delivered: Vec::new(), ..record.clone() };
-        self.write_bucket(bucket, &record, None).await.map(drop)
-    }
-
-    /// The cache need not know of it: it may have been written a moment ago.
-    async fn remove_formerly_delivered(&self, claim: &ClaimName, record: &Record) -> Result<(), Outcome> {
-        let (names, client) = (record.delivered_names(&claim.name), || self.context.client().clone());
-        for former in &record.formerly_delivered {
-            if former.secret != names.secret {
-                let api: Api<Secret> = Api::namespaced(client(), &claim.namespace);
-                self.remove_live(&api, &former.secret, claim).await?;
-            }
-            if former.config_map != names.config_map {
-                let api: Api<ConfigMap> = Api::namespaced(client(), &claim.namespace);
-                self.remove_live(&api, &former.config_map, claim).await?;
-            }
-        }
         Ok(())
-    }
-
-    async fn remove_live<K>(&self, api: &Api<K>, name: &str, claim: &ClaimName) -> Result<(), Outcome>
-    where
-        K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-    {
-        let live = match self.live(api, name, &claim.uid).await {
-            Ok(Some(live)) => live,
-            Ok(None) | Err(Outcome::NotOwned { .. }) => return Ok(()),
-            Err(outcome) => return Err(outcome),
-        };
-        let version = live.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default();
-        let uid = live.uid.unwrap_or_default();
-        self.remove(api, name, (&uid, version, &live.finalizers.unwrap_or_default())).await
     }
 
     async fn remove<K>(

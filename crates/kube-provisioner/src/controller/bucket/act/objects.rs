@@ -36,24 +36,17 @@ pub(super) struct Spec<'a> {
 impl Actions {
     /// Names the bucket and its ObjectBucket on the claim, and makes it stay until we let it go.
     pub(super) async fn prepare_claim(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> Result<(), Outcome> {
-        let label = provisioner_label(&self.rules.names.own);
-        let is_named = match claim.bucket_claim() {
-            Some(_) => claim.bucket_name.as_deref() == Some(bucket),
-            None => claim.bucket_name.is_some(),
-        };
-        let prepared = claim.has_finalizer()
-            && claim.label.as_deref() == Some(&label)
-            && claim.object_bucket.as_deref() == Some(object)
-            && is_named;
-        if prepared {
+        if self.rules.is_prepared(claim, object, bucket) {
             return Ok(());
         }
+        let label = provisioner_label(&self.rules.names.own);
+        let keeps_name = claim.bucket_claim().is_none() && claim.bucket_name.is_some();
         let mut finalizers = claim.finalizers.clone();
         if !claim.has_finalizer() {
             finalizers.push(FINALIZER.to_owned());
         }
         let mut spec = json!({"objectBucketName": object});
-        if !is_named {
+        if !keeps_name {
             spec["bucketName"] = bucket.into();
         }
         let patch = json!({

@@ -34,7 +34,10 @@ impl Cache for BucketCache {
         };
         let candidates = || self.candidates(key, claim.as_deref());
         let bucket = candidates().find(is_own).or_else(|| candidates().find(is_given)).cloned();
-        let class = claim.as_ref().and_then(|claim| claim.class.as_deref());
+        // A bucket keeps the settings of the class that it was made with.
+        let of_bucket = bucket.as_ref().filter(|bucket| bucket.record().is_some_and(|record| record.made));
+        let class = of_bucket.and_then(|bucket| bucket.class.as_deref());
+        let class = class.or_else(|| claim.as_ref()?.class.as_deref());
         let class = self.class(class.or_else(|| bucket.as_ref()?.class.as_deref()));
         let obstacle = match bucket {
             Some(_) => None,

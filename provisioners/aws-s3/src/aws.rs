@@ -41,7 +41,8 @@ impl BucketProvisioner for Aws {
 
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let name = &request.name;
-        let store = self.store(&request.parameters, &request.secrets, name).await?;
+        let store = self.store(&request.parameters, &request.secrets, name).await;
+        let store = store.map_err(ProvisionError::before_changes)?;
         let account = Account::of(&request.owner, &request.cluster_id, (name, true), &request.state);
         let account = account.on(store.kind(), &request.cluster_id);
         let account = account.with_tags(request.parameters.asked_tags(&request.config));
@@ -52,8 +53,8 @@ impl BucketProvisioner for Aws {
         {
             return refuse(&store, &account, &request, text).await;
         }
-        let user = account.look(&store).await?;
-        let live = match bucket::find(&store, name).await? {
+        let user = account.look(&store).await.map_err(ProvisionError::before_changes)?;
+        let live = match bucket::find(&store, name).await.map_err(ProvisionError::before_changes)? {
             Live::Absent => None,
             Live::Tagged(tags) => Some(tags),
             // It does not move.
@@ -61,7 +62,7 @@ impl BucketProvisioner for Aws {
             // Whose it is, nobody knows, and in some regions making it again is no error.
             Live::Forbidden(failure) => {
                 let failure = if let Sight::Forbidden(of_user) = user { of_user } else { failure };
-                return Err(ProvisionError::retry(format!(
+                return Err(ProvisionError::no_change(format!(
                     "{failure}, or choose another bucketName: this one may be taken"
                 )));
             }

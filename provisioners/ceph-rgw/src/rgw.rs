@@ -62,7 +62,7 @@ impl BucketProvisioner for Rgw {
         if request.parameters.access_mode.restricted_to(request.config.access_mode)? != Access::ReadWrite {
             return refuse(&store, &users, &request, None, OWNERS_DO_EVERYTHING.to_owned()).await;
         }
-        let live = store.admin.bucket(&request.name).await?;
+        let live = store.admin.bucket(&request.name).await.map_err(ProvisionError::before_changes)?;
         let owner = &users.owner;
         let whose = match &live {
             Some(live) => Some(users.whose(&store, &request.state, live).await?),

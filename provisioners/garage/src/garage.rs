@@ -42,7 +42,7 @@ impl BucketProvisioner for Garage {
         // What cannot be granted is known before anything is made.
         request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let name = &request.name;
-        let named = store.admin.bucket_named(name).await?;
+        let named = store.admin.bucket_named(name).await.map_err(ProvisionError::before_changes)?;
         let own = claim.bucket(&store, name, named.as_ref(), &request.state).await?;
         if let Some(named) = &named
             && own.as_ref().is_none_or(|own| own.id != named.id)

@@ -51,12 +51,13 @@ impl BucketProvisioner for Gcs {
     type Config = Config;
 
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let store = self.asked(&request.parameters, &request.secrets, &request.state).await?;
+        let store = self.asked(&request.parameters, &request.secrets, &request.state).await;
+        let store = store.map_err(ProvisionError::before_changes)?;
         let (name, parameters, config) = (&request.name, &*request.parameters, &*request.config);
         // What cannot be granted is known before anything is made.
         parameters.access_mode.restricted_to(config.access_mode)?;
         principal((parameters, config), &request.owner.claim, &store)?;
-        let live = store.storage.find_bucket(name).await?;
+        let live = store.storage.find_bucket(name).await.map_err(ProvisionError::before_changes)?;
         if let Some(objection) = objection(&live, &request) {
             return Err(objection);
         }

@@ -92,6 +92,27 @@ impl ProvisionError {
         Self::new(ProvisionVerdict::NoChange, source)
     }
 
+    /// The same error of a call that has only read from the backend so far: a retry becomes [`no_change`](Self::no_change). If nothing
+    /// was asked of the backend before, the attempt ends, and the next one uses the class as it is then.
+    ///
+    /// ```
+    /// # use kube_provisioner::{ProvisionError, ProvisionVerdict};
+    /// # fn look() -> Result<Option<u64>, std::io::Error> { Err(std::io::Error::other("no route to host")) }
+    /// # fn create() -> Result<u64, ProvisionError> {
+    /// let found = look().map_err(ProvisionError::before_changes)?;
+    /// # Ok(found.unwrap_or_default())
+    /// # }
+    /// assert_eq!(create().unwrap_err().verdict(), ProvisionVerdict::NoChange);
+    /// ```
+    pub fn before_changes(error: impl Into<Self>) -> Self {
+        let Self(failure) = error.into();
+        let verdict = match failure.verdict {
+            ProvisionVerdict::Retry => ProvisionVerdict::NoChange,
+            verdict => verdict,
+        };
+        Self(Failure { verdict, ..failure })
+    }
+
     /// The controller retries with back-off. What is asked contradicts what the backend has under this name, such as a bucket in
     /// another region. This call has left that as it is.
     pub fn already_exists(source: impl Into<BoxError>) -> Self {

@@ -10,7 +10,9 @@ use provisioner_runtime::limiter::Flow;
 use super::decision::{ChangeWithoutEffect, Ending, Refusal};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
-use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning, user_message};
+use super::messages::{
+    Severity, UserMessage, made_with_warning, not_now, pinned_text, still_provisioning, user_message,
+};
 use super::outcome::Outcome;
 use super::share::BucketClaimProblem;
 use crate::controller::shared::event_table::{
@@ -198,7 +200,9 @@ fn rows_of_additions() -> BTreeSet<Row> {
         let text = with_capitals(&message.text);
         ("Additions".to_owned(), text.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{text}")).to_owned())
     };
-    last.into_iter().map(addition).collect()
+    let pinned = with_capitals(&pinned_text(MESSAGE, "OBJECT"));
+    let pinned = pinned.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{pinned}")).to_owned();
+    last.into_iter().map(addition).chain([("Additions".to_owned(), pinned)]).collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use provisioner_runtime::journal::JournalError;
 use super::decide::change_without_effect;
 use super::decision::{ChangeWithoutEffect, Ending, Refusal};
 use super::delivered_names::keys;
-use super::facts::Facts;
+use super::facts::{ClassState, Facts};
 use super::outcome::Outcome;
 use super::share::BucketClaimProblem;
 use crate::controller::shared::texts::{
@@ -66,12 +66,36 @@ pub(crate) fn user_message(
     provisioner: &str,
     gave_up: Option<u32>,
 ) -> Option<UserMessage> {
-    let message = message_once(outcome, facts, provisioner)?;
+    let mut message = message_once(outcome, facts, provisioner)?;
+    if matches!(outcome, Outcome::NotProvisioned { .. } | Outcome::NotReleased { .. })
+        && let Some(object) = pinned_to_former_class(facts)
+    {
+        message.text = pinned_text(&message.text, object);
+    }
     let Some(attempts) = gave_up else { return Some(message) };
     Some(match message.state {
         Some(State::Going) => UserMessage { text: gave_up_deletion_text(&message.text, attempts), ..message },
         _ => UserMessage { text: gave_up_text(&message.text, attempts), state: Some(State::Failed), ..message },
     })
+}
+
+/// Returns the ObjectBucket of an unfinished attempt that uses other parameters than its class has now.
+fn pinned_to_former_class(facts: &Facts) -> Option<&str> {
+    let bucket = facts.bucket()?;
+    let record = bucket.record().filter(|record| !record.made)?;
+    let differs = match &facts.class {
+        ClassState::Ours(class) => record.parameters.as_ref().is_some_and(|recorded| *recorded != *class.texts),
+        _ => true,
+    };
+    differs.then_some(&*bucket.name)
+}
+
+/// The text of such an attempt.
+pub(crate) fn pinned_text(text: &str, object: &str) -> String {
+    format!(
+        "{text} (the attempt has used the parameters from before the last change of the StorageClass since it began, because a bucket may exist there; if that backend does not exist, delete the claim and run: {})",
+        abandon(object)
+    )
 }
 
 fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<UserMessage> {

@@ -139,6 +139,56 @@ async fn z2_a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
     assert_eq!((buckets, fixture.store.state().users.len()), (vec![format!("b-{uid}")], 1));
 }
 
+/// A class with a wrong endpoint, say.
+#[tokio::test(start_paused = true)]
+async fn z40_an_attempt_that_has_asked_nothing_pins_no_class() {
+    let fixture = Fixture::new();
+    fixture.class("s3", json!({"parameters": {"host": "wrong"}}));
+    for claim in ["photos", "films"] {
+        fixture.claim(claim, json!({"storageClassName": "s3", "bucketName": claim}));
+    }
+    (0..1000).for_each(|_| fixture.store.fail("create_bucket", Failure::NoChange));
+    let _running = fixture.start(1);
+    let told = |claim: &str| fixture.ready(claim).1.contains("the store cannot be reached");
+    fixture.until("both are told", || told("photos") && told("films")).await;
+    fixture.delete(CLAIMS, "films");
+    fixture.gone("films").await;
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 0));
+    // The class is corrected, and so is the name.
+    fixture.delete("storageclasses", "s3");
+    fixture.store.state().failures.clear();
+    fixture.class("s3", json!({"parameters": {"host": "right"}}));
+    fixture.bound("photos").await;
+    assert_eq!(fixture.record("photos")["parameters"]["host"], "right");
+}
+
+/// Another call may have created something by the parameters that it had.
+#[tokio::test(start_paused = true)]
+async fn z40_an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
+    let fixture = Fixture::new();
+    fixture.class("s3", json!({"parameters": {"host": "wrong"}}));
+    fixture.claim("photos", json!({"storageClassName": "s3"}));
+    fixture.store.fail("create_bucket", Failure::Retry);
+    (0..1000).for_each(|_| fixture.store.fail("create_bucket", Failure::NoChange));
+    (0..1000).for_each(|_| fixture.store.fail("delete_bucket", Failure::Retry));
+    let _running = fixture.start(1);
+    fixture.until("it is told", || fixture.ready("photos").1.contains("the store cannot be reached")).await;
+    fixture.delete("storageclasses", "s3");
+    fixture.class("s3", json!({"parameters": {"host": "right"}}));
+    let remedy =
+        "delete the claim and run: kubectl annotate objectbucket obc-default-photos kube-provisioner/abandon=true";
+    fixture.until("it is told", || fixture.ready("photos").1.contains(remedy)).await;
+    assert_eq!(fixture.record("photos")["parameters"]["host"], "wrong");
+    fixture.delete(CLAIMS, "photos");
+    fixture.until("it is told again", || fixture.store.calls("delete_bucket") > 1).await;
+    fixture.patch(
+        BUCKETS,
+        "obc-default-photos",
+        json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}),
+    );
+    fixture.gone("photos").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn z2_the_account_of_an_attempt_goes_when_its_bucket_is_refused() {
     let fixture = Fixture::new();

@@ -78,6 +78,8 @@ pub(crate) enum Fault {
 pub(crate) enum Failure {
     Retry,
     NothingLeft,
+    /// Before anything was asked of the store.
+    NoChange,
     Invalid,
     Panic,
     /// After everything was done.
@@ -171,6 +173,9 @@ impl Store {
             Some(Failure::Late) => Ok(true),
             Some(Failure::Retry) => Err(ProvisionError::retry("the store does not answer")),
             Some(Failure::Invalid) => Err(ProvisionError::invalid("the store wants no such user")),
+            Some(Failure::NoChange) => {
+                Err(ProvisionError::before_changes(ProvisionError::retry("the store cannot be reached")))
+            }
             Some(Failure::NothingLeft) => Err(ProvisionError::nothing_left("the store is full")),
             Some(Failure::Panic) => std::panic::resume_unwind(Box::new("the author's code panics")),
         }

@@ -86,7 +86,7 @@ impl Actions {
                     Err(outcome) => outcome,
                 }
             }
-            Ok((bucket, Err(not_made))) => self.not_provisioned(not_made, &bucket, &inputs.record).await,
+            Ok((bucket, Err(not_made))) => self.not_provisioned(not_made, &bucket, (&inputs.record, facts)).await,
             Err(outcome) => outcome,
         }
     }
@@ -245,15 +245,23 @@ impl Actions {
     }
 
     /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.
-    async fn not_provisioned(&self, not_made: NotMade, bucket: &BucketFacts, record: &Record) -> Outcome {
+    async fn not_provisioned(
+        &self,
+        not_made: NotMade,
+        bucket: &BucketFacts,
+        (record, facts): (&Record, &Facts),
+    ) -> Outcome {
         let NotMade { error, others_left } = not_made;
+        let asked_before = others_left || facts.bucket().is_some();
         let verdict = match error.verdict() {
             // The attempt goes on, or its claim would go without what is left.
             verdict if others_left && !verdict.may_be_left() && !record.made => ProvisionVerdict::Retry,
             verdict => verdict,
         };
         let kept = self.rules.safeguards.include(BucketSafeguard::FailedAttempts);
-        let may_be_left = record.made || kept && verdict.may_be_left();
+        // Nothing was ever asked of the backend, so the next attempt uses the class as it is then, and a deletion needs no backend.
+        let asked_nothing = matches!(verdict, ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists);
+        let may_be_left = record.made || kept && verdict.may_be_left() && (asked_before || !asked_nothing);
         if !may_be_left && let Err(outcome) = self.remove_bucket(bucket).await {
             return outcome;
         }

@@ -191,8 +191,7 @@ impl Account {
         Ok(user.permissions_boundary.as_deref() == Some(boundary))
     }
 
-    /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that the
-    /// ObjectBucket names. Others are of attempts whose answers were lost, and nobody knows their secrets.
+    /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that was delivered.
     pub(crate) async fn key(
         &self,
         store: &Store,
@@ -206,13 +205,17 @@ impl Account {
                 return Ok(key);
             }
         }
-        self.remove_keys_but(store, recorded).await?;
-        let made = self.new_key(store).await?;
-        // What uses the recorded one went on until now.
-        if recorded.is_some() {
-            self.remove_keys_but(store, Some(&made.access_key_id)).await?;
+        // Pods may use the recorded key, and keys before it for their overlap. Without one, no key was delivered.
+        if recorded.is_none() {
+            self.remove_keys_but(store, None).await?;
         }
-        Ok(made)
+        match self.new_key(store).await {
+            Err(failure) if failure.code() == "LimitExceeded" => {
+                self.remove_keys_but(store, recorded).await?;
+                self.new_key(store).await
+            }
+            made => made,
+        }
     }
 
     /// The ids of the keys that work. IAM may not list yet what this process created a moment ago: `recorded` is added then.

@@ -125,7 +125,9 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// [owner](super::BucketAccess::owner) must be found to be the owner's. The buckets and the rights of others stay as they are.
     ///
     /// It is called when [`create_bucket`](Self::create_bucket) is, and answers with the key [that the account
-    /// has](super::GrantRequest::access_key_id), or with a new one if the backend does not show it.
+    /// has](super::GrantRequest::access_key_id), or with a new one if the backend does not show it. The former keys stay valid then,
+    /// because pods may use them: the controller calls [`retire`](Self::retire) later. If the account has no such key, no key of it was
+    /// delivered, and all of them can be removed.
     ///
     /// # Errors
     /// As of [`create_bucket`](Self::create_bucket).

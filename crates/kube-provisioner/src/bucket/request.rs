@@ -88,7 +88,7 @@ pub struct GrantRequest<P, C> {
     pub config_texts: BTreeMap<String, String>,
     /// As [`BucketRequest::state`]: what an earlier grant to this account has answered is in it.
     pub state: BTreeMap<String, String>,
-    /// The id of the key that the account has, once it is known. The backend may have others: they are about to be removed.
+    /// The id of the key that the account has, once it was delivered. The backend may have others, which are removed later.
     pub access_key_id: Option<String>,
     /// That key as it is in the claim's Secret, where the Secret is as the controller has written it. For backends that
     /// show a key only once.

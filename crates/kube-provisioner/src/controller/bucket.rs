@@ -111,6 +111,7 @@ pub(crate) fn control_loop(
             backend,
             rules,
             limits: CallLimits::of(options),
+            resync: options.resync_period,
             thresholds: Thresholds::of(options),
             shared_accounts: Mutex::new(()),
             claims: WatchHealth::new(),

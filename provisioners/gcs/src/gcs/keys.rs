@@ -25,12 +25,20 @@ impl Account {
         {
             return Ok(key);
         }
-        if self.generated {
-            self.remove_keys_but(store, recorded).await?;
+        // Pods may use the recorded key, and keys before it for their overlap. Without one, no key was delivered.
+        if self.generated && recorded.is_none() {
+            self.remove_keys_but(store, None).await?;
         }
-        let made = store.storage.create_key(&self.email).await.map_err(|failure| self.full(failure))?;
-        // Nobody can read its secret any more. What uses it went on until now.
-        if let Some(recorded) = recorded {
+        let made = match store.storage.create_key(&self.email).await {
+            Err(failure) if self.generated && is_full(&failure) => {
+                self.remove_keys_but(store, recorded).await?;
+                store.storage.create_key(&self.email).await
+            }
+            made => made,
+        };
+        let made = made.map_err(|failure| self.full(failure))?;
+        // The keys of an account that is not the claim's are never retired.
+        if let Some(recorded) = recorded.filter(|_| !self.generated) {
             self.remove_key(store, recorded).await?;
         }
         Ok(made)
@@ -59,8 +67,7 @@ impl Account {
     }
 
     fn full(&self, failure: Failure) -> ProvisionError {
-        let message = failure.message().to_lowercase();
-        match message.contains("maximum") || message.contains("limit") {
+        match is_full(&failure) {
             true => ProvisionError::retry(format!(
                 "{failure}; {} has as many keys as Google allows: delete those that nobody uses (gcloud storage hmac list)",
                 self.email
@@ -68,4 +75,10 @@ impl Account {
             false => self.spreading(failure),
         }
     }
+}
+
+/// Returns true if the account has as many keys as Google allows.
+fn is_full(failure: &Failure) -> bool {
+    let message = failure.message().to_lowercase();
+    message.contains("maximum") || message.contains("limit")
 }

@@ -9,8 +9,10 @@ mod release;
 mod rotate;
 mod share;
 mod status;
+mod verify;
 
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use provisioner_runtime::controller::Context;
 use provisioner_runtime::watch::WatchHealth;
@@ -19,7 +21,7 @@ use tokio::sync::Mutex;
 use super::backend::BucketBackend;
 use super::cache::BucketCache;
 use super::decide::Rules;
-use super::decision::Decision;
+use super::decision::{Decision, NoAction};
 use super::facts::Facts;
 use super::outcome::Outcome;
 use crate::bucket::BucketStart;
@@ -34,6 +36,8 @@ pub(crate) struct Actions {
     pub(crate) backend: Arc<dyn BucketBackend>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
+    /// How often the keys of claims are looked at.
+    pub(crate) resync: Duration,
     pub(crate) thresholds: Thresholds,
     /// Serializes the ends of claims with a shared account of an earlier version, so that the last claim revokes it.
     pub(crate) shared_accounts: Mutex<()>,
@@ -52,6 +56,7 @@ impl Actions {
 
     pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
         match decision {
+            Decision::NoAction(NoAction::Bound) => Box::pin(self.verify(facts, step, None)).await,
             Decision::NoAction(_) => Outcome::NoAction,
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.

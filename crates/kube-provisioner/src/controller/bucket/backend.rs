@@ -78,7 +78,6 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn revoke(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn rotate(&self, account: UntypedAccount) -> Answer<'_, Credentials, ProvisionError>;
     fn retire(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
-    #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only the conformance tests call it"))]
     fn list_keys(&self, account: UntypedAccount) -> Answer<'_, Option<Vec<String>>, Box<dyn Error + Send + Sync>>;
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>>;
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError>;

@@ -226,6 +226,7 @@ fn after_attempts(text: &str) -> Record {
         delivered: Some(names()),
         rotation: Some(text.to_owned()),
         new_key: Some(NewKey { access_key_id: text.to_owned(), rotation: None }),
+        former_keys: vec![text.to_owned()],
         retire_at: Some(text.to_owned()),
     }
 }

@@ -11,7 +11,8 @@ use super::decision::{ChangeWithoutEffect, Ending, Refusal};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{
-    Severity, UserMessage, made_with_warning, not_now, pinned_text, still_provisioning, user_message,
+    Severity, UserMessage, made_with_warning, not_now, pinned_text, removed_unknown_keys, still_provisioning,
+    user_message,
 };
 use super::outcome::Outcome;
 use super::share::BucketClaimProblem;
@@ -87,10 +88,11 @@ every!(outcomes -> Outcome {
     Outcome::Provisioned { .. } => [Outcome::Provisioned { bucket: "BUCKET".to_owned() }],
     Outcome::Configured => [Outcome::Configured],
     Outcome::Restored => [Outcome::Restored],
+    Outcome::KeyReplaced => [Outcome::KeyReplaced],
     Outcome::Adopted => [Outcome::Adopted],
     Outcome::Rotated => [Outcome::Rotated],
     Outcome::Retired => [Outcome::Retired],
-    Outcome::RetiresLater { .. } => [Outcome::RetiresLater { after: Duration::ZERO }],
+    Outcome::Rests { .. } => [Outcome::Rests { after: Duration::ZERO }],
     // The type is another crate's, which may add to it. Nothing is recorded there, so no other comes.
     Outcome::NotFenced(_) => [
         Outcome::NotFenced(JournalError::Lost("another".to_owned())),
@@ -187,7 +189,12 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         let each = facts.each_ref().map(|facts| user_message(&outcome, facts, "PROVISIONER", None));
         each.into_iter().flatten()
     });
-    let others = [not_now("PROBLEM"), still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"), made_with_warning(MESSAGE)];
+    let others = [
+        not_now("PROBLEM"),
+        still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"),
+        made_with_warning(MESSAGE),
+        removed_unknown_keys(&["KEYS".to_owned()]),
+    ];
     of_outcomes.chain(others).flat_map(|message| rows_of(&message)).collect()
 }
 

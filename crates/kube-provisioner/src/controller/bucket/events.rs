@@ -4,7 +4,7 @@ use objectbucket_api::API_VERSION;
 use provisioner_runtime::events::{Event, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts};
-use super::messages::{Severity, UserMessage, made_with_warning, not_now, still_provisioning};
+use super::messages::{Severity, UserMessage, made_with_warning, not_now, removed_unknown_keys, still_provisioning};
 use super::outcome::Operation;
 use crate::controller::shared::events::{build, claim_ref, object_ref};
 
@@ -14,6 +14,10 @@ pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
 
 pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
     about_claim(&made_with_warning(text), Operation::Provision, claim)
+}
+
+pub(super) fn unknown_keys(ids: &[String], claim: &ClaimFacts) -> Event {
+    about_claim(&removed_unknown_keys(ids), Operation::Retire, claim)
 }
 
 pub(super) fn blocked(claim: &ClaimFacts, problem: &str) -> Event {

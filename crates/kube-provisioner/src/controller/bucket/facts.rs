@@ -242,6 +242,11 @@ impl Facts {
         DeliveredNames::wanted(claim, class)
     }
 
+    /// Returns true if the claim has a key whose validity can be checked.
+    pub(crate) fn has_key(&self) -> bool {
+        self.bucket().and_then(|bucket| bucket.record()).is_some_and(|record| record.delivered_key().is_some())
+    }
+
     /// Whether the claim is being deleted, or is gone.
     pub(crate) fn is_ending(&self) -> bool {
         self.claim.as_ref().is_none_or(|claim| claim.deleting)

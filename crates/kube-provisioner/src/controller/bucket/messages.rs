@@ -102,7 +102,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
     Some(match outcome {
         Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::ClaimReleased => return None,
         // The claim rests otherwise.
-        Outcome::RetiresLater { .. } => {
+        Outcome::Rests { .. } => {
             return change_without_effect(facts).map(|change| without_effect(&change, facts.class_name()));
         }
         Outcome::ProvisionAborted { aborted: CallAborted::Fenced, .. }
@@ -144,6 +144,10 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Outcome::Restored => {
             let (reason, text) = USABLE;
             UserMessage { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
+        }
+        Outcome::KeyReplaced => {
+            let text = "The claim's Secret has a new key: the Secret was edited or deleted, or its key did not work any more; former keys stay valid for the credentialsOverlap of the class where the backend allows it; restart the pods that use them".to_owned();
+            warning("CredentialsReplaced", text, State::Bound)
         }
         Outcome::Adopted => {
             event_only(normal("Adopted", format!("{provisioner} now manages this bucket"), State::Bound))
@@ -203,6 +207,15 @@ pub(crate) fn still_provisioning(provisioner: &str, claim: &str) -> UserMessage 
 /// The event of a bucket that was made, and of which its author says something.
 pub(crate) fn made_with_warning(text: &str) -> UserMessage {
     event_only(warning("ProvisioningWarning", text.to_owned(), State::Bound))
+}
+
+/// The event about keys that a rotation or its end has removed, and that no record names.
+pub(crate) fn removed_unknown_keys(ids: &[String]) -> UserMessage {
+    let text = format!(
+        "Removed keys of the claim's account that the provisioner has not delivered: {}; if an administrator created them, use a claim of its own for that purpose",
+        ids.join(", ")
+    );
+    event_only(warning("UnknownKeysRemoved", text, State::Bound))
 }
 
 fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {

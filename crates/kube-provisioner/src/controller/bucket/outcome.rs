@@ -95,14 +95,16 @@ pub(crate) enum Outcome {
     Configured,
     /// The Secret or the ConfigMap was written again.
     Restored,
+    /// The Secret has another key, since the backend does not show the former one again.
+    KeyReplaced,
     /// What another provisioner has made is ours from now on.
     Adopted,
     /// The user has another key.
     Rotated,
     /// The keys before it are removed.
     Retired,
-    /// The keys are removed after this time.
-    RetiresLater { after: Duration },
+    /// The claim can be used. After this time its keys are looked at again.
+    Rests { after: Duration },
     /// This process may not begin anything.
     NotFenced(JournalError),
     /// A Secret that the class names does not exist.

@@ -76,6 +76,9 @@ pub(crate) struct Record {
     /// A key that was made and is not known to be in the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) new_key: Option<NewKey>,
+    /// The ids of keys that the claim's Secret had before, until they are removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) former_keys: Vec<String>,
     /// When the other keys are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retire_at: Option<String>,
@@ -135,6 +138,7 @@ impl Record {
             delivered: None,
             rotation: None,
             new_key: None,
+            former_keys: Vec::new(),
             retire_at: None,
         }
     }
@@ -142,6 +146,18 @@ impl Record {
     /// Returns true if the key in the claim's Secret belongs to the claim alone, so that it can be rotated.
     pub(crate) fn has_own_account(&self) -> bool {
         self.account.as_ref().is_none_or(|shared| shared.left)
+    }
+
+    /// Returns the id of the key that this provisioner has delivered to an account of the claim's own. The accounts of adopted buckets
+    /// may have other names, so their keys are left alone. Each delivery has written entries for the ConfigMap.
+    pub(crate) fn delivered_key(&self) -> Option<&String> {
+        self.access_key_id.as_ref().filter(|_| self.has_own_account() && !self.data.is_empty())
+    }
+
+    /// Returns true if the provisioner knows that the claim's Secret has or had the key of this id, or is about to get it.
+    pub(crate) fn knows_key(&self, id: &str) -> bool {
+        let new = self.new_key.as_ref().map(|new| &new.access_key_id);
+        self.former_keys.iter().chain(&self.access_key_id).chain(new).any(|known| known == id)
     }
 
     /// The key that a new Secret gets. Pods may have read one that was made last, even if its Secret is gone.

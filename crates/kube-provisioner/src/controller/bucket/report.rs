@@ -24,10 +24,11 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::Provisioned { .. }
         | Outcome::Configured
         | Outcome::Restored
+        | Outcome::KeyReplaced
         | Outcome::Adopted
         | Outcome::Rotated
         | Outcome::Retired => Next::Again,
-        Outcome::RetiresLater { after } => Next::Wait(Some(*after)),
+        Outcome::Rests { after } => Next::Wait(Some(*after)),
         Outcome::NotFenced(_) => Next::Retry,
         Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
             ProvisionVerdict::Ignored | ProvisionVerdict::Invalid => Next::AwaitChange,
@@ -68,7 +69,7 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
 /// The outcome's name in metrics and logs; `None` where nothing was done.
 pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
-        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::RetiresLater { .. } => return None,
+        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::Rests { .. } => return None,
         Outcome::Refused(_)
         | Outcome::BadConfig(_)
         | Outcome::BadRecord(_)
@@ -77,6 +78,7 @@ pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
         Outcome::Provisioned { .. }
         | Outcome::Configured
         | Outcome::Restored
+        | Outcome::KeyReplaced
         | Outcome::Adopted
         | Outcome::Rotated
         | Outcome::Retired

@@ -332,14 +332,15 @@ async fn z22_what_another_cluster_has_made_is_left_alone() {
     other.create(object);
     other.create(claim);
     other.claim("videos", json!({}));
-    let calls = fixture.store.state().calls.len();
+    let all = || fixture.store.state().calls.iter().filter(|call| !call.starts_with("list_keys")).count();
+    let calls = all();
     let _running = other.start(7);
     other.until("it is told", || told(&other, OBJECT, "OtherCluster")).await;
     other.until("its claim is told", || other.ready("photos").0 == "OtherCluster").await;
     other.bound("videos").await;
     other.delete(BUCKETS, OBJECT);
     sleep(HOUR).await;
-    assert_eq!(fixture.store.state().calls.len(), calls + 2, "the other claim's bucket and its account alone");
+    assert_eq!(all(), calls + 2, "the other claim's bucket and its account alone");
     // Its objects go on request, and nothing else does.
     other.patch(BUCKETS, OBJECT, json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}));
     other.until("it is gone", || other.get(BUCKETS, OBJECT).is_none()).await;

@@ -67,3 +67,100 @@ async fn z9_a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
     );
     assert_eq!((fixture.store.calls("rotate"), fixture.store.calls("retire")), (3, 3));
 }
+
+/// On a store that shows a key once, such as AWS, an edited or deleted Secret gets another key. Running pods have the former one.
+#[tokio::test(start_paused = true)]
+async fn z8_pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one() {
+    let fixture = Fixture::new();
+    fixture.store.state().shows_keys_once = true;
+    fixture.overlap("1h");
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    let keys = || fixture.store.state().users.values().map(Vec::len).sum::<usize>();
+    let secret = || fixture.get("secrets", "photos").map(|secret| secret["data"].clone()).unwrap_or_default();
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    fixture.until("there is a second key", || keys() == 2).await;
+    sleep(Duration::from_secs(60)).await;
+    for number in 3..5 {
+        let before = secret();
+        if number == 3 {
+            fixture.patch("secrets", "photos", json!({"data": {"AWS_SECRET_ACCESS_KEY": "eA=="}}));
+        } else {
+            fixture.delete("secrets", "photos");
+        }
+        let is_other = || !secret().is_null() && secret()["AWS_ACCESS_KEY_ID"] != before["AWS_ACCESS_KEY_ID"];
+        fixture.until("there is another key", is_other).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(keys(), number, "the former ones work");
+    }
+    let told = |reason: &str| fixture.events("photos").iter().filter(|event| event.contains(reason)).count();
+    fixture.until("it is told", || told("Warning CredentialsReplaced") > 0).await;
+    assert_eq!(fixture.ready("photos").0, "Bound");
+    fixture.until("the former ones are removed", || keys() == 1).await;
+    assert_eq!(told("UnknownKeysRemoved"), 0, "{:?}", fixture.events("photos"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn z41_a_key_that_nobody_delivered_is_not_removed_without_a_word() {
+    let fixture = Fixture::new();
+    fixture.overlap("1h");
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    let add = |id: &str| {
+        let key = kube_provisioner::bucket::Credentials::new(id, "by hand");
+        fixture.store.state().users.values_mut().for_each(|keys| keys.push(key.clone()));
+    };
+    add("monday");
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    let told = |id: &str| {
+        let text = format!(
+            "Warning UnknownKeysRemoved: Removed keys of the claim's account that the provisioner has not delivered: {id};"
+        );
+        fixture.events("photos").iter().any(|event| event.starts_with(&text))
+    };
+    fixture.until("it is told", || told("monday")).await;
+    add("tuesday");
+    fixture.until("it is told", || told("tuesday")).await;
+    assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn z42_a_key_that_no_longer_works_is_replaced_with_the_next_resync() {
+    for shows_keys_once in [false, true] {
+        let fixture = Fixture::new();
+        fixture.store.state().shows_keys_once = shows_keys_once;
+        fixture.claim("photos", json!({}));
+        let running = fixture.start(1);
+        fixture.bound("photos").await;
+        let keys = || fixture.store.state().users.values().flatten().map(|key| key.access_key_id.clone()).collect();
+        let delete = || fixture.store.state().users.values_mut().for_each(Vec::clear);
+        let works = || {
+            let id =
+                fixture.get("secrets", "photos").unwrap()["data"]["AWS_ACCESS_KEY_ID"].as_str().unwrap().to_owned();
+            let keys: Vec<String> = keys();
+            keys.iter().any(|key| k8s_openapi::ByteString(key.clone().into_bytes()) == decoded(&id))
+        };
+        // Of two lists, one fails.
+        fixture.store.fail("list_keys", Failure::Retry);
+        delete();
+        let took = fixture.until("the key is replaced", works).await;
+        assert!(took < Duration::from_secs(46 * 60), "{took:?}");
+        let told = || fixture.events("photos").iter().any(|event| event.contains("Warning CredentialsReplaced"));
+        fixture.until("it is told", told).await;
+        running.abort();
+        delete();
+        let _another = fixture.start(2);
+        let took = fixture.until("the key is replaced", works).await;
+        assert!(took < Duration::from_secs(31 * 60), "{took:?}");
+        let lists = fixture.store.calls("list_keys");
+        sleep(Duration::from_secs(3600)).await;
+        let lists = fixture.store.calls("list_keys") - lists;
+        assert!((3..=5).contains(&lists), "one with each resync: {lists}");
+    }
+}
+
+fn decoded(text: &str) -> k8s_openapi::ByteString {
+    serde_json::from_value(json!(text)).unwrap()
+}

@@ -212,18 +212,16 @@ impl State {
         known.cloned().unwrap_or_else(|| self.key(user))
     }
 
-    /// The key in the Secret, or a new one, which takes the place of all others.
+    /// The key in the Secret, or a new one. Others stay if one of them may be in use.
     fn key_shown_once(&mut self, user: &str, wanted: Option<&str>, in_secret: Option<Credentials>) -> Credentials {
         let keys = self.users.entry(user.to_owned()).or_default();
         if let Some(key) = in_secret.filter(|key| keys.contains(key)) {
             return key;
         }
-        keys.retain(|key| Some(&*key.access_key_id) == wanted);
-        let new = self.key(user);
-        if wanted.is_some() {
-            self.users.entry(user.to_owned()).or_default().retain(|key| *key == new);
+        if wanted.is_none() {
+            keys.clear();
         }
-        new
+        self.key(user)
     }
 }
 

@@ -11,6 +11,7 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::limiter::Purpose;
 
 use super::calls::Calls;
+use super::deliver::Delivery;
 use super::make::NotMade;
 use super::{Actions, Step};
 use crate::bucket::Credentials;
@@ -78,7 +79,8 @@ impl Actions {
                 let record = Record { config: inputs.record.effective_config(&inputs.claim), ..inputs.record };
                 let record = with_own_account(record, &inputs.claim);
                 match self.deliver(&inputs.claim, &bucket, record, made).await {
-                    Ok(()) => match reason {
+                    Ok(Delivery::NewKey) => Outcome::KeyReplaced,
+                    Ok(Delivery::Complete) => match reason {
                         Reason::New => Outcome::Provisioned { bucket: inputs.name },
                         Reason::Config => Outcome::Configured,
                         Reason::Secret => Outcome::Restored,
@@ -221,6 +223,9 @@ impl Actions {
         let access_key_id = record.newest_key().map(str::to_owned);
         let is_it = |found: &Credentials| access_key_id.as_ref().is_none_or(|known| *known == found.access_key_id);
         let credentials = self.credentials(facts).await?.filter(is_it);
+        // A key that the API server did not let us deliver is nobody's.
+        let was_delivered = facts.claim.as_ref().is_some_and(|claim| claim.is_bound());
+        let access_key_id = access_key_id.filter(|_| credentials.is_some() || was_delivered);
         Ok(AccountKey { access_key_id, credentials, state })
     }
 

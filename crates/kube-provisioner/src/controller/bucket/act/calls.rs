@@ -53,17 +53,6 @@ impl<'s> Calls<'s> {
 }
 
 impl Actions {
-    /// One call of the author's code for this key.
-    pub(super) async fn call<'a, T>(
-        &'a self,
-        step: &Step<'_>,
-        (token, flow): (&FencingToken, &Flow),
-        limit: Duration,
-        run: impl FnOnce() -> BoxFuture<'a, T>,
-    ) -> Result<Result<T, CallAborted>, Outcome> {
-        Calls::begin(step, token, flow).await.call(limit, run).await
-    }
-
     /// The class's parameters as they are written down.
     pub(super) fn parameters(&self, texts: &BTreeMap<String, String>) -> Result<ClassParameters, Outcome> {
         read_parameters(texts, &self.rules, &*self.backend).map_err(|bad| match bad {

@@ -34,6 +34,14 @@ type Entries = BTreeMap<String, String>;
 /// Part of the API server's answer to a dry run where an admission webhook does not support dry runs.
 const NO_DRY_RUN: &str = "does not support dry run";
 
+/// What a claim's user has received.
+pub(super) enum Delivery {
+    /// Everything.
+    Complete,
+    /// Everything, with another key than the Secret had before.
+    NewKey,
+}
+
 /// Whether the API server stores a write, or only checks it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
@@ -48,13 +56,18 @@ impl Actions {
         bucket: &BucketFacts,
         record: Record,
         made: Made,
-    ) -> Result<(), Outcome> {
+    ) -> Result<Delivery, Outcome> {
         // The Secret went in the middle of a rotation, which ends with the new one.
         let record = match record.new_key.clone() {
             Some(new) => self.end_rotation(record, new),
             None => record,
         };
         let Made { endpoint, credentials, state, config_data, secret_data, warnings } = made;
+        // Pods may have read the former key.
+        let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
+        let replaces =
+            claim.is_bound() && record.account.is_none() && record.access_key_id.as_ref().is_some_and(is_other);
+        let record = if replaces { self.with_overlap(record) } else { record };
         let record = Record {
             made: true,
             assigned: false,
@@ -80,7 +93,7 @@ impl Actions {
         for text in warnings {
             self.context.events().record(warned(&text, claim));
         }
-        Ok(())
+        Ok(if replaces { Delivery::NewKey } else { Delivery::Complete })
     }
 
     /// What the ObjectBucket records is written where it is missing.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::calls::Calls;
 use super::{Actions, Step};
 use crate::controller::bucket::class::{granted_bucket, overlap};
 use crate::controller::bucket::delivered_names::without_names;
@@ -37,8 +38,10 @@ impl Actions {
             self.confirm_writable(claim, record).await?;
             let source = record.source.unwrap_or(Source::Granted);
             let (_, account) = self.known(bucket, facts, source, &token).await?;
+            let mut calls = Calls::begin(step, &token, &flow).await;
+            let before = self.unknown_keys(record, &account, &mut calls).await?;
             let limit = self.limits.provision;
-            let credentials = match self.call(step, (&token, &flow), limit, || self.backend.rotate(account)).await? {
+            let credentials = match calls.call(limit, || self.backend.rotate(account.clone())).await? {
                 Ok(Ok(credentials)) => credentials,
                 Ok(Err(error)) => {
                     let retry_after = error.retry_after();
@@ -46,6 +49,7 @@ impl Actions {
                 }
                 Err(aborted) => return Err(Outcome::RotationAborted { method: "rotate", aborted }),
             };
+            self.report_removed((facts, record), &account, before, &mut calls).await?;
             let rotation = claim.rotation.as_deref().map(str::to_owned);
             let new = NewKey { access_key_id: credentials.access_key_id.clone(), rotation };
             let mut bucket = bucket.clone();
@@ -71,22 +75,26 @@ impl Actions {
     }
 
     pub(super) fn end_rotation(&self, record: Record, new: NewKey) -> Record {
+        let record = self.with_overlap(record);
+        Record { access_key_id: Some(new.access_key_id), rotation: new.rotation, new_key: None, ..record }
+    }
+
+    /// The Secret gets another key. The keys before it are removed after the overlap.
+    pub(super) fn with_overlap(&self, mut record: Record) -> Record {
         let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
         let retire_at = self.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
-        Record {
-            access_key_id: Some(new.access_key_id),
-            rotation: new.rotation,
-            new_key: None,
-            retire_at: retire_at.ok().map(|time| time.to_string()),
-            ..record
+        if self.rules.capabilities.rotation {
+            record.retire_at = retire_at.ok().map(|time| time.to_string());
         }
+        record.former_keys.extend(record.access_key_id.clone());
+        record
     }
 
     pub(super) async fn retire(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Some(bucket) = facts.bucket() else { return Outcome::Changed };
         let Some(record) = bucket.record() else { return Outcome::Changed };
         if let Some(after) = self.until(record.retire_at.as_deref()) {
-            return Outcome::RetiresLater { after };
+            return self.verify(facts, step, Some(after)).await;
         }
         let flow = facts.flow(Purpose::Remove);
         let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
@@ -94,8 +102,9 @@ impl Actions {
         let retired = async {
             let source = record.source.unwrap_or(Source::Granted);
             let (_, account) = self.known(bucket, facts, source, &token).await?;
-            let limit = self.limits.delete;
-            match self.call(step, (&token, &flow), limit, || self.backend.retire(account)).await? {
+            let mut calls = Calls::begin(step, &token, &flow).await;
+            let before = self.unknown_keys(record, &account, &mut calls).await?;
+            match calls.call(self.limits.delete, || self.backend.retire(account.clone())).await? {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let retry_after = error.retry_after();
@@ -103,7 +112,8 @@ impl Actions {
                 }
                 Err(aborted) => return Err(Outcome::RotationAborted { method: "retire", aborted }),
             }
-            let record = Record { retire_at: None, ..(**record).clone() };
+            self.report_removed((facts, record), &account, before, &mut calls).await?;
+            let record = Record { retire_at: None, former_keys: Vec::new(), ..(**record).clone() };
             self.write_bucket(bucket, &record, None).await.map(drop)
         };
         retired.await.map_or_else(|outcome| outcome, |()| Outcome::Retired)

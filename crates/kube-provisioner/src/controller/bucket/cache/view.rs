@@ -9,7 +9,7 @@ use provisioner_runtime::controller::{Cache, StaleReads};
 use super::{BucketCache, asked_path, key_of, owner_of};
 use crate::bucket::ClaimName;
 use crate::controller::bucket::decide::decide;
-use crate::controller::bucket::decision::Decision;
+use crate::controller::bucket::decision::{Decision, NoAction};
 use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OwnerFacts, Recorded,
@@ -80,9 +80,16 @@ impl Cache for BucketCache {
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
         let mut keys: BTreeSet<Key> = self.claims.iter().map(|(key, _)| key.clone()).collect();
         keys.extend(self.buckets.iter().flat_map(|(_, bucket)| self.keys_of(bucket)));
-        let needs_work =
-            |key: &Key| among(key) && !matches!(decide(&self.facts(key), &self.rules), Decision::NoAction(_));
-        keys.into_iter().filter(needs_work).collect()
+        let needs_work = |key: &Key| {
+            let facts = self.facts(key);
+            match decide(&facts, &self.rules) {
+                // Its key is looked at from time to time.
+                Decision::NoAction(NoAction::Bound) => facts.has_key(),
+                Decision::NoAction(_) => false,
+                _ => true,
+            }
+        };
+        keys.into_iter().filter(|key| among(key) && needs_work(key)).collect()
     }
 
     /// Another replica may have worked on our keys before, so a watch that is behind lists again.

@@ -23,7 +23,7 @@ use super::cache::BucketCache;
 use super::decide::Rules;
 use super::decision::{Decision, NoAction};
 use super::facts::Facts;
-use super::outcome::Outcome;
+use super::outcome::{NotServed, Outcome};
 use crate::bucket::BucketStart;
 use crate::controller::shared::calls::start_backend;
 use crate::controller::shared::limits::{CallLimits, Thresholds};
@@ -46,6 +46,18 @@ pub(crate) struct Actions {
     pub(crate) buckets: WatchHealth,
 }
 
+/// How long a claim may wait for its class, or for another provisioner, without an event.
+const UNSERVED: Duration = Duration::from_secs(60);
+
+/// Waits some time for a claim to be worked on.
+fn not_served(why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
+    match facts.claim.as_ref().filter(|claim| claim.is_untouched()) {
+        Some(_) if step.work().waits() == 0 => Outcome::Rests { after: UNSERVED },
+        Some(_) => Outcome::NotServed(why),
+        None => Outcome::NoAction,
+    }
+}
+
 impl Actions {
     /// Calls the author's `start`.
     pub(crate) async fn start(&self) -> Result<(), String> {
@@ -57,6 +69,8 @@ impl Actions {
     pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
         match decision {
             Decision::NoAction(NoAction::Bound) => Box::pin(self.verify(facts, step, None)).await,
+            Decision::NoAction(NoAction::ClassMissing) => not_served(NotServed::NoClass, facts, step),
+            Decision::NoAction(NoAction::ClassOfAnother) => not_served(NotServed::ClassOfAnother, facts, step),
             Decision::NoAction(_) => Outcome::NoAction,
             Decision::Refuse(refusal) => Outcome::Refused(refusal),
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.

@@ -14,7 +14,7 @@ use super::messages::{
     Severity, UserMessage, made_with_warning, not_now, pinned_text, removed_unknown_keys, still_provisioning,
     user_message,
 };
-use super::outcome::Outcome;
+use super::outcome::{NotServed, Outcome};
 use super::share::BucketClaimProblem;
 use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
@@ -80,6 +80,7 @@ every!(endings -> Ending {
 every!(outcomes -> Outcome {
     Outcome::NoAction => [Outcome::NoAction],
     Outcome::Refused(_) => refusals().into_iter().map(Outcome::Refused),
+    Outcome::NotServed(_) => [NotServed::NoClass, NotServed::ClassOfAnother].map(Outcome::NotServed),
     Outcome::BadConfig(_) => [Outcome::BadConfig("PROBLEMS".to_owned())],
     Outcome::BadRecord(_) => [Outcome::BadRecord("PROBLEMS".to_owned())],
     Outcome::ClassGone => [Outcome::ClassGone],

@@ -373,6 +373,12 @@ impl ClaimFacts {
     pub(crate) fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|name| name == objectbucket_api::names::FINALIZER)
     }
+
+    /// Returns true if no provisioner of buckets has begun to work on the claim.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let is_new = self.label.is_none() && self.object_bucket.is_none() && !self.has_finalizer();
+        is_new && matches!(self.status.phase.as_deref(), None | Some("Pending"))
+    }
 }
 
 impl BucketFacts {

@@ -9,7 +9,7 @@ use super::decide::change_without_effect;
 use super::decision::{ChangeWithoutEffect, Ending, Refusal};
 use super::delivered_names::keys;
 use super::facts::{ClassState, Facts};
-use super::outcome::Outcome;
+use super::outcome::{NotServed, Outcome};
 use super::share::BucketClaimProblem;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, limited, listed, no_answer_text, sentence,
@@ -47,6 +47,8 @@ pub(crate) enum State {
     Failed,
     /// It is going.
     Going,
+    /// Its bucket is gone, and finalizers of others keep the claim.
+    Released,
 }
 
 /// What the condition `Ready` says of every bucket that can be used.
@@ -113,6 +115,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Outcome::NotFenced(_) => return None,
         Outcome::CallFailed { error, .. } if error.is_transient() => return None,
         Outcome::Refused(refusal) => refused(refusal, facts, provisioner),
+        Outcome::NotServed(why) => not_served(*why, facts.class_name()),
         Outcome::NotOwned { kind, name } => not_owned(kind, name, facts),
         Outcome::BadConfig(problem) => {
             let text = format!("The claim's additionalConfig cannot be used: {problem}").replace("parameter", "key");
@@ -179,7 +182,9 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Outcome::RotationAborted { method, aborted } => {
             event_only(warning("RotationFailed", no_answer_text(aborted, method), State::Bound))
         }
-        Outcome::Released { ending, bucket } => event_only(released(*ending, bucket)),
+        Outcome::Released { ending, bucket } => {
+            UserMessage { state: Some(State::Released), ..released(*ending, bucket) }
+        }
         Outcome::NotReleased { verdict: DeleteVerdict::Ignored, .. } => return None,
         Outcome::NotReleased { verdict: DeleteVerdict::InProgress | DeleteVerdict::InUse, message, .. } => {
             normal("BucketDelete", message.clone(), State::Going)
@@ -379,6 +384,21 @@ fn without_effect(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
         ),
     };
     event_only(warning("ChangeWithoutEffect", text, State::Bound))
+}
+
+fn not_served(why: NotServed, class: &str) -> UserMessage {
+    let text = match why {
+        NotServed::NoClass if class.is_empty() => {
+            "The claim names no StorageClass; create it again with spec.storageClassName".to_owned()
+        }
+        NotServed::NoClass => format!(
+            "The claim's StorageClass \"{class}\" does not exist; create the class, or create the claim again with another one"
+        ),
+        NotServed::ClassOfAnother => format!(
+            "No provisioner has begun to work on the claim; if the StorageClass \"{class}\" is for volumes, create the claim again with a class for buckets; otherwise check that the provisioner of the class is running"
+        ),
+    };
+    warning("NotServed", text, State::Pending)
 }
 
 /// Why a claim does not get the bucket of another one.

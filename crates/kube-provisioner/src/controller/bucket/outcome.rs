@@ -72,6 +72,13 @@ impl Operation {
     }
 }
 
+/// Why nobody works on a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotServed {
+    NoClass,
+    ClassOfAnother,
+}
+
 /// The outcome of one decision.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -79,6 +86,8 @@ pub(crate) enum Outcome {
     NoAction,
     /// The claim gets nothing until something changes.
     Refused(Refusal),
+    /// The claim's class does not exist, or it is another provisioner's, and nobody has begun to work on the claim for some time.
+    NotServed(NotServed),
     /// The claim's `additionalConfig` is not what the author can use.
     BadConfig(String),
     /// What is written down of the class cannot be used any more.

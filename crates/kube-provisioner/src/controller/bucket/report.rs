@@ -11,7 +11,7 @@ use crate::error::{DeleteVerdict, ProvisionVerdict};
 /// When the key runs again.
 pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
     let next = match outcome {
-        Outcome::NoAction => Next::Done,
+        Outcome::NoAction | Outcome::NotServed(_) => Next::Done,
         Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
         Outcome::Changed => Next::Again,
         // Work on another key ends these, and the watch shows it.
@@ -69,7 +69,11 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
 /// The outcome's name in metrics and logs; `None` where nothing was done.
 pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
-        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::Rests { .. } => return None,
+        Outcome::NoAction
+        | Outcome::NotServed(_)
+        | Outcome::AwaitsPermit(_)
+        | Outcome::Changed
+        | Outcome::Rests { .. } => return None,
         Outcome::Refused(_)
         | Outcome::BadConfig(_)
         | Outcome::BadRecord(_)

@@ -346,6 +346,12 @@ async fn u4_finalizers_and_labels_of_others_stay() {
     assert_eq!(metadata("photos")["labels"]["mine"], "x");
     fixture.delete(CLAIMS, "photos");
     fixture.until("ours is gone", || metadata("photos")["finalizers"] == json!(["example.com/mine"])).await;
+    // The claim that another finalizer keeps has no bucket.
+    fixture.until("it says so", || fixture.phase("photos") == "Released").await;
+    assert_eq!(fixture.ready("photos").0, "BucketDeleted");
+    let claim = fixture.get(CLAIMS, "photos").unwrap();
+    let conditions = claim["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().all(|condition| condition["status"] == "False"), "{conditions:?}");
     assert!(fixture.store.is_empty());
 }
 
@@ -462,4 +468,34 @@ async fn z2_the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
     (0..2).for_each(|_| fixture.store.fail("create_bucket", Failure::NothingLeft));
     fixture.bound("photos").await;
     assert_eq!(uid(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn z43_a_claim_that_nobody_works_on_is_told() {
+    let fixture = Fixture::new();
+    fixture.create(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
+        "provisioner": "example.com/disks",
+    }));
+    for (claim, class) in [("late", "later"), ("disk", "disks"), ("others", "disks"), ("none", "")] {
+        fixture.claim(claim, json!({"storageClassName": class}));
+    }
+    fixture.patch(CLAIMS, "others", json!({"metadata": {"labels": {"bucket-provisioner": "example.com-disks"}}}));
+    let running = fixture.start(1);
+    let told = |claim: &str, text: &str| fixture.ready(claim).1.contains(text) && fixture.phase(claim) == "Pending";
+    let took = fixture.until("it is told", || told("late", "StorageClass \"later\" does not exist")).await;
+    assert!(took < Duration::from_secs(90), "{took:?}");
+    fixture.until("it is told", || told("disk", "if the StorageClass \"disks\" is for volumes")).await;
+    fixture.until("it is told", || told("none", "names no StorageClass")).await;
+    let events = |claim: &str| fixture.events(claim).iter().filter(|event| event.contains("Warning NotServed")).count();
+    fixture.until("events say so", || ["late", "disk", "none"].map(events) == [1; 3]).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(["late", "disk", "none", "others"].map(events), [1, 1, 1, 0]);
+    running.abort();
+    // A claim that waits while no process works is told, too.
+    fixture.claim("other", json!({"storageClassName": "missing"}));
+    let _another = fixture.start(2);
+    fixture.until("it is told", || told("other", "StorageClass \"missing\" does not exist")).await;
+    fixture.class("later", json!({}));
+    fixture.bound("late").await;
 }

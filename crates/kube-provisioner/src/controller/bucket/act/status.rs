@@ -26,6 +26,10 @@ impl Actions {
         for _ in 0..TRIES {
             let facts = self.cache().facts(key);
             let Some(claim) = facts.claim.clone() else { return Ok(()) };
+            // Most claims disappear with our finalizer.
+            if state == State::Released && claim.finalizers.is_empty() {
+                return Ok(());
+            }
             let (phase, conditions) = (phase(state, &claim), conditions(state, message, &facts));
             if is_written(&claim, phase, &conditions) {
                 return Ok(());
@@ -56,6 +60,7 @@ impl Actions {
 /// Once a claim is bound, it stays so for those who wait for that.
 fn phase(state: State, claim: &ClaimFacts) -> &'static str {
     match state {
+        State::Released => "Released",
         _ if claim.is_bound() => "Bound",
         State::Bound => "Bound",
         State::Pending | State::Going => "Pending",

@@ -85,6 +85,10 @@ impl Cache for BucketCache {
             match decide(&facts, &self.rules) {
                 // Its key is looked at from time to time.
                 Decision::NoAction(NoAction::Bound) => facts.has_key(),
+                // Its user is told after some time.
+                Decision::NoAction(NoAction::ClassMissing | NoAction::ClassOfAnother) => {
+                    facts.claim.as_ref().is_some_and(|claim| claim.is_untouched())
+                }
                 Decision::NoAction(_) => false,
                 _ => true,
             }

@@ -52,7 +52,8 @@ pub(super) async fn forget(client: &Client, account: &str, cluster_id: &str) -> 
     Ok(())
 }
 
-/// The objects of a kind in each version that is served; `None` if there is none.
+/// The objects of a kind in each version that is served; `None` if there is none, or if the account may not list them: that of a
+/// provisioner of ObjectBucketClaims may not.
 async fn list(client: &Client, kind: &str) -> kube::Result<Option<Vec<DynamicObject>>> {
     let mut found: Option<Vec<DynamicObject>> = None;
     for version in VERSIONS {
@@ -60,6 +61,7 @@ async fn list(client: &Client, kind: &str) -> kube::Result<Option<Vec<DynamicObj
         match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await {
             Ok(objects) => found.get_or_insert_default().extend(objects.items),
             Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(kube::Error::Api(status)) if status.code == 403 => return Ok(None),
             Err(error) => return Err(error),
         }
     }

@@ -28,8 +28,12 @@ pub(super) struct Recorded {
 
 impl Recorded {
     pub(super) async fn read(client: &Client) -> kube::Result<Self> {
-        let (objects, cosi_accounts) = (RecordedAssets::read(client).await?, cosi::accounts(client).await?);
-        Ok(Self { objects, cosi_accounts })
+        let objects = match RecordedAssets::read(client).await {
+            // A cluster with COSI does not need the CRDs of claims.
+            Err(kube::Error::Api(status)) if status.code == 404 => RecordedAssets::default(),
+            read => read?,
+        };
+        Ok(Self { objects, cosi_accounts: cosi::accounts(client).await? })
     }
 }
 

@@ -180,16 +180,7 @@ impl<'a> Picture<'a> {
         if is_own && !forgotten && store.rotated.get(&user).is_some_and(|rotated| number_of(key) < *rotated) {
             return Err((Invariant::Bound, format!("{user} has an older key again")));
         }
-        // Another name leaves nothing at the one before.
-        for (plural, objects) in [("secrets", &self.secrets), ("configmaps", &self.maps)] {
-            let is_its =
-                |object: &Value| text(object, "/metadata/ownerReferences/0/uid") == text(claim, "/metadata/uid");
-            let former = |(at, object): &(&String, &Value)| *at != wish.delivered(plural) && is_its(object);
-            if let Some((at, _)) = objects.iter().find(former).filter(|_| !forgotten) {
-                return Err((Invariant::Gone, format!("{name} has {plural}/{at}, which it asks for no more")));
-            }
-        }
-        let Some(secret) = self.secrets.get(wish.delivered("secrets")) else {
+        let Some(secret) = self.secrets.get(&wish.delivered_at("secrets", &self.objects)) else {
             return Err((Invariant::Bound, format!("{name} has no Secret")));
         };
         let is_in = |key: &String| {
@@ -199,7 +190,11 @@ impl<'a> Picture<'a> {
         if !keys.iter().any(is_in) {
             return Err((Invariant::Bound, format!("the Secret of {name} has not the key {key}")));
         }
-        let map = self.maps.get(wish.delivered("configmaps")).map(|map| &map["data"]).unwrap_or(&Value::Null);
+        let map = self
+            .maps
+            .get(&wish.delivered_at("configmaps", &self.objects))
+            .map(|map| &map["data"])
+            .unwrap_or(&Value::Null);
         if map["BUCKET_NAME"] != bucket || map["BUCKET_HOST"] != "store.example.com" {
             return Err((Invariant::Bound, format!("the ConfigMap of {name} has {map} about the bucket {bucket}")));
         }

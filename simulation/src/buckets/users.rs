@@ -12,7 +12,7 @@ use super::plays::Plays;
 use super::site::Site;
 use super::store::{CONTESTED, SHARED, TAKEN};
 use super::world::World;
-use super::{NAMESPACE, PROVISIONER, record_of, text};
+use super::{NAMESPACE, PROVISIONER, claimed_path, record_of, text};
 
 /// What kind of claim it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,18 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// The name of its Secret or its ConfigMap.
+    /// The name that its Secret or its ConfigMap has: the one that its ObjectBucket records, since a claim that is bound cannot change it.
+    pub(crate) fn delivered_at<'o>(&self, plural: &str, objects: impl IntoIterator<Item = &'o Value>) -> String {
+        let path = format!("{NAMESPACE}/{}", self.name);
+        let records = objects.into_iter().filter(|object| claimed_path(object) == path).map(record_of);
+        let Some(record) = records.into_iter().find(|record| record["made"] == true) else {
+            return self.delivered(plural).to_owned();
+        };
+        let field = if plural == "secrets" { "/delivered/secret" } else { "/delivered/configMap" };
+        Some(text(&record, field)).filter(|name| !name.is_empty()).unwrap_or(&self.name).to_owned()
+    }
+
+    /// The name that it asks for.
     pub(crate) fn delivered(&self, plural: &str) -> &str {
         let [secret, config_map] = self.names.as_ref().map_or([&self.name; 2], |names| names.each_ref());
         if plural == "secrets" { secret } else { config_map }
@@ -262,18 +273,23 @@ impl Users {
 
     /// What is not the user's own is left alone.
     fn edit(&self, plural: &str, at: usize, patch: Value) {
-        let wish = &self.wishes[at];
-        if wish.kind != Kind::Hindered && !self.is_inherited(at) {
-            let _ = self.cluster.patch(&target("", plural, wish.delivered(plural)), None, PatchKind::Merge, &patch);
+        if self.wishes[at].kind != Kind::Hindered && !self.is_inherited(at) {
+            let name = self.delivered(plural, at);
+            let _ = self.cluster.patch(&target("", plural, &name), None, PatchKind::Merge, &patch);
         }
     }
 
     fn delete_delivered(&self, plural: &str, at: usize) {
         if self.wishes[at].kind != Kind::Hindered {
-            let name = self.wishes[at].delivered(plural);
+            let name = self.delivered(plural, at);
             self.world.note(|| format!("{plural}/{name} is deleted"));
-            let _ = self.cluster.delete(&target("", plural, name), DeleteOptions::default());
+            let _ = self.cluster.delete(&target("", plural, &name), DeleteOptions::default());
         }
+    }
+
+    fn delivered(&self, plural: &str, at: usize) -> String {
+        let objects = self.cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        self.wishes[at].delivered_at(plural, &objects)
     }
 
     /// An administrator deletes the ObjectBucket of a claim that lives.

@@ -423,7 +423,8 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
 async fn errors_say_what_to_do() {
     let fixture = Fixture::new("errors").await;
     let told = |error: ProvisionError| {
-        assert_eq!(error.verdict(), ProvisionVerdict::Retry);
+        // Nothing was changed.
+        assert_eq!(error.verdict(), ProvisionVerdict::NoChange);
         let text = error.to_string();
         assert!(!text.contains("wrong-secret"), "{text}");
         text

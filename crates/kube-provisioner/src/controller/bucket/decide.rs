@@ -149,7 +149,8 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
         return Decision::Rotate;
     }
     let is_renamed = wanted.as_ref() != Some(&facts.names);
-    if record.config != record.effective_config(claim) || !record.attempted.is_empty() || is_renamed {
+    if record.config != record.effective_config(claim, facts.is_served()) || !record.attempted.is_empty() || is_renamed
+    {
         return attempt(claim, facts, rules, Reason::Config);
     }
     if facts.secret != Delivered::Intact {
@@ -178,7 +179,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
 /// Returns how the claim differs from the claim that its bucket was made for, if nothing follows from the difference.
 pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect> {
     let (claim, bucket) = (facts.claim.as_ref()?, facts.bucket()?);
-    let record = bucket.record().filter(|record| record.made && claim.is_bound())?;
+    let record = bucket.record().filter(|record| record.made && facts.is_served())?;
     let made = &*bucket.endpoint.bucket;
     if claim.bucket_name.as_deref().is_some_and(|name| name != made) && !made.is_empty() {
         return Some(ChangeWithoutEffect::BucketName { bucket: made.to_owned() });
@@ -199,7 +200,7 @@ pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect
         });
         asked != applied && !names_it
     };
-    record.fixed_keys(claim).iter().find(differs).map(|key| ChangeWithoutEffect::Config { key })
+    record.fixed_keys(facts.is_served()).iter().find(differs).map(|key| ChangeWithoutEffect::Config { key })
 }
 
 /// A bucket that needs no call of the author's code.
@@ -271,7 +272,8 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
         let applied = begun.filter(|record| record.made).map(|record| &record.config);
         let is_new =
             |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
-        let asked = begun.map_or_else(|| claim.config.clone(), |record| record.effective_config(claim));
+        let asked =
+            begun.map_or_else(|| claim.config.clone(), |record| record.effective_config(claim, facts.is_served()));
         let asked = asked.iter().filter(is_new).map(|(key, _)| key);
         let refused: Vec<String> = asked.filter(|key| !allowed.contains(key)).cloned().collect();
         if !refused.is_empty() {

@@ -374,7 +374,7 @@ fn z32_names_of_secret_and_config_map() {
     let limited =
         Fixture { rules: Rules { allowed_config: Some(Vec::new()), ..Fixture::new().rules }, ..new(secret()) };
     let long = "${pvc.name}".repeat(50);
-    let pending = || bound().claim(json!({"status": {"phase": "Pending"}}));
+    let pending = || bound().claim(json!({"status": {"phase": "Pending"}})).bucket(json!({"status": {"phase": null}}));
     let told = |key| Refuse(Refusal::ChangeWithoutEffect(ChangeWithoutEffect::Config { key }));
     check([
         ("the claim has one", new(secret()), Attempt(Reason::New)),

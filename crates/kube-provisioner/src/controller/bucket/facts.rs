@@ -230,7 +230,7 @@ impl Facts {
     pub(crate) fn wanted_names(&self, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
         if let Some(record) = self.bucket().and_then(|bucket| bucket.record())
             && record.made
-            && claim.is_bound()
+            && self.is_served()
         {
             return Ok(record.delivered_names(&claim.name));
         }
@@ -240,6 +240,12 @@ impl Facts {
             (None, _) => None,
         };
         DeliveredNames::wanted(claim, class)
+    }
+
+    /// Returns true once Secret and ConfigMap were delivered. The ObjectBucket says so, because other programs can damage the claim's
+    /// status.
+    pub(crate) fn is_served(&self) -> bool {
+        self.bucket().is_some_and(|bucket| bucket.is_bound())
     }
 
     /// Returns true if the claim has a key whose validity can be checked.

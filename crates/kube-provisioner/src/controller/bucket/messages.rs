@@ -456,11 +456,10 @@ fn in_namespace(name: &str, facts: &Facts) -> String {
 
 fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
     let object = in_namespace(name, facts);
-    let is_bound = facts.claim.as_ref().is_some_and(|claim| claim.is_bound());
     let [key, _] = keys(kind);
     let problem = format!("The {kind} {object} exists and does not belong to this claim; delete it");
-    // The names of a bound claim are fixed.
-    let text = if is_bound {
+    // The names are fixed once they were used.
+    let text = if facts.is_served() {
         problem
     } else {
         format!("{problem}, or set {key} in the claim's additionalConfig to another name")

@@ -177,9 +177,9 @@ impl Record {
     }
 
     /// Returns the claim's `additionalConfig`, with the keys that cannot change any more as they are recorded.
-    pub(crate) fn effective_config(&self, claim: &ClaimFacts) -> BTreeMap<String, String> {
+    pub(crate) fn effective_config(&self, claim: &ClaimFacts, is_served: bool) -> BTreeMap<String, String> {
         let mut config = claim.config.clone();
-        for key in self.fixed_keys(claim).iter().copied() {
+        for key in self.fixed_keys(is_served).iter().copied() {
             match self.config.get(key) {
                 Some(recorded) => config.insert(key.to_owned(), recorded.clone()),
                 None => config.remove(key),
@@ -189,8 +189,8 @@ impl Record {
     }
 
     /// Returns the keys of `additionalConfig` that have no effect any more when they change.
-    pub(crate) fn fixed_keys(&self, claim: &ClaimFacts) -> &'static [&'static str] {
-        match (self.made, claim.is_bound()) {
+    pub(crate) fn fixed_keys(&self, is_served: bool) -> &'static [&'static str] {
+        match (self.made, is_served) {
             (false, _) => &[],
             (true, false) => &[BUCKET_CLAIM_NAME],
             (true, true) => &[BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME],

@@ -32,6 +32,8 @@ use crate::parameters::Problem;
 pub(super) struct Inputs {
     pub(super) claim: Arc<ClaimFacts>,
     pub(super) source: Source,
+    /// Whether the claim had its Secret and its ConfigMap before.
+    pub(super) is_served: bool,
     /// As they are written down.
     pub(super) record: Record,
     pub(super) name: String,
@@ -76,7 +78,10 @@ impl Actions {
         };
         match made.await {
             Ok((bucket, Ok(made))) => {
-                let record = Record { config: inputs.record.effective_config(&inputs.claim), ..inputs.record };
+                let record = Record {
+                    config: inputs.record.effective_config(&inputs.claim, facts.is_served()),
+                    ..inputs.record
+                };
                 let record = with_own_account(record, &inputs.claim);
                 match self.deliver(&inputs.claim, &bucket, record, made).await {
                     Ok(Delivery::NewKey) => Outcome::KeyReplaced,
@@ -140,7 +145,7 @@ impl Actions {
         let source = record.source.or_else(|| class.map(|class| class.source()));
         let source = source.ok_or(Outcome::ClassGone)?;
         let parameters = self.parameters(record.parameters.as_ref().unwrap_or(&Default::default()))?;
-        Ok(Inputs { claim, source, record, name, class: parameters, config })
+        Ok(Inputs { claim, source, is_served: facts.is_served(), record, name, class: parameters, config })
     }
 
     /// What was applied is never refused later: a claim that was adopted may have keys which only its former provisioner knew,
@@ -224,8 +229,7 @@ impl Actions {
         let is_it = |found: &Credentials| access_key_id.as_ref().is_none_or(|known| *known == found.access_key_id);
         let credentials = self.credentials(facts).await?.filter(is_it);
         // A key that the API server did not let us deliver is nobody's.
-        let was_delivered = facts.claim.as_ref().is_some_and(|claim| claim.is_bound());
-        let access_key_id = access_key_id.filter(|_| credentials.is_some() || was_delivered);
+        let access_key_id = access_key_id.filter(|_| credentials.is_some() || facts.is_served());
         Ok(AccountKey { access_key_id, credentials, state })
     }
 
@@ -288,7 +292,7 @@ fn with_own_account(mut record: Record, claim: &ClaimFacts) -> Record {
 /// last time.
 pub(super) fn attempted(inputs: &Inputs) -> Texts {
     let Record { config, attempted, .. } = &inputs.record;
-    let asked = &inputs.record.effective_config(&inputs.claim);
+    let asked = &inputs.record.effective_config(&inputs.claim, inputs.is_served);
     let differs = |(key, _): &(&String, &String)| asked.get(*key) != config.get(*key);
     let changed = config.iter().chain(asked).filter(differs);
     attempted.iter().chain(changed).map(|(key, value)| (key.clone(), value.clone())).collect()

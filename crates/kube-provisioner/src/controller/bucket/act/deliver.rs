@@ -66,7 +66,7 @@ impl Actions {
         // Pods may have read the former key.
         let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
         let replaces =
-            claim.is_bound() && record.account.is_none() && record.access_key_id.as_ref().is_some_and(is_other);
+            bucket.is_bound() && record.account.is_none() && record.access_key_id.as_ref().is_some_and(is_other);
         let record = if replaces { self.with_overlap(record) } else { record };
         let record = Record {
             made: true,

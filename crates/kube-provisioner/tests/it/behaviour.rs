@@ -13,6 +13,10 @@ fn every_rule_has_a_test() {
     let twice: Vec<_> = ids.filter(|id| !rules.insert(id.clone())).collect();
     assert!(twice.is_empty(), "two rows have these ids: {twice:?}");
     assert!(rules.len() > 130, "only {} rules were found in the page", rules.len());
+    let (_, shared) = page.split_once("## Rules that all three controllers have").unwrap();
+    let cells = shared.lines().filter(|line| line.starts_with("| ")).flat_map(|row| row.split('|').skip(2));
+    let named: BTreeSet<_> = cells.flat_map(ids_of_row).collect();
+    assert!(named.len() > 20 && named.is_subset(&rules), "no rules: {:?}", named.difference(&rules));
     let mut tested = BTreeSet::new();
     for folder in ["crates", "e2e", "provisioners", "testbed"] {
         tests_below(&root.join(folder), &mut tested);

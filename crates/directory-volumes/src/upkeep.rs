@@ -21,8 +21,10 @@ use crate::worker::Worker;
 const TRASH_PERIOD: Duration = Duration::from_secs(60);
 /// How often all marks are compared with their volumes, which are listed for that.
 const VOLUMES_PERIOD: Duration = Duration::from_secs(3600);
-/// How long the controller usually needs at most to save a new volume.
-const SAVED_AFTER: Duration = Duration::from_secs(10);
+/// How long after its creation the UID of a volume is looked up. The controller has saved nearly all volumes by then.
+const SAVED_AFTER: Duration = Duration::from_secs(60);
+/// More new volumes than these are read by one list.
+const FEW: usize = 20;
 
 impl Worker {
     /// Before the first volume is made or removed. `is_here` tells the volumes of this root, as far as that is known, from
@@ -70,7 +72,11 @@ impl Worker {
             let next = Instant::now() + VOLUMES_PERIOD;
             while timeout_at(next, self.created.notify.notified()).await.is_ok() {
                 tokio::time::sleep(SAVED_AFTER).await;
-                for (name, path) in self.created.take() {
+                let created = self.created.take();
+                if created.len() > FEW {
+                    break;
+                }
+                for (name, path) in created {
                     self.note_created(&start, &name, path).await;
                 }
             }

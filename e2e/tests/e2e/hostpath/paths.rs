@@ -42,7 +42,7 @@ async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_eve
         ("", "two claims"),
         ("fixed", "two claims"),
         ("${pvc.metadata.annotations.path}/${pv.metadata.name}", "no placeholder"),
-        ("{{ .PVC.Namespace }}/{{ .PVC.Name }}", "two claims"),
+        ("{{ .PVC.Namespace }}/{{ .PVC.Name }}", "Go templates"),
         ("．．/${pv.metadata.name}", "letters, digits"),
         ("${pv.metadata.name}\n", "letters, digits"),
     ];

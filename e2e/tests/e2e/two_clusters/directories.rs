@@ -201,6 +201,11 @@ impl Backend for Directories {
     }
 }
 
+fn without_volume_uid(mark: &str) -> String {
+    let uid = mark.split_once(r#""volumeUid":"#).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1)));
+    uid.map_or_else(|| mark.to_owned(), |(before, after)| format!("{before}{after}"))
+}
+
 /// Puts what is in a directory into the inventory: modes, owners and contents. Of the provisioner's own only what is made for
 /// volumes.
 fn count(root: &Path, above: &str, inventory: &mut Inventory) -> anyhow::Result<()> {
@@ -214,6 +219,8 @@ fn count(root: &Path, above: &str, inventory: &mut Inventory) -> anyhow::Result<
         }
         let what = match metadata.is_dir() {
             true => format!("directory {:o} of {}", metadata.permissions().mode() & 0o7777, metadata.uid()),
+            // A mark gets the UID of its volume some time after the volume is saved.
+            false if above == MARKS => without_volume_uid(&fs::read_to_string(full)?),
             false => fs::read_to_string(full)?,
         };
         if path != OWN && above != OWN {

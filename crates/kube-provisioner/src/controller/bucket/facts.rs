@@ -225,11 +225,12 @@ impl Facts {
         BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
     }
 
-    /// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is bound. A class that is recorded
-    /// counts as it was then.
+    /// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served, until the bucket is given
+    /// to another claim. A class that is recorded counts as it was then.
     pub(crate) fn wanted_names(&self, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
         if let Some(record) = self.bucket().and_then(|bucket| bucket.record())
             && record.made
+            && !record.assigned
             && self.is_served()
         {
             return Ok(record.delivered_names(&claim.name));
@@ -242,10 +243,13 @@ impl Facts {
         DeliveredNames::wanted(claim, class)
     }
 
-    /// Returns true once Secret and ConfigMap were delivered. The ObjectBucket says so, because other programs can damage the claim's
-    /// status.
+    /// Returns true once the Secret was delivered. The ObjectBucket says so, because other programs can damage the claim's status, or
+    /// the Secret itself where the process ended before it wrote that.
     pub(crate) fn is_served(&self) -> bool {
-        self.bucket().is_some_and(|bucket| bucket.is_bound())
+        let is_delivered = matches!(self.secret, Delivered::Intact | Delivered::Changed);
+        self.bucket().is_some_and(|bucket| {
+            bucket.is_bound() || is_delivered && bucket.record().is_some_and(|record| record.made)
+        })
     }
 
     /// Returns true if the claim has a key whose validity can be checked.

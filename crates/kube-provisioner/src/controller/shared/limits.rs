@@ -54,7 +54,10 @@ const LONGEST_REFUSED: Duration = Duration::from_secs(60);
 /// missing permission. No watch shows when these change, so the pauses are long at first and stay short later.
 pub(crate) fn after_refusal(error: &CallError, attempt: u32) -> Next {
     match error {
-        CallError::Forbidden(_) | CallError::Invalid(_) | CallError::NoNamespace(_) => {
+        CallError::Forbidden(_)
+        | CallError::Invalid(_)
+        | CallError::NamespaceTerminating(_)
+        | CallError::NoNamespace(_) => {
             let doublings = attempt.saturating_sub(REFUSED_ALIKE).min(3);
             Next::RetryAfter((REFUSED * (1 << doublings)).min(LONGEST_REFUSED))
         }

@@ -1,8 +1,9 @@
 //! Secrets and ConfigMaps that do not have their claim's name.
 
+use kube_sim::{PatchKind, Subresource};
 use serde_json::{Value, json};
 
-use super::fixture::{BUCKETS, CLAIMS, Fixture};
+use super::fixture::{BUCKETS, CLAIMS, Fixture, target};
 
 fn names(secret: &str, config_map: &str) -> Value {
     json!({"additionalConfig": {"secretName": secret, "configMapName": config_map}})
@@ -110,6 +111,11 @@ async fn z33_names_are_fixed_once_the_claim_is_bound() {
     fixture.delete("secrets", "photos");
     fixture.until("it is back", || fixture.key_in("photos") == key).await;
     running.abort();
+    // As if it had ended before it wrote that the claim is served.
+    let bucket = target(BUCKETS, "obc-default-photos");
+    let status = Some(Subresource::Status);
+    fixture.cluster.patch(&bucket, status, PatchKind::Merge, &json!({"status": {"phase": null}})).unwrap();
+    fixture.patch(CLAIMS, "photos", json!({"spec": names("keys", "photos")}));
     let _another = fixture.start(2);
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
     fixture.until("it is applied", || fixture.store.state().configs[&format!("b-{uid}")] == Some(3)).await;

@@ -301,7 +301,7 @@ mod tests {
             "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"},
                 "claimRef": {"namespace": namespace, "name": "claim", "uid": uid}}});
         let volume = cluster.create(&volume).unwrap();
-        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
         let root = Root::open(folder.path()).unwrap();
         let marks = root.survey().unwrap().marked;
         assert_eq!(marks[0].mark.volume_uid.as_deref(), volume["metadata"]["uid"].as_str(), "{marks:?}");

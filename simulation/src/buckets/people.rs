@@ -242,9 +242,9 @@ impl Users {
 
     /// Secrets and ConfigMaps from a backup have lost their owners. Claims refuse those that are not as they should be.
     fn remove_ownerless(&self) {
-        for wish in self.wishes.iter().filter(|wish| wish.kind != Kind::Hindered) {
+        for at in (0..self.wishes.len()).filter(|at| self.wishes[*at].kind != Kind::Hindered) {
             for plural in ["secrets", "configmaps"] {
-                let name = wish.delivered(plural);
+                let name = &self.delivered(plural, at);
                 let Ok(object) = self.cluster.get("", plural, NAMESPACE, name) else { continue };
                 if object["metadata"]["ownerReferences"].is_null() {
                     let _ = self.cluster.delete(&target("", plural, name), DeleteOptions::default());

@@ -287,7 +287,7 @@ impl Users {
         }
     }
 
-    fn delivered(&self, plural: &str, at: usize) -> String {
+    pub(super) fn delivered(&self, plural: &str, at: usize) -> String {
         let objects = self.cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         self.wishes[at].delivered_at(plural, &objects)
     }

@@ -374,7 +374,8 @@ fn z32_names_of_secret_and_config_map() {
     let limited =
         Fixture { rules: Rules { allowed_config: Some(Vec::new()), ..Fixture::new().rules }, ..new(secret()) };
     let long = "${pvc.name}".repeat(50);
-    let pending = || bound().claim(json!({"status": {"phase": "Pending"}})).bucket(json!({"status": {"phase": null}}));
+    let unsaid = || bound().claim(json!({"status": {"phase": "Pending"}})).bucket(json!({"status": {"phase": null}}));
+    let pending = || unsaid().delivered(Absent, Absent);
     let told = |key| Refuse(Refusal::ChangeWithoutEffect(ChangeWithoutEffect::Config { key }));
     check([
         ("the claim has one", new(secret()), Attempt(Reason::New)),
@@ -385,6 +386,7 @@ fn z32_names_of_secret_and_config_map() {
         ("it is too long for this claim", Fixture::new().class(class(&long)), bad("Secret", &"photos".repeat(50))),
         ("another one for a bound claim", bound().claim(asks(secret())), told("secretName")),
         ("another one for a claim that is not bound yet", pending().claim(asks(secret())), Attempt(Reason::Config)),
+        ("another one once the Secret is delivered", unsaid().claim(asks(secret())), Restore),
         ("no object can have the other one", pending().claim(asks(map())), bad("ConfigMap", "Keys")),
         ("it is delivered", named(), rest(NoAction::Bound)),
         ("the class has changed since", named().class(class("other")), rest(NoAction::Bound)),

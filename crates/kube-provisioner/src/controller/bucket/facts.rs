@@ -225,12 +225,11 @@ impl Facts {
         BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
     }
 
-    /// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served, until the bucket is given
-    /// to another claim. A class that is recorded counts as it was then.
+    /// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. A class that is recorded
+    /// counts as it was then.
     pub(crate) fn wanted_names(&self, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
         if let Some(record) = self.bucket().and_then(|bucket| bucket.record())
             && record.made
-            && !record.assigned
             && self.is_served()
         {
             return Ok(record.delivered_names(&claim.name));

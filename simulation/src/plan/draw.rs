@@ -26,6 +26,11 @@ impl Plan {
             _ => {}
         }
         worlds::meet(&mut plan);
+        // The name of a CSI driver is that of one installation, so no volume of another is restored among its own.
+        let has_sidecar = plan.has_sidecar_rbac();
+        if let Some(other) = plan.other.as_deref_mut().filter(|other| other.has_sidecar_rbac() != has_sidecar) {
+            (plan.foreigners, other.foreigners) = (false, false);
+        }
         refuse(&mut plan);
         shorten_names(&mut plan);
         plan.deeds.sort_by_key(|(when, _)| match when {
@@ -127,7 +132,7 @@ fn refuse(plan: &mut Plan) {
         matches!(deed, Deed::Lose(_) | Deed::DeleteVolume(_) | Deed::DeleteSaved | Deed::Replace(_) | Deed::Block(_))
     };
     let is_by_hand = plan.restores() || plan.deeds.iter().any(|(_, deed)| by_hand(deed));
-    if dice.chance(0.15) && !is_by_hand {
+    if dice.chance(0.15) && !is_by_hand && !plan.unhindered {
         plan.api.late = dice.pick(&[0.02, 0.1, 0.3]);
     }
     // Another node may be selected afterwards, and begins an attempt of its own.
@@ -136,7 +141,7 @@ fn refuse(plan: &mut Plan) {
         let claim = dice.index(plan.claims.len());
         plan.deeds.push((When::Write(dice.small(20)), Deed::Undress(claim)));
     }
-    if dice.chance(0.75) {
+    if plan.unhindered || dice.chance(0.75) {
         return;
     }
     let journals = if plan.has_sidecar_rbac() { "leases" } else { "configmaps" };

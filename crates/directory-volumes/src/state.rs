@@ -192,14 +192,15 @@ pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Resu
     Ok(directory)
 }
 
-/// Removes directories that are empty, from the lowest one up, but not the first `keep`. What is in the way stays. The answer is
-/// how many are left.
+/// Removes directories that are empty, from the lowest one up, but not the first `keep`. What is in the way stays, and another
+/// process may remove the same ones. The answer is how many are left.
 pub(crate) fn remove_empty(top: BorrowedFd<'_>, names: &[&str], keep: usize) -> usize {
     for count in (keep + 1..=names.len()).rev() {
         let removed = open_down(top, &names[..count - 1])
             .and_then(|directory| rustix::fs::unlinkat(directory, names[count - 1], AtFlags::REMOVEDIR));
-        if removed.is_err() {
-            return count;
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(_) => return count,
         }
     }
     keep

@@ -221,16 +221,19 @@ impl Root {
         result
     }
 
-    /// Removes the mark of a volume that has left its path. A power cut brings it back, because nobody waits until its end is on the
-    /// disk, and it would keep the path from others.
+    /// Removes the mark of a volume that has left its path, and the directories above it. A power cut brings them back, because nobody
+    /// waits until their end is on the disk, and the mark would keep the path from others. A process that is killed leaves them.
     fn unmark_moved(&self, state: &State, of: &'static str, volume: &str) -> Result<(), DirectoryError> {
         // One that cannot be read must not keep the others, and says nothing about a path.
         let Ok(Some(Discarded { mark, path, .. })) = state.discarded(of, volume) else { return Ok(()) };
         let _lock = state.lock(&path)?;
-        if state.mark(&path)?.is_some_and(|found| found.owner == mark.owner) && !self.is_there(state, &path)? {
-            state.unmark(&path)?;
-            self.remove_above(state, &path);
+        if self.is_there(state, &path)? {
+            return Ok(());
         }
+        if state.mark(&path)?.is_some_and(|found| found.owner == mark.owner) {
+            state.unmark(&path)?;
+        }
+        self.remove_above(state, &path);
         Ok(())
     }
 

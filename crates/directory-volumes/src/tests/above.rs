@@ -81,6 +81,29 @@ fn what_was_made_here_stays_known_while_it_is_there() {
 }
 
 #[test]
+fn no_empty_directory_is_left_when_two_remove_it() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    create(&root, "team/shop/data").unwrap();
+    // Another process has removed the last volume in it, and then the directories, but not yet their places among the marks.
+    fs::remove_dir_all(dir.path().join("team")).unwrap();
+    root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
+    assert_empty(dir.path());
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_no_place_of_a_volume() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    create(&root, "team/shop/data").unwrap();
+    root.move_to_trash(&at("team/shop/data"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
+    let place = dir.path().join(".kube-provisioner/volumes/team");
+    fs::create_dir_all(place.join("shop")).unwrap();
+    root.finish_removals(&token).unwrap();
+    assert!(!place.exists());
+}
+
+#[test]
 fn nothing_is_adopted_where_others_can_replace_it() {
     let (dir, root) = root();
     put(&dir, "shop", 0o777);

@@ -74,6 +74,24 @@ fn remove_volume(fixture: &Fixture, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g78_a_refused_write_is_tried_again_within_a_minute() {
+    for (verb, resource) in [(Create, VOLUMES), (Patch, VOLUMES), (Delete, VOLUMES), (Create, CONFIG_MAPS)] {
+        let (outages, fixture) = fixture();
+        outages.next(verb, resource, [Refuse(403); 12]);
+        released(&fixture, "old").await;
+        let _running = fixture.start(1);
+        fixture.claim("a", "class");
+        until_bound(&fixture, "a").await;
+        until_gone(&fixture, "old").await;
+        let all: Vec<_> = outages.asked(verb, resource).iter().map(|asked| asked.at).collect();
+        assert_eq!(all.len(), 13, "{verb:?} {resource}");
+        let pauses: Vec<_> = all.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(pauses.iter().all(|pause| *pause <= 61 * SECOND), "{verb:?} {resource}: {pauses:?}");
+        assert!(pauses[5..].iter().all(|pause| *pause >= 7 * SECOND), "{verb:?} {resource}: {pauses:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
     for resource in WATCHED {
         let (outages, fixture) = fixture();

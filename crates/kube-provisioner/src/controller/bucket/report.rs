@@ -4,7 +4,7 @@ use provisioner_runtime::queue::Next;
 
 use super::decision::Refusal;
 use super::outcome::Outcome;
-use crate::controller::shared::limits::{Thresholds, after_refusal, is_last, retry};
+use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -17,9 +17,8 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
         Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
-        Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretMissing { .. } | Outcome::SecretName(_) => {
-            Next::Retry
-        }
+        Outcome::SecretMissing { .. } => retry(secret_missing(attempt)),
+        Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretName(_) => Next::Retry,
         // A rotation may be asked for by now, or old keys wait for their end.
         Outcome::Provisioned { .. }
         | Outcome::Configured
@@ -45,7 +44,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
             DeleteVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
-        Outcome::CallFailed { error, .. } => after_refusal(error, attempt),
+        Outcome::CallFailed { error, .. } => after_call(error, attempt),
     };
     if gives_up(outcome, attempt, thresholds) { Next::AwaitChange } else { next }
 }

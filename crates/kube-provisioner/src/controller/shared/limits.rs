@@ -45,29 +45,30 @@ pub(crate) fn retry(after: Option<Duration>) -> Next {
     after.map_or(Next::Retry, Next::RetryAfter)
 }
 
-/// The pause after the API server has refused a write, and how many such pauses follow one another before they grow.
-const REFUSED: Duration = Duration::from_secs(10);
-const REFUSED_ALIKE: u32 = 6;
-const LONGEST_REFUSED: Duration = Duration::from_secs(60);
+/// How many attempts there are before the pauses between them grow.
+const FIRST: u32 = 6;
 
-/// Returns when a key runs again after an error of the API server in this attempt, which may be a refusal by a quota, a policy or a
-/// missing permission. No watch shows when these change, so the pauses are long at first and stay short later.
-pub(crate) fn after_refusal(error: &CallError, attempt: u32) -> Next {
+/// Returns the pause after an attempt that the API server has refused. No watch shows when a quota, a policy or a missing permission
+/// changes, so the pause is long at first and stays short later.
+fn refused(attempt: u32) -> Duration {
+    let doublings = attempt.saturating_sub(FIRST).min(3);
+    Duration::from_secs(10 << doublings).min(Duration::from_secs(60))
+}
+
+/// Returns the pause after an attempt that lacks a Secret, which no watch shows either; `None` for the back-off, which is short at
+/// first, since a Secret often follows its class.
+pub(crate) fn secret_missing(attempt: u32) -> Option<Duration> {
+    (attempt > FIRST).then(|| refused(attempt))
+}
+
+/// Returns when a key runs again after an error of the API server in this attempt. A request of the server to slow down is no
+/// failure of the key.
+pub(crate) fn after_call(error: &CallError, attempt: u32) -> Next {
     match error {
         CallError::Forbidden(_)
         | CallError::Invalid(_)
         | CallError::NamespaceTerminating(_)
-        | CallError::NoNamespace(_) => {
-            let doublings = attempt.saturating_sub(REFUSED_ALIKE).min(3);
-            Next::RetryAfter((REFUSED * (1 << doublings)).min(LONGEST_REFUSED))
-        }
-        _ => after_call(error),
-    }
-}
-
-/// When a key runs again after an error of the API server. A request of the server to slow down is no failure of the key.
-pub(crate) fn after_call(error: &CallError) -> Next {
-    match error {
+        | CallError::NoNamespace(_) => Next::RetryAfter(refused(attempt)),
         CallError::TooManyRequests { retry_after, .. } => Next::Wait(*retry_after),
         _ => Next::Retry,
     }

@@ -19,7 +19,7 @@ use self::messages::{expansion_text, missing_input_text, refusal_text, silence_t
 use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::{MissingInput, NodeSilence, Outcome};
-use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry};
+use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
@@ -95,7 +95,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Outcome::Rejected { .. } if case.repeats == 0 => OutcomeReport::quiet("changed", Next::Again),
         Outcome::Rejected { doing, error } => {
             let text = call_failed_text(doing, &error);
-            OutcomeReport { next: Next::Retry, ..case.failed(Some(text), "rejected") }
+            OutcomeReport { next: after_call(&error, case.attempt), ..case.failed(Some(text), "rejected") }
         }
         Outcome::ProtectionSet => OutcomeReport::quiet("finalizer_set", Next::Done),
         Outcome::Provisioned { took } => {
@@ -144,11 +144,14 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let text = case.with_origin(sentence(&problem));
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(failed(text)), "not_ready") }
         }
-        Outcome::NotReady(missing) => match case.facts.claim_at_work() {
-            Some(_) if case.grows() => case.resize_failed(missing_input_text(&missing), "not_ready", None),
-            Some(_) => case.provision_failed(missing_input_text(&missing), "not_ready", None),
-            None => case.delete_failed(missing_input_text(&missing), "not_ready", None),
-        },
+        Outcome::NotReady(missing) => {
+            let (text, pause) = (missing_input_text(&missing), secret_missing(case.attempt));
+            match case.facts.claim_at_work() {
+                Some(_) if case.grows() => case.resize_failed(text, "not_ready", pause),
+                Some(_) => case.provision_failed(text, "not_ready", pause),
+                None => case.delete_failed(text, "not_ready", pause),
+            }
+        }
         Outcome::NotJournaled(error) => not_journaled(&error, case),
         Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
@@ -167,7 +170,10 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Outcome::NotSaved(error) => {
             let text = format!("The volume {} is made but not saved yet: {error}", case.volume);
             // There is an asset: no threshold ends this.
-            OutcomeReport { next: after_call(&error), ..OutcomeReport::provision(Some(failed(text)), "not_saved") }
+            OutcomeReport {
+                next: after_call(&error, case.attempt),
+                ..OutcomeReport::provision(Some(failed(text)), "not_saved")
+            }
         }
         Outcome::NotCleanedUp { verdict, message, retry_after } => not_cleaned_up(verdict, &message, retry_after, case),
         Outcome::NameTakenMeanwhile => {
@@ -316,7 +322,7 @@ fn expansion_unsupported(case: &Case<'_>) -> OutcomeReport {
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport {
     // Transient errors have no event. A missing right or an invalid request needs a person.
     let text = (!error.is_transient()).then(|| call_failed_text(doing, error));
-    OutcomeReport { next: after_call(error), ..case.failed(text, "api_error") }
+    OutcomeReport { next: after_call(error, case.attempt), ..case.failed(text, "api_error") }
 }
 
 fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
@@ -341,7 +347,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
         }
         JournalError::Call(error) => (
             format!("The volume is not {what} yet, because the provisioner cannot write its journal: {error}"),
-            after_call(error),
+            after_call(error, case.attempt),
         ),
         error => (format!("The volume is not {what} yet: {error}"), Next::Retry),
     };

@@ -127,7 +127,7 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         // A creation that can only fail waits for a change. A deletion is always repeated.
         Outcome::Failed(status) if is_final(status.code()) && !operation.removes() => Next::AwaitChange,
         Outcome::Failed(_) | Outcome::NotFenced(_) | Outcome::Aborted(_) => Next::Retry,
-        Outcome::CallFailed { error, .. } => after_call(error),
+        Outcome::CallFailed { error, .. } => after_call(error, attempt),
     }
 }
 

@@ -8,7 +8,7 @@ use provisioner_runtime::queue::Next;
 use super::*;
 use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decision::{NoAction, Refusal};
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::controller::volume::report::{Case, EventObject, OutcomeReport, report};
 use crate::{DeleteVerdict, ProvisionVerdict};
 use provisioner_runtime::controller::CallAborted;
@@ -106,7 +106,21 @@ fn g46_what_the_server_does_not_take_is_told_when_it_happens_again() {
     let (provisioner, volume, thresholds) = (OURS, "pvc-uid-1-1", Thresholds::default());
     let again = Case { provisioner, volume, facts: &facts, attempt: 1, repeats: 1, waits: 0, thresholds };
     let loud = report(rejected(), &again);
-    assert!(loud.event.unwrap().text.contains("no") && loud.next == Next::Retry);
+    assert!(loud.event.unwrap().text.contains("no") && matches!(loud.next, Next::RetryAfter(_)));
+}
+
+#[test]
+fn a_secret_that_is_created_late_is_noticed_within_a_minute() {
+    for (attempt, next) in [
+        (1, Next::Retry),
+        (6, Next::Retry),
+        (7, Next::RetryAfter(Duration::from_secs(20))),
+        (100, Next::RetryAfter(Duration::from_secs(60))),
+    ] {
+        let missing = MissingInput::Secret { namespace: "default".into(), name: "key".into() };
+        let report = reported(Outcome::NotReady(missing), attempt, Thresholds::default());
+        assert_eq!(report.next, next);
+    }
 }
 
 #[test]

@@ -352,14 +352,16 @@ async fn j22_a_refused_secret_backs_off_and_costs_one_key_at_most() {
         bed.bucket_ready("bc-1").await;
         bed.granted("web", &["bc-1"]);
         bed.told("web", "no Secrets here").await;
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_secs(55)).await;
         assert!(bed.error("bucketaccesses", "web").contains("no Secrets here"), "{verb:?}");
         assert!(refuses.refused.load(Ordering::Relaxed) <= 8, "{verb:?}: {}", refuses.refused.load(Ordering::Relaxed));
         let made = || bed.store.assets().iter().filter(|asset| asset.starts_with("key ")).count();
         assert_eq!(made(), keys, "{verb:?}");
         let ids: Vec<_> = bed.store.assets();
         refuses.is_over.store(true, Ordering::Relaxed);
+        let over = Instant::now();
         bed.access_ready("web").await;
+        assert!(over.elapsed() <= Duration::from_secs(11), "{verb:?}: {:?}", over.elapsed());
         assert_eq!(bed.error("bucketaccesses", "web"), "");
         assert!(keys == 0 || bed.store.assets() == ids, "the key is the same");
     }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kube_sim::{
-    After, Before, Faults, Interceptor, Request, Resource, Status, Stored, Verb, WatchInterceptor, WatchStep,
-};
+use kube_sim::{After, Before, Faults, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
 
-use crate::plan::{Edge, Reason, Refusal};
+use crate::plan::Edge;
 use crate::process::Process;
+use crate::refusals;
 use crate::stage::Stage;
 
 /// The interceptor of a run's cluster.
@@ -45,26 +44,7 @@ impl Edges {
     /// The answer to a request that is refused now.
     fn refusal(&self, request: &Request) -> Option<Status> {
         let stage = self.stage.upgrade().filter(|stage| !stage.is_calm())?;
-        let now = stage.now();
-        let is_hit = |refusal: &&Refusal| {
-            refusal.kind == request.resource.plural
-                && !request.verb.is_read()
-                && refusal.creates == (request.verb == Verb::Create)
-                && refusal.time.contains(&now)
-        };
-        let refusal = stage.plan.api.refusals.iter().find(is_hit)?;
-        let (resource, name) = (&request.resource, &*request.name);
-        let namespace = &request.namespace;
-        Some(match refusal.reason {
-            Reason::Permission => Status::forbidden(resource, name, "the account may not do that"),
-            Reason::Admission => Status::forbidden(resource, name, "exceeded quota"),
-            Reason::Terminating => {
-                let why =
-                    format!("unable to create new content in namespace {namespace} because it is being terminated");
-                Status::forbidden(resource, name, &why)
-            }
-            Reason::NoNamespace => Status::not_found(&Resource::builtin("", "namespaces"), namespace),
-        })
+        refusals::answer(&stage.plan.api.refusals, request, stage.now())
     }
 
     fn process(&self, request: &Request) -> Option<Arc<Process>> {

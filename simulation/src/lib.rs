@@ -15,6 +15,7 @@ mod logs;
 mod panics;
 mod plan;
 mod process;
+mod refusals;
 mod run;
 mod stage;
 mod users;

@@ -3,8 +3,9 @@
 mod draw;
 
 use std::fmt;
-use std::ops::Range;
 use std::time::Duration;
+
+use crate::refusals::Refusal;
 
 /// One run, drawn from its seed: nothing in it depends on what the run will show.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,32 +103,6 @@ pub struct Api {
     pub late: f64,
     /// What the API server refuses, and when.
     pub refusals: Vec<Refusal>,
-}
-
-/// A time in which the API server refuses some requests of the controllers for good.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The plural of the kind.
-    pub kind: &'static str,
-    /// Which requests: `true` those that create objects, `false` those that change or delete them.
-    pub creates: bool,
-    /// Why.
-    pub reason: Reason,
-    /// When it begins and ends, since the start of the run.
-    pub time: Range<Duration>,
-}
-
-/// Why the API server refuses something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The account lacks the permission.
-    Permission,
-    /// A ResourceQuota is used up, or a policy denies it.
-    Admission,
-    /// The namespace is being deleted.
-    Terminating,
-    /// The namespace does not exist.
-    NoNamespace,
 }
 
 /// How fast the cluster's own controllers are.

@@ -1,6 +1,5 @@
 //! One process: where it meets the world, and how it ends or stands still there.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -11,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::judge::Invariant;
 use crate::plan::{Edge, Fate, Life, Trigger};
+use crate::refusals;
 use crate::stage::Stage;
 
 /// A process, as all that belongs to it knows it.
@@ -37,14 +37,11 @@ struct State {
     waiting: Vec<Waker>,
     /// The second in which it last asked the API server for something, and how often in it.
     asked: (u64, u32),
-    /// How often the API server has refused each kind of request about an object, and in which minute.
-    refused: BTreeMap<(u64, String), u32>,
+    refused: refusals::Count,
 }
 
 /// More than a process has to ask of the API server in a second.
 const MANY: u32 = 1000;
-/// More refusals about one object than a process needs in a minute, with growing pauses: a Lease of 3 s is renewed each second.
-const MANY_REFUSALS: u32 = 100;
 
 impl Process {
     /// A process that is about to start.
@@ -58,7 +55,7 @@ impl Process {
             stopping: false,
             waiting: Vec::new(),
             asked: (0, 0),
-            refused: BTreeMap::new(),
+            refused: refusals::Count::default(),
         });
         let process = Arc::new(Self { name, lag: life.lag, stage, state, over: Notify::new() });
         for (trigger, fate) in &life.fates {
@@ -119,16 +116,8 @@ impl Process {
 
     /// The API server has refused its request for good, as it will refuse the next one.
     pub(crate) fn refused(&self, request: &Request) {
-        // Its own pauses are tested by the recorder of events.
-        if request.resource.plural == "events" {
-            return;
-        }
-        let what = format!("{:?} {} {}", request.verb, request.resource.plural, request.name);
-        let minute = self.stage.now().as_secs() / 60;
-        let count = *self.lock().refused.entry((minute, what.clone())).and_modify(|count| *count += 1).or_insert(1);
-        if count > MANY_REFUSALS {
-            let seen =
-                format!("{} has asked for {what} {count} times in a minute, and was refused each time", self.name);
+        let seen = self.lock().refused.add(&self.name, request, self.stage.now());
+        if let Some(seen) = seen {
             self.stage.accuse(Invariant::Alive, seen);
         }
     }

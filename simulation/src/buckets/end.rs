@@ -55,6 +55,10 @@ fn unmet(world: &World, users: &[Users]) -> Result<(), Unmet> {
 
 /// Who waits, or stays without a claim, has found the reason by now.
 pub(crate) fn check_told(world: &World, users: &Users) {
+    // The event may have been refused.
+    if world.plays.refusals {
+        return;
+    }
     let picture = Picture::of(users, world);
     let untold = |object: &&Value| !picture.is_told(object);
     let waiting = picture.claims.values().filter(|claim| text(claim, "/status/phase") != "Bound").find(untold);
@@ -307,9 +311,9 @@ impl<'a> Picture<'a> {
             }
             let entry = self.world.ledger().entry(&uid);
             let may_stay = of_another || entry.is_none_or(|entry| entry.lost || entry.forgotten);
-            // Restored from a backup, its claim was deleted long ago.
-            let restored = self.world.plays.restore;
-            if !may_stay && !restored {
+            // Restored from a backup, or created by a late request: its claim was deleted before.
+            let came_late = self.world.plays.restore || self.world.plays.late > 0.0;
+            if !may_stay && !came_late {
                 return Err((Invariant::Gone, format!("the ObjectBucket {name} is left")));
             }
             if !self.has_event(object) {

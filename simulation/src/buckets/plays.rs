@@ -1,6 +1,10 @@
 //! What a seed plays beside the usual: a second cluster, backups, objects that cannot be read, and people who do by hand what
 //! nobody expects.
 
+use std::time::Duration;
+
+use crate::refusals::{Reason, Refusal};
+
 /// Half of the seeds have none of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plays {
@@ -23,6 +27,10 @@ pub(crate) struct Plays {
     pub(crate) names: bool,
     /// Claims point at ObjectBuckets of others, some of which another provisioner has left.
     pub(crate) pointers: bool,
+    /// The API server refuses writes for some time.
+    pub(crate) refusals: bool,
+    /// How many writes are handled long after their connection broke.
+    pub(crate) late: f64,
 }
 
 /// Which CustomResourceDefinitions the clusters have.
@@ -44,7 +52,10 @@ impl Plays {
         let mut random = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x0b0c_4e75);
         let shares = fastrand::Rng::with_seed(seed.rotate_left(29) ^ 0x54a2_e000).u8(0..3) == 0;
         let names = fastrand::Rng::with_seed(seed.rotate_left(41) ^ 0x6e61_6d65).u8(0..3) == 0;
-        let mut plays = Self { shares, names, ..Self::default() };
+        let mut api = fastrand::Rng::with_seed(seed.rotate_left(53) ^ 0x0072_6566_7573);
+        let refusals = api.u8(0..4) == 0;
+        let late = if api.u8(0..4) == 0 { [0.02, 0.1, 0.3][api.usize(0..3)] } else { 0.0 };
+        let mut plays = Self { shares, names, refusals, late, ..Self::default() };
         if random.bool() {
             return plays;
         }
@@ -74,6 +85,26 @@ impl Plays {
     pub(crate) fn any(self) -> bool {
         let Self { second_cluster, rivals, by_hand, force, restore, unreadable, pointers, .. } = self;
         second_cluster || rivals || by_hand || force || restore || unreadable || pointers
+    }
+
+    /// What the API server of a cluster refuses, drawn as the plays are.
+    pub(crate) fn refused(self, seed: u64) -> Vec<Refusal> {
+        let mut random = fastrand::Rng::with_seed(seed.rotate_left(5) ^ 0x0064_656e_6965_6473);
+        let count = if self.refusals { random.usize(1..4) } else { 0 };
+        let mut draw = || {
+            let kinds = ["secrets", "configmaps", "objectbuckets", "objectbucketclaims", "leases", "events"];
+            let kind = kinds[random.usize(0..kinds.len())];
+            let creates = kind != "objectbucketclaims" && random.bool();
+            let reason = match random.u8(0..4) {
+                0 if creates && kind != "objectbuckets" => Reason::Terminating,
+                1 if creates && kind != "objectbuckets" => Reason::NoNamespace,
+                2 => Reason::Permission,
+                _ => Reason::Admission,
+            };
+            let from = Duration::from_millis(random.u64(0..60_000));
+            Refusal { kind, creates, reason, time: from..from + Duration::from_millis(random.u64(1000..90_000)) }
+        };
+        (0..count).map(|_| draw()).collect()
     }
 
     pub(crate) fn clusters(self) -> usize {

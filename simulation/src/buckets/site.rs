@@ -56,7 +56,8 @@ impl Site {
             1 => Faults::storm(seed),
             _ => Faults::storm(seed).with(Fault::Hang, 0.01).with(Fault::HangAfter, 0.01),
         };
-        let wires = Arc::new(Wires::new(number, world, faults.clone()));
+        let faults = if world.plays.late > 0.0 { faults.with(Fault::Late, world.plays.late) } else { faults };
+        let wires = Arc::new(Wires::new(number, world, faults.clone(), world.plays.refused(seed)));
         let mut builder = Cluster::builder().seed(seed).hide_managed_fields().interceptor(wires.clone());
         if manner.trace != Trace::Off {
             builder = builder.trace();

@@ -16,6 +16,7 @@ use super::plays::Plays;
 use super::store::State;
 use super::{claimed_uid, record_of, text};
 use crate::judge::{Invariant, Violation};
+use crate::refusals::{self, Refusal};
 
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -149,6 +150,7 @@ struct Fate {
     frozen_until: Option<Instant>,
     /// Requests in the second that it last asked in: one that asks in a circle is stopped.
     asked: (u64, u32),
+    refused: refusals::Count,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +171,15 @@ impl Process {
             _ => What::Die,
         };
         let left = if random.bool() { random.u32(10..60) } else { random.u32(60..600) };
-        let state = Fate { left, what, dead: false, stopped: false, frozen_until: None, asked: (0, 0) };
+        let state = Fate {
+            left,
+            what,
+            dead: false,
+            stopped: false,
+            frozen_until: None,
+            asked: (0, 0),
+            refused: refusals::Count::default(),
+        };
         Arc::new(Self {
             name: name.to_owned(),
             cluster,
@@ -254,12 +264,13 @@ pub(crate) struct Wires {
     cluster: usize,
     world: Weak<World>,
     faults: Faults,
+    refusals: Vec<Refusal>,
     processes: Mutex<BTreeMap<String, Arc<Process>>>,
 }
 
 impl Wires {
-    pub(crate) fn new(cluster: usize, world: &Arc<World>, faults: Faults) -> Self {
-        Self { cluster, world: Arc::downgrade(world), faults, processes: Mutex::default() }
+    pub(crate) fn new(cluster: usize, world: &Arc<World>, faults: Faults, refusals: Vec<Refusal>) -> Self {
+        Self { cluster, world: Arc::downgrade(world), faults, refusals, processes: Mutex::default() }
     }
 
     pub(crate) fn admit(&self, process: &Arc<Process>) {
@@ -327,6 +338,14 @@ impl Interceptor for Wires {
                 return Before::Hang;
             }
             process.edge().await;
+            let refused = refusals::answer(&self.refusals, request, world.now()).filter(|_| !world.is_calm());
+            if let Some(status) = refused {
+                let seen = lock(&process.state).refused.add(&process.name, request, world.now());
+                if let Some(seen) = seen {
+                    world.accuse(Invariant::Alive, seen);
+                }
+                return Before::Refuse(status);
+            }
             let before = if self.is_calm() { Before::Handle } else { self.faults.before(request).await };
             if matches!(before, Before::Handle)
                 && request.verb == Verb::Delete

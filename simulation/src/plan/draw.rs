@@ -5,10 +5,8 @@ mod worlds;
 
 use std::time::Duration;
 
-use super::{
-    Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Reason, Refusal, Settings, Sharing,
-    Trigger, When,
-};
+use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When};
+use crate::refusals::{Reason, Refusal};
 
 impl Plan {
     /// The plan of a seed. Each kind of trouble is there in some plans and not at all in others: a run full of one kind

@@ -92,6 +92,19 @@ async fn g78_a_refused_write_is_tried_again_within_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g79_an_event_that_was_refused_or_has_expired_is_sent_again() {
+    let (outages, fixture) = fixture();
+    outages.next(Create, EVENTS, [Refuse(403)]);
+    let _running = fixture.start(1);
+    fixture.class("wrong", json!({"parameters": {"sever": "a"}}));
+    fixture.claim("a", "wrong");
+    sleep(40 * 60 * SECOND).await;
+    assert_eq!(named_in_events(&fixture, "ProvisioningFailed"), [""; 0]);
+    sleep(150 * 60 * SECOND).await;
+    assert_eq!(named_in_events(&fixture, "ProvisioningFailed"), ["a"; 4]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
     for resource in WATCHED {
         let (outages, fixture) = fixture();

@@ -4,7 +4,7 @@ use provisioner_runtime::queue::Next;
 
 use super::decision::Refusal;
 use super::outcome::Outcome;
-use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry, secret_missing};
+use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -16,7 +16,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::Changed => Next::Again,
         // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
-        Outcome::Refused(_) | Outcome::BadConfig(_) => Next::AwaitChange,
+        Outcome::Refused(_) | Outcome::BadConfig(_) => REMIND,
         Outcome::SecretMissing { .. } => retry(secret_missing(attempt)),
         Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretName(_) => Next::Retry,
         // A rotation may be asked for by now, or old keys wait for their end.
@@ -30,7 +30,8 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::Rests { after } => Next::Wait(Some(*after)),
         Outcome::NotFenced(_) => Next::Retry,
         Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
-            ProvisionVerdict::Ignored | ProvisionVerdict::Invalid => Next::AwaitChange,
+            ProvisionVerdict::Ignored => Next::AwaitChange,
+            ProvisionVerdict::Invalid => REMIND,
             ProvisionVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },

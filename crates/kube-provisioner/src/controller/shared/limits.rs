@@ -45,6 +45,10 @@ pub(crate) fn retry(after: Option<Duration>) -> Next {
     after.map_or(Next::Retry, Next::RetryAfter)
 }
 
+/// When a key runs again that can only fail until somebody changes something. Its event would be gone after an hour, which is the API
+/// server's default of `--event-ttl`, and one that was refused would never be seen.
+pub(crate) const REMIND: Next = Next::RetryAfter(Duration::from_secs(45 * 60));
+
 /// How many attempts there are before the pauses between them grow.
 const FIRST: u32 = 6;
 

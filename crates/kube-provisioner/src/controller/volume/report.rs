@@ -19,7 +19,7 @@ use self::messages::{expansion_text, missing_input_text, refusal_text, silence_t
 use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::{MissingInput, NodeSilence, Outcome};
-use crate::controller::shared::limits::{Thresholds, after_call, is_last, retry, secret_missing};
+use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
@@ -83,8 +83,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
                 case.provisioner, case.provisioner
             );
             let event = EventDraft { same_from_all: true, ..failed(text) };
-            let next = Next::AwaitChange;
-            OutcomeReport { next, ..OutcomeReport::provision(Some(event), no_action_label(why)) }
+            OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(event), no_action_label(why)) }
         }
         Outcome::NoAction(why) => OutcomeReport::quiet(no_action_label(why), Next::Done),
         Outcome::AwaitsPermit(flow) => OutcomeReport::quiet("awaits_permit", Next::AwaitPermit(flow)),
@@ -118,17 +117,17 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let same_from_all = matches!(refusal, Refusal::NodeGone { .. } | Refusal::Nobodys);
             let event = warning(EventObject::Volume, reason::DELETE_FAILED, case.refusal_text(&refusal));
             let event = EventDraft { same_from_all, ..event };
-            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::deletion(Some(event), "refused") }
+            OutcomeReport { next: REMIND, ..OutcomeReport::deletion(Some(event), "refused") }
         }
         Outcome::Refused(Refusal::Expansion) => expansion_unsupported(case),
         Outcome::Refused(refusal @ Refusal::Unadopted) => {
             let report = case.resize_failed(case.refusal_text(&refusal), "refused", None);
             let event = report.event.map(|event| EventDraft { same_from_all: true, ..event });
-            OutcomeReport { event, next: Next::AwaitChange, ..report }
+            OutcomeReport { event, next: REMIND, ..report }
         }
         Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.refusal_text(&refusal));
-            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "awaits_populator") }
+            OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(event), "awaits_populator") }
         }
         Outcome::Refused(Refusal::ClassMissing(Some(_))) if case.attempt <= 1 => {
             OutcomeReport::quiet("class_unknown", Next::RetryAfter(CLASS_WAIT))
@@ -137,12 +136,12 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let text = case.refusal_text(&refusal);
             let same_from_all = refusal == Refusal::ImmediateClass;
             let event = EventDraft { same_from_all, ..failed(case.with_origin(text)) };
-            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(event), "refused") }
+            OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(event), "refused") }
         }
         // Only the class or the claim can change that.
         Outcome::NotReady(MissingInput::SecretName(problem)) if case.is_about_claim() => {
             let text = case.with_origin(sentence(&problem));
-            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(failed(text)), "not_ready") }
+            OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(failed(text)), "not_ready") }
         }
         Outcome::NotReady(missing) => {
             let (text, pause) = (missing_input_text(&missing), secret_missing(case.attempt));
@@ -233,7 +232,7 @@ fn not_provisioned(
             OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(None, "ignored") }
         }
         ProvisionVerdict::Invalid => {
-            OutcomeReport { next: Next::AwaitChange, ..OutcomeReport::provision(Some(failed(message)), "invalid") }
+            OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(failed(message)), "invalid") }
         }
         ProvisionVerdict::InProgress => {
             // Waiting is no failure: neither thresholds nor pauses grow by it.
@@ -316,7 +315,7 @@ fn not_expanded(
 
 fn expansion_unsupported(case: &Case<'_>) -> OutcomeReport {
     let report = case.resize_failed(expansion_text(case.provisioner), "refused", None);
-    OutcomeReport { next: Next::AwaitChange, ..report }
+    OutcomeReport { next: REMIND, ..report }
 }
 
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport {
@@ -339,7 +338,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
                 "The claim is too large for the provisioner's journal: {error}; shorten the claim's spec, labels, \
                  ownerReferences, or the annotations that the provisioner reads"
             ),
-            Next::AwaitChange,
+            REMIND,
         ),
         // Room comes back when other attempts end. This is no failure of the claim.
         JournalError::Full { .. } => {

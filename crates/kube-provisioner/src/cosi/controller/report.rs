@@ -7,7 +7,7 @@ use provisioner_runtime::queue::Next;
 use super::decide::Refusal;
 use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Operation, Outcome};
-use crate::controller::shared::limits::{Thresholds, after_call, is_last};
+use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{call_failed_text, gave_up_text, limited, no_answer_text, sentence};
 
@@ -115,7 +115,7 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         Outcome::Changed => Next::Again,
         // Nothing watches Secrets of others.
         Outcome::Refused(Refusal::SecretForeign(_) | Refusal::SecretEnds(_)) => Next::Retry,
-        Outcome::Refused(_) => Next::AwaitChange,
+        Outcome::Refused(_) => REMIND,
         Outcome::NoAction
         | Outcome::Provisioned { .. }
         | Outcome::Found { .. }
@@ -125,7 +125,7 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         | Outcome::Restored
         | Outcome::Revoked => Next::Done,
         // A creation that can only fail waits for a change. A deletion is always repeated.
-        Outcome::Failed(status) if is_final(status.code()) && !operation.removes() => Next::AwaitChange,
+        Outcome::Failed(status) if is_final(status.code()) && !operation.removes() => REMIND,
         Outcome::Failed(_) | Outcome::NotFenced(_) | Outcome::Aborted(_) => Next::Retry,
         Outcome::CallFailed { error, .. } => after_call(error, attempt),
     }

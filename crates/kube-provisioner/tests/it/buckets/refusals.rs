@@ -132,6 +132,16 @@ async fn z36_z37_refused_writes_of_each_kind_back_off_and_all_name_their_version
 }
 
 #[tokio::test(start_paused = true)]
+async fn z44_the_event_of_a_refused_claim_is_sent_again() {
+    let fixture = Fixture::new();
+    let _running = fixture.start(1);
+    fixture.claim("photos", json!({"additionalConfig": {"maxObject": "1"}}));
+    sleep(Duration::from_secs(4 * 3600)).await;
+    let events = fixture.events("photos");
+    assert_eq!(events.iter().filter(|event| event.contains("maxObject")).count(), 6, "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn z36_a_claim_whose_secret_is_refused_costs_no_keys() {
     for keys_only in [false, true] {
         let refusals = Refusals::default();

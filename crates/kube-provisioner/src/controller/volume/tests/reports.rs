@@ -6,7 +6,7 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::queue::Next;
 
 use super::*;
-use crate::controller::shared::limits::Thresholds;
+use crate::controller::shared::limits::{REMIND, Thresholds};
 use crate::controller::volume::decision::{NoAction, Refusal};
 use crate::controller::volume::outcome::{MissingInput, Outcome};
 use crate::controller::volume::report::{Case, EventObject, OutcomeReport, report};
@@ -40,7 +40,7 @@ fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
     let event = background.event.unwrap();
     assert!(!event.warning && event.reason == "Provisioning" && matches!(background.next, Next::Wait(None)));
     let invalid = first(failure(ProvisionVerdict::Invalid, None, false));
-    assert!(matches!(invalid.next, Next::AwaitChange) && invalid.event.is_some());
+    assert!(invalid.next == REMIND && invalid.event.is_some());
     let foreign = first(failure(ProvisionVerdict::Ignored, None, false));
     assert!(matches!(foreign.next, Next::AwaitChange) && foreign.event.is_none());
     assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, true)).next, Next::Done));
@@ -149,7 +149,7 @@ fn g15_refusals_say_what_to_do() {
         let report = reported(Outcome::Refused(refusal.clone()), 2, Thresholds::default());
         let event = report.event.unwrap();
         assert!(event.warning && event.reason == "ProvisioningFailed", "{refusal:?}");
-        assert!(matches!(report.next, Next::AwaitChange), "{refusal:?}");
+        assert_eq!(report.next, REMIND, "{refusal:?}");
         assert!(event.text.len() > 30, "{}", event.text);
     }
 }

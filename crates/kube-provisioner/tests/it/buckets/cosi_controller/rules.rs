@@ -368,6 +368,16 @@ async fn j22_a_refused_secret_backs_off_and_costs_one_key_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn j25_the_event_of_a_refused_bucket_is_sent_again() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({"spec": {"parameters": {"hots": "store"}}}));
+    sleep(Duration::from_secs(4 * 3600)).await;
+    let events = bed.events("bc-1");
+    assert_eq!(events.iter().filter(|event| event.contains("hots")).count(), 6, "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn j21_a_bucket_whose_class_cannot_be_used_can_be_deleted() {
     let bed = Bed::new();
     let _running = bed.start();

@@ -1,0 +1,75 @@
+//! What an API server refuses, and how often a process asks for it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use kube_sim::{Request, Resource, Status, Verb};
+
+/// A time in which the API server refuses some requests of the controllers for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The plural of the kind.
+    pub kind: &'static str,
+    /// Which requests: `true` those that create objects, `false` those that change or delete them.
+    pub creates: bool,
+    /// Why.
+    pub reason: Reason,
+    /// When it begins and ends, since the start of the run.
+    pub time: Range<Duration>,
+}
+
+/// Why the API server refuses something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The account lacks the permission.
+    Permission,
+    /// A ResourceQuota is used up, or a policy denies it.
+    Admission,
+    /// The namespace is being deleted.
+    Terminating,
+    /// The namespace does not exist.
+    NoNamespace,
+}
+
+/// More refusals about one object than a process needs in a minute, with growing pauses: a Lease of 3 s is renewed each second.
+const MANY: u32 = 100;
+
+/// Returns the answer to a request that is refused now.
+pub(crate) fn answer(refusals: &[Refusal], request: &Request, now: Duration) -> Option<Status> {
+    let is_hit = |refusal: &&Refusal| {
+        refusal.kind == request.resource.plural
+            && !request.verb.is_read()
+            && refusal.creates == (request.verb == Verb::Create)
+            && refusal.time.contains(&now)
+    };
+    let (resource, name, namespace) = (&request.resource, &*request.name, &request.namespace);
+    Some(match refusals.iter().find(is_hit)?.reason {
+        Reason::Permission => Status::forbidden(resource, name, "the account may not do that"),
+        Reason::Admission => Status::forbidden(resource, name, "exceeded quota"),
+        Reason::Terminating => {
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+            Status::forbidden(resource, name, &why)
+        }
+        Reason::NoNamespace => Status::not_found(&Resource::builtin("", "namespaces"), namespace),
+    })
+}
+
+/// How often one process was refused each kind of request about an object, and in which minute.
+#[derive(Default)]
+pub(crate) struct Count(BTreeMap<(u64, String), u32>);
+
+impl Count {
+    /// The request was refused, as the next one will be. Returns what is wrong if there were too many.
+    pub(crate) fn add(&mut self, process: &str, request: &Request, now: Duration) -> Option<String> {
+        // Its own pauses are tested by the recorder of events.
+        if request.resource.plural == "events" {
+            return None;
+        }
+        let what = format!("{:?} {} {}", request.verb, request.resource.plural, request.name);
+        let count = self.0.entry((now.as_secs() / 60, what.clone())).or_default();
+        *count += 1;
+        (*count > MANY)
+            .then(|| format!("{process} has asked for {what} {count} times in a minute, and was refused each time"))
+    }
+}

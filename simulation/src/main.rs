@@ -61,7 +61,7 @@ struct Arguments {
     buckets: bool,
 
     /// Leave this out of the controller of buckets: failed-attempts, order, ownership, fencing, key-record, fresh, absence,
-    /// cluster, unreadable or pointer
+    /// cluster, unreadable, pointer, shared, version or finalizer
     #[arg(long, value_name = "SAFEGUARD", value_parser = bucket_safeguard, requires = "buckets", conflicts_with = "without")]
     without_bucket: Option<BucketSafeguard>,
 }
@@ -182,7 +182,7 @@ fn bucket_safeguard(name: &str) -> Result<BucketSafeguard, String> {
 }
 
 /// What can be left out of the controller of buckets.
-const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 11] = [
+const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 13] = [
     ("failed-attempts", BucketSafeguard::FailedAttempts),
     ("order", BucketSafeguard::Order),
     ("ownership", BucketSafeguard::Ownership),
@@ -194,6 +194,8 @@ const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 11] = [
     ("unreadable", BucketSafeguard::Unreadable),
     ("pointer", BucketSafeguard::Pointer),
     ("shared", BucketSafeguard::Shared),
+    ("version", BucketSafeguard::Version),
+    ("finalizer", BucketSafeguard::Finalizer),
 ];
 
 /// What can be left out, and its name on the command line.

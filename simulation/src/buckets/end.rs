@@ -165,6 +165,9 @@ impl<'a> Picture<'a> {
     /// A claim that has its bucket has a key, and its Secret and ConfigMap say so.
     fn check_bound(&self, wish: &Wish, claim: &Value, origin: &str) -> Result<(), Unmet> {
         let Wish { name, kind, limit, .. } = wish;
+        if claim["metadata"]["finalizers"].is_null() || text(claim, "/spec/objectBucketName").is_empty() {
+            return Err((Invariant::Bound, format!("{name} has lost its finalizer or its ObjectBucket's name")));
+        }
         let store = self.world.store();
         let user = format!("obc-{NAMESPACE}-{name}-{origin}");
         let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();

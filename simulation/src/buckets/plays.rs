@@ -27,6 +27,8 @@ pub(crate) struct Plays {
     pub(crate) names: bool,
     /// Claims point at ObjectBuckets of others, some of which another provisioner has left.
     pub(crate) pointers: bool,
+    /// Claims are replaced by their manifests, without finalizer and label.
+    pub(crate) replaced: bool,
     /// The API server refuses writes for some time.
     pub(crate) refusals: bool,
     /// How many writes are handled long after their connection broke.
@@ -55,7 +57,8 @@ impl Plays {
         let mut api = fastrand::Rng::with_seed(seed.rotate_left(53) ^ 0x0072_6566_7573);
         let refusals = api.u8(0..4) == 0;
         let late = if api.u8(0..4) == 0 { [0.02, 0.1, 0.3][api.usize(0..3)] } else { 0.0 };
-        let mut plays = Self { shares, names, refusals, late, ..Self::default() };
+        let replaced = api.u8(0..4) == 0;
+        let mut plays = Self { shares, names, replaced, refusals, late, ..Self::default() };
         if random.bool() {
             return plays;
         }

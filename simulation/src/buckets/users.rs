@@ -137,6 +137,10 @@ impl Users {
             if self.world.plays.any() && self.surprises.u8(0..3) == 0 {
                 self.surprise();
             }
+            if self.world.plays.replaced && self.surprises.u8(0..6) == 0 {
+                let at = self.surprises.usize(0..self.wishes.len());
+                self.replace_claim(at);
+            }
             let at = self.random.usize(0..self.wishes.len());
             match self.random.u8(0..20) {
                 _ if self.wishes[at].uid.is_none() => self.make(at),
@@ -215,10 +219,28 @@ impl Users {
         self.world.note(|| format!("{name} is deleted"));
         if let Some(uid) = &self.wishes[at].uid {
             self.world.ledger().deleted(uid);
+            // It was replaced just now.
+            if self.world.plays.replaced && !self.is_held(&name) {
+                self.world.ledger().lost(uid);
+            }
         }
         let target = target("objectbucket.io", "objectbucketclaims", &name);
         let _ = self.cluster.delete(&target, DeleteOptions::default());
         self.wishes[at].uid = None;
+    }
+
+    /// As `kubectl replace` does with the manifest.
+    fn replace_claim(&self, at: usize) {
+        let Wish { kind, uid, .. } = &self.wishes[at];
+        if uid.is_some() && matches!(kind, Kind::Made | Kind::Kept | Kind::Granted | Kind::Sharing) {
+            let metadata = json!({"finalizers": null, "labels": null});
+            self.edit_claim(at, json!({"metadata": metadata, "spec": {"objectBucketName": null}}));
+        }
+    }
+
+    fn is_held(&self, claim: &str) -> bool {
+        let claim = self.cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, claim);
+        claim.is_ok_and(|claim| claim["metadata"]["finalizers"].is_array())
     }
 
     /// What another provisioner has left is taken as it is, so until we look after it, nobody changes it.

@@ -206,7 +206,8 @@ pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect
 /// A bucket that needs no call of the author's code.
 fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let is_reported = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
-    let is_prepared = rules.is_prepared(claim, &bucket.name, &bucket.endpoint.bucket);
+    let is_prepared = rules.is_prepared(claim, &bucket.name, &bucket.endpoint.bucket)
+        || !rules.safeguards.include(BucketSafeguard::Finalizer);
     let ready = is_reported && is_prepared && facts.config_map == Delivered::Intact;
     if ready { Decision::NoAction(NoAction::Bound) } else { Decision::Restore }
 }

@@ -26,6 +26,10 @@ pub enum BucketSafeguard {
     Shared,
     /// An ObjectBucket without a claim's uid is a claim's only if more than the claim says so.
     Pointer,
+    /// A write names the version of the ObjectBucket on which it was decided.
+    Version,
+    /// The finalizer of a bound claim is restored.
+    Finalizer,
 }
 
 /// Which of them are in place.

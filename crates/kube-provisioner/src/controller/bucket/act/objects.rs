@@ -21,6 +21,7 @@ use crate::controller::bucket::key::Key;
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use crate::controller::bucket::record::Record;
+use crate::controller::bucket::safeguards::BucketSafeguard;
 use crate::controller::shared::requests;
 use crate::protocol;
 
@@ -258,7 +259,9 @@ impl Actions {
         subresource: Option<&str>,
     ) -> Result<BucketFacts, Outcome> {
         patch["metadata"]["uid"] = (*bucket.uid).into();
-        patch["metadata"]["resourceVersion"] = bucket.resource_version.to_string().into();
+        if self.rules.safeguards.include(BucketSafeguard::Version) {
+            patch["metadata"]["resourceVersion"] = bucket.resource_version.to_string().into();
+        }
         let path = ObjectBucket::url_path(&(), None);
         let answer = requests::patch(&self.context, path, &bucket.name, subresource, &Patch::Merge(patch)).await;
         match shown(&self.buckets, answer, WatchedBucket::version) {

@@ -31,6 +31,7 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
 pub(crate) async fn charts(guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let helm = helm::helm(guard, &progress).await?;
+    lint(&helm, "deploy/charts/common", &[])?;
     for provisioner in &PROVISIONERS {
         let program = program(provisioner, guard, &progress).await?;
         let chart = provisioner.chart();
@@ -38,7 +39,7 @@ pub(crate) async fn charts(guard: &Guard) -> anyhow::Result<ExitCode> {
         compare(&provisioner.chart_files(&|_| Ok(program.clone()))?)?;
         for variant in provisioner.variants {
             compare(&render(&helm, provisioner, variant)?)?;
-            run_tool(&helm, &[&["lint", "--strict", chart], set(variant.values).as_slice()].concat())?;
+            lint(&helm, chart, variant.values)?;
         }
         check_refusals(&helm, chart, &WRONG)?;
         if provisioner.has_shards() {
@@ -57,11 +58,24 @@ async fn program(provisioner: &Provisioner, guard: &Guard, progress: &SharedProg
     build::program(build::Profile::Dev, provisioner.package, &[], guard, progress).await
 }
 
-/// What the schema refuses.
-const WRONG: [&str; 5] =
-    ["unknown=1", "image.unknown=1", "options.NO_OPTION=1", "provisionerName=Not A Name", "coordination=none"];
+/// Runs helm's linter, which must have nothing to say.
+fn lint(helm: &Path, chart: &str, values: &[&str]) -> anyhow::Result<()> {
+    let said = run_tool(helm, &[&["lint", "--strict", chart], set(values).as_slice()].concat())?;
+    ensure!(!said.contains("[INFO]"), "{said}");
+    Ok(())
+}
 
-/// What the schema or a template refuses.
+/// Values that the schema or a template refuses.
+const WRONG: [&str; 6] = [
+    "unknown=1",
+    "image.unknown=1",
+    "options.PROVISION_TIMEOUT=1m",
+    "extraEnv[0].name=COORDINATION,extraEnv[0].value=none",
+    "provisionerName=Not A Name",
+    "coordination=none",
+];
+
+/// Values for COSI that the schema or a template refuses.
 const WRONG_FOR_COSI: [&str; 9] = [
     "cosi.mode=none",
     "cosi.mode=controller,cosi.driverName=No_Name",
@@ -69,9 +83,9 @@ const WRONG_FOR_COSI: [&str; 9] = [
     "cosi.mode=sidecar",
     "cosi.mode=controller,cosi.sidecarImage=sidecar:1",
     "cosi.mode=controller,shards=2",
-    "cosi.mode=controller,formerShards={2}",
+    "cosi.mode=controller,previousShards={2}",
     "cosi.mode=controller,storageClass.parameters.region=eu-central-1",
-    "options.COSI_CONTROLLER=true",
+    "extraEnv[0].name=COSI_CONTROLLER,extraEnv[0].value=true",
 ];
 
 fn check_refusals(helm: &Path, chart: &str, values: &[&str]) -> anyhow::Result<()> {
@@ -86,7 +100,7 @@ fn check_refusals(helm: &Path, chart: &str, values: &[&str]) -> anyhow::Result<(
 type Rights<'a> = (&'a [&'a str], &'a [&'a str]);
 
 const SHARDS: [Rights<'_>; 1] =
-    [(&["shards=3", "formerShards=[2]"], &["--coordination", "lease", "--shards", "3", "--former-shards", "2"])];
+    [(&["shards=3", "previousShards=[2]"], &["--coordination", "lease", "--shards", "3", "--former-shards", "2"])];
 
 const SIDECAR: &str = r#"cosi.sidecarImage="sidecar:1""#;
 const COSI: [Rights<'_>; 3] = [

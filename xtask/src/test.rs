@@ -18,8 +18,8 @@ use crate::install::Install;
 const WORKSPACE: [&str; 5] = ["test", "--locked", "--workspace", "--exclude", "e2e"];
 /// Those tests, with the features that the workspace has, so that nothing is compiled twice.
 const END_TO_END: [&str; 5] = ["test", "--locked", "--workspace", "--test", "e2e"];
-/// Modules whose servers take up to 15 minutes to build: they run only if a filter begins with the name.
-const NAMED_ONLY: [&str; 3] = ["csi_scenarios::", "garage::", "seaweedfs::"];
+/// Modules whose programs take up to 15 minutes to build: they run only if a filter begins with the name.
+const NAMED_ONLY: [&str; 4] = ["charts::", "csi_scenarios::", "garage::", "seaweedfs::"];
 /// Modules that compare with one version of Kubernetes.
 const ONE_VERSION: [&str; 3] = ["csi_scenarios::", "kubectl::", "scenarios::"];
 /// End-to-end tests mostly wait: 8 at a time are the quickest on two cores.

@@ -6,6 +6,7 @@ mod buckets;
 mod buckets_gcs;
 mod buckets_s3;
 mod ceph;
+mod charts;
 mod claims;
 mod cosi;
 mod csi_mock;

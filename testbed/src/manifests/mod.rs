@@ -1,7 +1,6 @@
 //! What `deploy/` holds, made of what the programs say and of the charts' templates.
 //!
-//! A chart's `files/rights.yaml` is what the program's `rbac` prints, its options are those of the program's `--help`, and its
-//! values are those of `schema.yaml`. The folders for `kubectl apply -k` are what the chart renders. `cargo xtask manifests` writes
+//! A chart's `files/rights.yaml` is what the program's `rbac` prints, and its values are those of `schema.yaml`. The folders for `kubectl apply -k` are what the chart renders. `cargo xtask manifests` writes
 //! all of it; a test compares all but the rendering, for which it compares what the rendering was made of.
 
 mod program;
@@ -56,6 +55,7 @@ const fn openshift(folder: &'static str, about: &'static str) -> Variant {
 }
 
 const ALL: &str = "common/schema.yaml";
+const VOLUMES: &str = "common/schema-volumes.yaml";
 const REPLICAS: &str = "common/schema-replicas.yaml";
 const BUCKETS: &str = "common/schema-buckets.yaml";
 
@@ -83,7 +83,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         package: "hostpath-provisioner",
         mode: &[],
         folder: "hostpath",
-        values: &[ALL],
+        values: &[ALL, VOLUMES],
         rights: &[("per-node", &["--coordination", "per-node"]), LEASE],
         variants: &[
             Variant {
@@ -101,13 +101,13 @@ pub const PROVISIONERS: [Provisioner; 7] = [
             Variant {
                 folder: "single",
                 about: "One provisioner for a cluster of one node.",
-                values: &[r#"coordination="lease""#, "tolerations=[]", r#"priorityClassName="""#],
+                values: &[r#"coordination="lease""#, "tolerations=[]"],
                 only: None,
             },
             Variant {
                 folder: "gone-nodes",
                 about: "Gives up the volumes of nodes that do not exist any more, an hour after they went. Beside per-node.",
-                values: &["goneNodes.enabled=true"],
+                values: &["nodeCleanup.enabled=true"],
                 only: Some("gone-nodes.yaml"),
             },
             openshift("openshift", "What OpenShift lets the provisioner do. Beside per-node or single."),
@@ -118,7 +118,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         package: "nfs-provisioner",
         mode: &["subdir"],
         folder: "nfs",
-        values: &[ALL, REPLICAS],
+        values: &[ALL, VOLUMES, REPLICAS],
         rights: &[LEASE, LEASE_SHARDED],
         variants: &[
             Variant {
@@ -135,7 +135,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         package: "nfs-provisioner",
         mode: &["server"],
         folder: "nfs",
-        values: &[ALL],
+        values: &[ALL, VOLUMES],
         rights: &[LEASE],
         variants: &[
             Variant {
@@ -212,11 +212,11 @@ impl Provisioner {
         let program = programs(self.package)?;
         let chart = self.chart();
         let values = values::read(self.values, &chart)?;
-        let templates: String = rendered::templates(&chart)?.into_values().collect();
-        let schema = values::schema(self.name, &values, &program::options(&program, self.mode)?, &templates);
+        let schema = values::schema(self.name, &values);
         let readme = read(&chart.join("README.md")).unwrap_or_default();
         Ok(Files::from([
             (chart.join("files/rights.yaml"), program::rights(&program, self.mode, self.rights)?),
+            (chart.join("files/renamed.yaml"), values::renamed(&values)?),
             (chart.join("values.yaml"), values::defaults(&values)),
             (chart.join("values.schema.json"), serde_json::to_string_pretty(&schema)? + "\n"),
             (

@@ -1,4 +1,4 @@
-//! What the programs say: their rights and their options.
+//! The RBAC rules that the programs print.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,24 +29,6 @@ pub fn rules(program: &Path, mode: &[&str], name: &str, options: &[&str]) -> any
         role.map(|role| role["rules"].clone()).with_context(|| format!("{} prints no {kind}", program.display()))
     };
     Ok([rules("ClusterRole")?, rules("Role")?])
-}
-
-/// The environment variables that `--help` names, with what they are for.
-pub(super) fn options(program: &Path, mode: &[&str]) -> anyhow::Result<Vec<(String, String)>> {
-    let help = output(program, &[mode, &["--help"]].concat())?;
-    let (mut about, mut found) = (None, Vec::new());
-    let mut lines = help.lines().peekable();
-    while let Some(line) = lines.next() {
-        if line.trim_start().starts_with("--") && line.starts_with("      ") {
-            about = lines.peek().map(|line| line.trim().to_owned());
-        }
-        let variable = line.trim().strip_prefix("[env: ").and_then(|line| line.split_once('='));
-        if let Some((name, _)) = variable {
-            found.push((name.to_owned(), about.take().unwrap_or_default()));
-        }
-    }
-    ensure!(!found.is_empty(), "{} names no environment variables", program.display());
-    Ok(found)
 }
 
 fn output(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {

@@ -12,11 +12,13 @@ use crate::control_plane::fnv1a;
 /// The name that nobody else can offer an image of, with the version as the tag.
 const TAG: &str = env!("CARGO_PKG_VERSION");
 
+const HELM_LABELS: [&str; 2] = ["helm.sh/chart: ", "app.kubernetes.io/managed-by: "];
+
 /// Renders a variant with this helm.
 pub fn render(helm: &Path, provisioner: &Provisioner, variant: &Variant) -> anyhow::Result<Files> {
     let mut command = Command::new(helm);
     command.args(["template", provisioner.name]).arg(provisioner.chart()).args(["--namespace", provisioner.name]);
-    command.args(["--set-json", "namespace.create=true"]);
+    command.args(["--skip-tests", "--set-json", "namespace.create=true"]);
     command.args(variant.values.iter().flat_map(|value| ["--set-json", *value]));
     let output = command.current_dir(project()).stdin(Stdio::null()).output().context("cannot run helm")?;
     ensure!(output.status.success(), "helm template: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +34,9 @@ pub fn render(helm: &Path, provisioner: &Provisioner, variant: &Variant) -> anyh
         if !file.is_empty() {
             file.push_str("---\n");
         }
-        file.push_str(&format!("{}\n", text.trim()));
+        // Helm's own labels would be wrong on objects that kubectl applies.
+        let of_helm = |line: &&str| HELM_LABELS.iter().any(|label| line.trim_start().starts_with(label));
+        text.trim().lines().filter(|line| !of_helm(line)).for_each(|line| file.extend([line, "\n"]));
     }
     ensure!(!files.is_empty(), "{} renders nothing", folder.display());
     let kustomization = kustomization(provisioner, variant, &files)?;
@@ -78,7 +82,7 @@ fn kustomization(provisioner: &Provisioner, variant: &Variant, files: &Files) ->
 }
 
 /// The templates of a chart, and those of all charts.
-pub(super) fn templates(chart: &Path) -> anyhow::Result<Files> {
+fn templates(chart: &Path) -> anyhow::Result<Files> {
     let mut files = Files::new();
     for folder in [chart, Path::new("deploy/charts/common")] {
         collect(&folder.join("templates"), &mut files)?;

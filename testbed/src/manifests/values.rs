@@ -1,8 +1,9 @@
 //! The values of a chart: their defaults, their JSON schema and their table, all from `schema.yaml`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -19,31 +20,37 @@ pub(super) struct Entry {
     schema: Option<Value>,
     #[serde(default)]
     values: Vec<Entry>,
+    /// For a value that the chart does not have, but an earlier version or another chart does: what to set instead.
+    #[serde(default)]
+    renamed: Option<String>,
 }
-
-/// What decides about rights.
-const NO_OPTIONS: [&str; 2] = ["COORDINATION", "NODE_NAME"];
 
 const BEGIN: &str = "<!-- values: written by `cargo xtask manifests` -->\n";
 const END: &str = "<!-- end of values -->";
 
-/// Of several texts a later one adds to what the earlier ones have, or replaces one of the same name. `image.repository` stands for
-/// one of a group.
+/// A later text adds to the values of the earlier ones, or replaces parts of a value with the same name. `image.repository` names a
+/// value in a group.
 fn merged(texts: &[String]) -> anyhow::Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
     for text in texts {
         for entry in serde_saphyr::from_str::<Vec<Entry>>(text)? {
-            match find(&mut entries, &entry.name) {
-                Some(known) => {
-                    known.about = entry.about.or_else(|| known.about.take());
-                    known.default = entry.default.or_else(|| known.default.take());
-                    known.schema = entry.schema.or_else(|| known.schema.take());
-                }
-                None => entries.push(entry),
-            }
+            merge(&mut entries, entry)?;
         }
     }
     Ok(entries)
+}
+
+fn merge(entries: &mut Vec<Entry>, entry: Entry) -> anyhow::Result<()> {
+    let Some(known) = find(entries, &entry.name) else {
+        ensure!(!entry.name.contains('.'), "no value {} to change", entry.name);
+        entries.push(entry);
+        return Ok(());
+    };
+    known.about = entry.about.or_else(|| known.about.take());
+    known.default = entry.default.or_else(|| known.default.take());
+    known.schema = entry.schema.or_else(|| known.schema.take());
+    known.renamed = entry.renamed.or_else(|| known.renamed.take());
+    entry.values.into_iter().try_for_each(|value| merge(&mut known.values, value))
 }
 
 /// The values in these files of `deploy/charts` and in the chart's own.
@@ -57,31 +64,23 @@ pub(super) fn read(shared: &[&str], chart: &Path) -> anyhow::Result<Vec<Entry>> 
 /// `values.yaml`
 pub(super) fn defaults(entries: &[Entry]) -> String {
     let mut text = "# Written by `cargo xtask manifests` from schema.yaml, which is the file to change.\n".to_owned();
-    for entry in entries {
+    for entry in current(entries) {
         text.push('\n');
         if entry.values.is_empty() {
             text.push_str(&line(entry, ""));
             continue;
         }
         text.push_str(&format!("{}:\n", entry.name));
-        entry.values.iter().for_each(|value| text.push_str(&line(value, "  ")));
+        current(&entry.values).for_each(|value| text.push_str(&line(value, "  ")));
     }
     text
 }
 
 /// `values.schema.json`
 ///
-/// What the templates give the pods is no option.
-pub(super) fn schema(chart: &str, entries: &[Entry], options: &[(String, String)], templates: &str) -> Value {
-    let is_given =
-        |name: &str| templates.contains(&format!("name: {name},")) || templates.contains(&format!("name: {name}\n"));
-    let is_free = |name: &str| !NO_OPTIONS.contains(&name) && !is_given(name);
-    let options = options.iter().filter(|(name, _)| is_free(name));
-    let options: Map<String, Value> = options
-        .map(|(name, about)| (name.clone(), json!({"description": about, "type": ["string", "integer", "boolean"]})))
-        .collect();
+/// It accepts renamed values, because the template `common.checks` refuses them with a better message.
+pub(super) fn schema(chart: &str, entries: &[Entry]) -> Value {
     let mut all = properties(entries);
-    all.insert("options".into(), object(options));
     // Helm passes these to every chart.
     all.insert("global".into(), json!({"type": "object"}));
     all.insert("common".into(), json!({"type": "object"}));
@@ -91,19 +90,38 @@ pub(super) fn schema(chart: &str, entries: &[Entry], options: &[(String, String)
     schema
 }
 
+/// `files/renamed.yaml`: values that the chart does not have, with what to set instead.
+pub(super) fn renamed(entries: &[Entry]) -> anyhow::Result<String> {
+    let mut texts = BTreeMap::new();
+    for entry in entries {
+        let group = entry.values.iter().map(|value| (format!("{}.{}", entry.name, value.name), value));
+        for (name, value) in group.chain([(entry.name.clone(), entry)]) {
+            texts.extend(value.renamed.clone().map(|text| (name, text)));
+        }
+    }
+    let text = serde_saphyr::to_string(&texts)?;
+    Ok(format!(
+        "# Values of earlier versions and of other charts. Written by `cargo xtask manifests` from schema.yaml.\n{text}"
+    ))
+}
+
 /// A README with the table of values between its two marks.
 pub(super) fn with_table(readme: &str, entries: &[Entry]) -> anyhow::Result<String> {
     let (before, rest) = readme.split_once(BEGIN).context("README.md has no mark where the values begin")?;
     let (_, after) = rest.split_once(END).context("README.md has no mark where the values end")?;
     let mut table = "| value | default | |\n|---|---|---|\n".to_owned();
-    for entry in entries {
+    for entry in current(entries) {
         if entry.values.is_empty() {
             table.push_str(&row(entry, ""));
         }
         let group = format!("{}.", entry.name);
-        entry.values.iter().for_each(|value| table.push_str(&row(value, &group)));
+        current(&entry.values).for_each(|value| table.push_str(&row(value, &group)));
     }
     Ok(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+fn current(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
+    entries.iter().filter(|entry| entry.renamed.is_none())
 }
 
 fn find<'a>(entries: &'a mut [Entry], name: &str) -> Option<&'a mut Entry> {
@@ -153,36 +171,30 @@ mod tests {
     use super::*;
 
     const COMMON: &str = "- name: image\n  values:\n    - {name: tag, about: Its tag, default: '', schema: {type: string}}\n\
-                          - {name: options, about: More, default: {}}\n";
+                          - {name: options, renamed: use `extraEnv`}\n";
 
     #[test]
-    fn a_chart_replaces_what_all_have_and_adds_its_own() -> anyhow::Result<()> {
-        let own =
-            "- {name: image.tag, default: '1'}\n- {name: root, about: Where, default: /a, schema: {type: string}}\n";
+    fn charts_override_add_and_rename_shared_values() -> anyhow::Result<()> {
+        let own = "- {name: image.tag, default: '1'}\n- {name: root, about: Where, default: /a, schema: {type: string}}\n\
+                   - name: image\n  values:\n    - {name: id, renamed: use `image.digest`}\n";
         let entries = merged(&[COMMON.to_owned(), own.to_owned()])?;
         let values = defaults(&entries);
-        assert!(
-            values.ends_with("\nimage:\n  # Its tag\n  tag: \"1\"\n\n# More\noptions: {}\n\n# Where\nroot: \"/a\"\n"),
-            "{values}"
-        );
-        let schema = schema(
-            "a",
-            &entries,
-            &[("API_CONCURRENCY".into(), "How many".into()), ("SHARDS".into(), String::new())],
-            "- {name: SHARDS, value: 1}",
-        );
+        assert!(values.ends_with("\nimage:\n  # Its tag\n  tag: \"1\"\n\n# Where\nroot: \"/a\"\n"), "{values}");
+        let schema = schema("a", &entries);
         assert_eq!(schema["properties"]["image"]["properties"]["tag"]["type"], "string");
-        let options = &schema["properties"]["options"]["properties"];
-        assert_eq!(
-            options.as_object().map(Map::len),
-            Some(1),
-            "what the chart gives cannot be given once more: {options}"
+        assert_eq!(schema["properties"]["options"], json!({}));
+        assert!(
+            renamed(&entries)?.ends_with("image.id: use `image.digest`\noptions: use `extraEnv`\n"),
+            "{}",
+            renamed(&entries)?
         );
         let readme = with_table(&format!("a\n{BEGIN}old{END}\nb\n"), &entries)?;
         assert!(
-            readme.contains("| `image.tag` | `\"1\"` | Its tag |\n") && readme.ends_with(&format!("{END}\nb\n")),
+            readme.contains("| `image.tag` | `\"1\"` | Its tag |\n") && readme.ends_with(&format!("|\n{END}\nb\n")),
             "{readme}"
         );
+        assert!(!readme.contains("options") && !readme.contains("image.id"), "{readme}");
+        assert!(merged(&[COMMON.to_owned(), "- {name: image.unknown, default: 1}".to_owned()]).is_err());
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-{{- /* How the pods serve COSI: `controller`, `sidecar`, or nothing if they do not. */ -}}
+{{- /* The COSI mode: `controller`, `sidecar`, or empty without COSI. */ -}}
 {{- define "common.cosi" -}}
 {{- with .Values.cosi -}}
-{{- if and .mode (or (gt (int $.Values.shards) 1) $.Values.formerShards) -}}
-{{- fail "with cosi.mode the work has one shard: remove shards and formerShards from the values" -}}
+{{- if and .mode (or (gt (int $.Values.shards) 1) $.Values.previousShards) -}}
+{{- fail "with cosi.mode the work has one shard: remove shards and previousShards from the values" -}}
 {{- end -}}
 {{- if and .mode $.Values.storageClass.parameters -}}
 {{- fail "storageClass.parameters have no effect with cosi.mode: set them in your BucketClass and BucketAccessClass" -}}
@@ -20,7 +20,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* The driver's name, as the program makes it of the provisioner's. */ -}}
+{{- /* The driver's name, which the program derives from the provisioner's in the same way. */ -}}
 {{- define "common.driver" -}}
 {{- $parts := splitn "/" 2 .Values.provisionerName -}}
 {{- .Values.cosi.driverName | default ($parts._1 | empty | ternary $parts._0 (printf "%s.%s" $parts._1 $parts._0)) -}}
@@ -70,7 +70,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* What upstream's sidecar needs beside the driver's rights, in release 0.2.2: in the cluster and in its own namespace. */ -}}
+{{- /* The permissions that release 0.2.2 of upstream's sidecar needs in addition to the driver's: in the cluster and in its own namespace. */ -}}
 {{- define "common.cosiSidecarRights" -}}
 cluster:
   - apiGroups: [objectstorage.k8s.io]

@@ -1,13 +1,12 @@
-{{- /* The namespace; its argument is the context and the level of Pod Security. */ -}}
 {{- define "common.namespace" -}}
-{{- $context := index . 0 -}}
-{{- $level := index . 1 -}}
-{{- if $context.Values.namespace.create -}}
+{{- if .Values.namespace.create -}}
+{{- $level := include "common.podSecurity" . -}}
 apiVersion: v1
 kind: Namespace
 metadata:
-  name: {{ $context.Release.Namespace }}
+  name: {{ .Release.Namespace }}
   labels:
+    {{- include "common.labels" . | nindent 4 }}
     pod-security.kubernetes.io/enforce: {{ $level }}
     pod-security.kubernetes.io/audit: {{ $level }}
     pod-security.kubernetes.io/warn: {{ $level }}
@@ -15,15 +14,13 @@ metadata:
 {{- end -}}
 
 {{- define "common.podDisruptionBudget" -}}
-{{- if gt (int .Values.replicas) 1 -}}
+{{- if gt (int .Values.replicaCount) 1 -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
-metadata:
-  name: {{ include "common.name" . }}
-  namespace: {{ .Release.Namespace }}
+metadata: {{- include "common.metadata" . | nindent 2 }}
 spec:
   maxUnavailable: 1
-  # A pod that is not ready does not keep its node from being drained.
+  # A pod that is not ready does not prevent its node from being drained.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels: {{- include "common.selector" . | nindent 6 }}
@@ -34,17 +31,15 @@ spec:
 {{- if .Values.networkPolicy.enabled -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
-metadata:
-  name: {{ include "common.name" . }}
-  namespace: {{ .Release.Namespace }}
+metadata: {{- include "common.metadata" . | nindent 2 }}
 spec:
   podSelector:
     matchLabels: {{- include "common.selector" . | nindent 6 }}
   policyTypes: [Ingress, Egress]
   ingress:
-    # Metrics. The kubelet's probes come from the pod's own node, which no policy keeps out.
+    # Metrics. The kubelet's probes come from the pod's own node, which every policy permits.
     - ports:
-        - {protocol: TCP, port: 8080}
+        - {protocol: TCP, port: {{ .Values.httpPort }}}
       {{- with .Values.networkPolicy.metricsFrom }}
       from: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -52,7 +47,7 @@ spec:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   egress:
-    # The API server: its service, and what is behind it.
+    # The API server: its Service and its endpoints.
     - ports:
         {{- range .Values.networkPolicy.apiServerPorts }}
         - {protocol: TCP, port: {{ . }}}
@@ -68,11 +63,10 @@ spec:
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
-  name: {{ include "common.name" . }}
-  namespace: {{ .Release.Namespace }}
-  {{- with .Values.podMonitor.labels }}
-  labels: {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "common.metadata" . | nindent 2 }}
+    {{- with .Values.podMonitor.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 spec:
   selector:
     matchLabels: {{- include "common.selector" . | nindent 6 }}

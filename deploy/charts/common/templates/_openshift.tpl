@@ -1,30 +1,31 @@
-{{- /* What pods need beside OpenShift's restricted-v2; the arguments are the context, the capabilities and the kinds of volumes. */ -}}
+{{- /* The permissions that the pods need in addition to OpenShift's restricted-v2; the arguments are the context and the types of volumes. */ -}}
 {{- define "common.securityContextConstraints" -}}
 {{- $context := index . 0 -}}
 {{- if $context.Values.openshift.enabled -}}
 apiVersion: security.openshift.io/v1
 kind: SecurityContextConstraints
 metadata:
-  name: {{ $context.Release.Namespace }}-{{ include "common.name" $context }}
-allowHostDirVolumePlugin: {{ has "hostPath" (index . 2) }}
+  name: {{ include "common.clusterName" $context }}
+  labels: {{- include "common.labels" $context | nindent 4 }}
+allowHostDirVolumePlugin: {{ has "hostPath" (index . 1) }}
 allowHostIPC: false
-allowHostNetwork: false
+allowHostNetwork: {{ $context.Values.hostNetwork }}
 allowHostPID: false
-allowHostPorts: false
+allowHostPorts: {{ $context.Values.hostNetwork }}
 allowPrivilegeEscalation: false
 allowPrivilegedContainer: false
 readOnlyRootFilesystem: true
 defaultAddCapabilities: []
 requiredDropCapabilities: [ALL]
-allowedCapabilities: [{{ index . 1 | join ", " }}]
+allowedCapabilities: [{{ (include "common.securityContext" $context | fromYaml).capabilities.add | join ", " }}]
 runAsUser: {type: RunAsAny}
 fsGroup: {type: RunAsAny}
 supplementalGroups: {type: RunAsAny}
 seLinuxContext: {type: RunAsAny}
 seccompProfiles: [runtime/default]
-# As where none is named, which the API server refuses.
+# The default, which the API server does not set.
 priority: 0
-volumes: [{{ append (index . 2) "projected" | join ", " }}]
+volumes: [{{ append (index . 1) "projected" | join ", " }}]
 users: ["system:serviceaccount:{{ $context.Release.Namespace }}:{{ include "common.account" $context }}"]
 groups: []
 {{- end }}

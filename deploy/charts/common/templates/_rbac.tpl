@@ -1,6 +1,6 @@
 {{- define "common.rbac" -}}
-{{- $name := include "common.account" . -}}
-{{- $clusterName := printf "%s-%s" .Release.Namespace $name -}}
+{{- $account := include "common.account" . -}}
+{{- $clusterName := include "common.clusterName" . -}}
 {{- $rights := index (.Files.Get "files/rights.yaml" | fromYaml) (include "common.mode" .) -}}
 {{- if eq (include "common.cosi" .) "sidecar" -}}
 {{- $sidecar := include "common.cosiSidecarRights" . | fromYaml -}}
@@ -10,11 +10,13 @@
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ $name }}
+  name: {{ $account }}
   namespace: {{ .Release.Namespace }}
+  labels: {{- include "common.labels" . | nindent 4 }}
   {{- with .Values.serviceAccount.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
+automountServiceAccountToken: {{ .Values.serviceAccount.automountServiceAccountToken }}
 {{- end }}
 {{- if .Values.rbac.create }}
 ---
@@ -22,6 +24,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
   name: {{ $clusterName }}
+  labels: {{- include "common.labels" . | nindent 4 }}
 rules:
 {{- range $rights.cluster }}
 {{ include "common.rule" (list $ .) }}
@@ -31,20 +34,19 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
   name: {{ $clusterName }}
+  labels: {{- include "common.labels" . | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
   name: {{ $clusterName }}
 subjects:
 - kind: ServiceAccount
-  name: {{ $name }}
+  name: {{ $account }}
   namespace: {{ .Release.Namespace }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata:
-  name: {{ $name }}
-  namespace: {{ .Release.Namespace }}
+metadata: {{- include "common.metadata" . | nindent 2 }}
 rules:
 {{- range $rights.namespace }}
 {{ include "common.rule" (list $ .) }}
@@ -52,21 +54,19 @@ rules:
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata:
-  name: {{ $name }}
-  namespace: {{ .Release.Namespace }}
+metadata: {{- include "common.metadata" . | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ $name }}
+  name: {{ include "common.name" . }}
 subjects:
 - kind: ServiceAccount
-  name: {{ $name }}
+  name: {{ $account }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 {{- end -}}
 
-{{- /* One rule. Names of journals and Leases are those of this provisioner or driver; those of other objects are every provisioner's. */ -}}
+{{- /* One rule. The names of journals and Leases contain the provisioner's or driver's name; other names are the same for every provisioner. */ -}}
 {{- define "common.rule" -}}
 {{- $context := index . 0 -}}
 {{- $rule := index . 1 -}}

@@ -23,7 +23,7 @@ async fn apply_policy(space: &TestSpace) -> anyhow::Result<()> {
         ("hostpath-provisioner-hostpath-provisioner", space.cluster_wide_name("policy")),
         ("metadata.name: hostpath-provisioner", format!("metadata.name: {namespace}")),
         (":serviceaccount:hostpath-provisioner:hostpath-provisioner", format!(":serviceaccount:{namespace}:{ACCOUNT}")),
-        ("example.com-hostpath", journal),
+        ("kube-provisioner-hostpath", journal),
     ] {
         assert!(text.contains(from), "{from}");
         text = text.replace(from, &to);

@@ -72,6 +72,7 @@ fn changes(chart: &str) -> Vec<&'static str> {
         "podAnnotations.note=a",
         "commonLabels.cost=1a",
         "logFormat=json",
+        "logLevel=debug",
         "extraArgs={--resync-period=1h}",
         "extraEnv[0].name=PROVISION_TIMEOUT",
         "extraEnv[0].value=1m",

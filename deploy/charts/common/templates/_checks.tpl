@@ -14,7 +14,7 @@
 {{- if $renamed -}}
 {{- printf "the chart does not have these values:\n  %s\n" (join "\n  " $renamed) | fail -}}
 {{- end -}}
-{{- $set := dict "PROVISIONER_NAME" "provisionerName" "HTTP_ENDPOINT" "httpPort" "COORDINATION" "coordination" "SHARDS" "shards" "RUST_LOG" "logLevel" "LOG_FORMAT" "logFormat" "COSI_CONTROLLER" "cosi.mode" "COSI_ENDPOINT" "cosi.mode" "COSI_DRIVER_NAME" "cosi.driverName" -}}
+{{- $set := dict "PROVISIONER_NAME" "provisionerName" "HTTP_ENDPOINT" "httpPort" "COORDINATION" "coordination" "SHARDS" "shards" "LOG_FORMAT" "logFormat" "COSI_CONTROLLER" "cosi.mode" "COSI_ENDPOINT" "cosi.mode" "COSI_DRIVER_NAME" "cosi.driverName" -}}
 {{- range .Values.extraEnv -}}
 {{- if hasKey $set .name -}}
 {{- fail (printf "extraEnv: use the value %s instead of the variable %s" (get $set .name) .name) -}}

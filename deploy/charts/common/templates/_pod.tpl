@@ -98,8 +98,13 @@ volumeMounts:
 - name: POD_NAMESPACE
   valueFrom:
     fieldRef: {fieldPath: metadata.namespace}
-- {name: RUST_LOG, value: {{ .Values.logLevel | quote }}}
+{{- if ne .Values.logLevel "info" }}
+# The API client's own lines can contain Secrets, so they stay off.
+- {name: RUST_LOG, value: "{{ .Values.logLevel }},kube_client=off,kube_runtime=off,hyper=warn,hyper_util=warn,rustls=warn"}
+{{- end }}
+{{- if ne .Values.logFormat "text" }}
 - {name: LOG_FORMAT, value: {{ .Values.logFormat }}}
+{{- end }}
 {{- if gt (include "common.shards" . | int) 1 }}
 - {name: SHARDS, value: {{ include "common.shards" . | quote }}}
 {{- end }}

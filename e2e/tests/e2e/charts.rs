@@ -138,9 +138,8 @@ impl Helm {
     }
 
     fn upgrade(&self, name: &str, chart: &str, values: &[&str]) -> anyhow::Result<String> {
-        let values: Vec<_> = values.iter().flat_map(|value| ["--set-string", *value]).collect();
-        let typed: Vec<_> = values.iter().map(|word| if *word == "--set-string" { "--set" } else { word }).collect();
-        self.run(&[&["upgrade", name, chart, "--namespace", name, "--reuse-values"], typed.as_slice()].concat())
+        let values: Vec<_> = values.iter().flat_map(|value| ["--set", *value]).collect();
+        self.run(&[&["upgrade", name, chart, "--namespace", name, "--reuse-values"], values.as_slice()].concat())
     }
 
     /// The objects that the release has.
@@ -184,7 +183,8 @@ async fn check_objects(helm: &Helm, kubectl: &Kubectl<'_>, name: &str, step: &st
         let lacks: Vec<_> = LABELS.iter().filter(|label| !labels[**label].is_string()).collect();
         ensure!(lacks.is_empty(), "{step}: {} lacks {lacks:?}", object["kind"]);
     }
-    let workload = |object: &&Value| ["Deployment", "DaemonSet", "StatefulSet"].map(Value::from).contains(&object["kind"]);
+    let workload =
+        |object: &&Value| ["Deployment", "DaemonSet", "StatefulSet"].map(Value::from).contains(&object["kind"]);
     let workload = objects.iter().find(workload).context("no workload")?;
     let selector = workload["spec"]["selector"]["matchLabels"].as_object().context("no selector")?;
     let keys: Vec<_> = selector.keys().map(String::as_str).collect();
@@ -201,7 +201,9 @@ async fn check_objects(helm: &Helm, kubectl: &Kubectl<'_>, name: &str, step: &st
     }
     let found = listed(kubectl, name)?;
     // The label finds all kinds, but the NOTES list those that most users know.
-    let known = |object: &&Value| !["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(Value::from).contains(&object["kind"]);
+    let known = |object: &&Value| {
+        !["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(Value::from).contains(&object["kind"])
+    };
     for object in objects.iter().filter(known) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let object = format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]));
@@ -291,7 +293,8 @@ async fn are_refused_in_namespaces_with_stricter_pod_security() -> anyhow::Resul
         kubectl.run(&["label", "--overwrite", "namespace", namespace, &label])?;
         let chart = format!("deploy/charts/{chart}");
         let refused = helm.run(&["install", "x", &chart, "--namespace", namespace]).unwrap_err().to_string();
-        let remedy = format!("kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce={needed}");
+        let remedy =
+            format!("kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce={needed}");
         ensure!(refused.contains(&remedy), "{refused}");
         ensure!(kubectl.run(&["get", "serviceaccounts", "--namespace", namespace])?.lines().count() == 2);
     }
@@ -301,7 +304,8 @@ async fn are_refused_in_namespaces_with_stricter_pod_security() -> anyhow::Resul
 /// The rows `| `old value` | answer |` of a page of the guide.
 fn answers(page: &str) -> anyhow::Result<Vec<(String, String)>> {
     let text = fs::read_to_string(project().join("docs/book/pages/from").join(page))?;
-    let (_, table) = text.split_once("| value of the other chart | here |\n|---|---|\n").context("no table of values")?;
+    let (_, table) =
+        text.split_once("| value of the other chart | here |\n|---|---|\n").context("no table of values")?;
     let rows = table.lines().take_while(|line| line.starts_with('|'));
     let row = |line: &str| {
         let (name, answer) = line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ")?;
@@ -319,7 +323,9 @@ fn nested(name: &str, value: Value) -> Value {
 #[tokio::test]
 async fn name_the_new_value_for_each_value_of_other_charts() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;
-    for (page, chart, count) in [("local-path.md", "hostpath-provisioner", 50), ("nfs-subdir.md", "nfs-subdir-provisioner", 40)] {
+    for (page, chart, count) in
+        [("local-path.md", "hostpath-provisioner", 50), ("nfs-subdir.md", "nfs-subdir-provisioner", 40)]
+    {
         let chart = format!("deploy/charts/{chart}");
         let own: Value = parse(&fs::read_to_string(project().join(&chart).join("values.yaml"))?)?.remove(0);
         let rows = answers(page)?;

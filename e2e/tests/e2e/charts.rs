@@ -138,8 +138,12 @@ impl Helm {
     }
 
     fn upgrade(&self, name: &str, chart: &str, values: &[&str]) -> anyhow::Result<String> {
+        self.upgrade_in(name, name, chart, values)
+    }
+
+    fn upgrade_in(&self, namespace: &str, name: &str, chart: &str, values: &[&str]) -> anyhow::Result<String> {
         let values: Vec<_> = values.iter().flat_map(|value| ["--set", *value]).collect();
-        self.run(&[&["upgrade", name, chart, "--namespace", name, "--reuse-values"], values.as_slice()].concat())
+        self.run(&[&["upgrade", name, chart, "--namespace", namespace, "--reuse-values"], values.as_slice()].concat())
     }
 
     /// The objects that the release has.
@@ -298,6 +302,39 @@ async fn are_refused_in_namespaces_with_stricter_pod_security() -> anyhow::Resul
         ensure!(refused.contains(&remedy), "{refused}");
         ensure!(kubectl.run(&["get", "serviceaccounts", "--namespace", namespace])?.lines().count() == 2);
     }
+    space.done().await
+}
+
+#[tokio::test]
+async fn node_runs_the_chart_and_helm_test_checks_its_classes() -> anyhow::Result<()> {
+    let space = TestSpace::new("charts-node").await?;
+    let (kubectl, namespace) = (space.kubectl(), space.namespace());
+    let state = space.cluster().state();
+    let helm = Helm::new(&state.guard(), &state.kubeconfig, state.kubectl.as_ref().context("no kubectl")?).await?;
+    let (image, class) = (space.hostpath_image()?, space.cluster_wide_name("hostpath"));
+    let (repository, tag) = image.rsplit_once(':').context("no tag")?;
+    let values = json!({
+        "image": {"repository": repository, "tag": tag},
+        "provisionerName": space.provisioner(),
+        "hostPath": {"path": state.dir.join("volumes").join(namespace).join("root")},
+        "storageClass": {"name": class, "parameters": {"mode": "0750"}},
+        "logLevel": "debug",
+        "logFormat": "json",
+    });
+    let file = helm.folder.path().join("values.yaml");
+    fs::write(&file, values.to_string())?;
+    let (file, chart) = (file.to_string_lossy(), "deploy/charts/hostpath-provisioner");
+    helm.run(&["install", "x", chart, "--namespace", namespace, "--values", &file, "--wait", "--timeout", "2m"])?;
+    helm.run(&["test", "x", "--namespace", namespace])?;
+
+    kubectl.run(&["delete", "storageclass", &class])?;
+    helm.upgrade_in(namespace, "x", chart, &["storageClass.parameters.mdoe=0750"])?;
+    ensure!(helm.run(&["test", "x", "--namespace", namespace]).is_err(), "an unknown parameter passes");
+    let log = kubectl.run(&["logs", "x-hostpath-provisioner-test", "--namespace", namespace])?;
+    ensure!(log.contains("mdoe"), "{log}");
+
+    kubectl.run(&["delete", "pod", "x-hostpath-provisioner-test", "--namespace", namespace])?;
+    helm.run(&["uninstall", "x", "--namespace", namespace, "--wait"])?;
     space.done().await
 }
 

@@ -31,6 +31,11 @@ pub struct Installed<'a> {
 }
 
 impl TestSpace {
+    /// The name of an image on the node with the hostPath provisioner of these tests.
+    pub fn hostpath_image(&self) -> anyhow::Result<String> {
+        images::provisioner(self.cluster().state())
+    }
+
     /// Installs the provisioner with this test's names and a root directory of its own, so that many tests do it at the same time.
     /// Everything else is as in the manifests. Its classes are [`Installed::class`].
     pub async fn install(&self, variant: Variant) -> anyhow::Result<Installed<'_>> {

@@ -19,7 +19,7 @@ pub static NODE: Dependency = Dependency {
     ],
     python: None,
     suits,
-    needed_by: |path| path.starts_with("node::") || path.starts_with("node_"),
+    needed_by: |path| ["node::", "node_", "charts::node_"].iter().any(|start| path.starts_with(start)),
     program: None,
     server: None,
 };

@@ -288,15 +288,19 @@ async fn are_refused_in_namespaces_with_stricter_pod_security() -> anyhow::Resul
     let (kubectl, namespace) = (space.kubectl(), space.namespace());
     let state = space.cluster().state();
     let helm = Helm::new(&state.guard(), &state.kubeconfig, state.kubectl.as_ref().context("no kubectl")?).await?;
-    for (chart, enforced, needed) in [
-        ("hostpath-provisioner", "baseline", "privileged"),
-        ("nfs-server-provisioner", "restricted", "privileged"),
-        ("nfs-subdir-provisioner", "restricted", "baseline"),
+    for (chart, enforced, needed, value) in [
+        ("hostpath-provisioner", "baseline", "privileged", "hostNetwork=false"),
+        ("nfs-server-provisioner", "restricted", "privileged", "hostNetwork=false"),
+        ("nfs-subdir-provisioner", "restricted", "baseline", "hostNetwork=false"),
+        ("aws-s3-provisioner", "restricted", "privileged", "hostNetwork=true"),
     ] {
         let label = format!("pod-security.kubernetes.io/enforce={enforced}");
         kubectl.run(&["label", "--overwrite", "namespace", namespace, &label])?;
         let chart = format!("deploy/charts/{chart}");
-        let refused = helm.run(&["install", "x", &chart, "--namespace", namespace]).unwrap_err().to_string();
+        let refused = helm
+            .run(&["install", "x", &chart, "--namespace", namespace, "--skip-crds", "--set", value])
+            .unwrap_err()
+            .to_string();
         let remedy =
             format!("kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce={needed}");
         ensure!(refused.contains(&remedy), "{refused}");

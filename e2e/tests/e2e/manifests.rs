@@ -23,6 +23,41 @@ fn charts_have_the_rights_and_options_of_their_programs() -> anyhow::Result<()> 
 }
 
 #[test]
+fn charts_describe_themselves() -> anyhow::Result<()> {
+    for provisioner in &PROVISIONERS {
+        let file = |name: &str| anyhow::Ok(parse(&read(&provisioner.chart().join(name).to_string_lossy()))?.remove(0));
+        let chart = file("Chart.yaml")?;
+        for field in ["home", "sources", "icon", "keywords", "maintainers"] {
+            assert!(chart[field].is_string() || chart[field][0] != Value::Null, "{}: no {field}", provisioner.name);
+        }
+        let level = chart["annotations"]["kube-provisioner/pod-security"].as_str();
+        let namespace =
+            &parse(&read(&format!("deploy/{}/{}/namespace.yaml", provisioner.folder, provisioner.variants[0].folder)))?
+                [0];
+        assert_eq!(
+            namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].as_str(),
+            level,
+            "{}",
+            provisioner.name
+        );
+        let readme = read(&provisioner.chart().join("README.md").to_string_lossy());
+        assert!(
+            readme.contains(&format!("pod-security.kubernetes.io/enforce={}", level.unwrap_or_default())),
+            "{}",
+            provisioner.name
+        );
+        let values = file("values.yaml")?;
+        assert!(
+            values["provisionerName"].as_str().unwrap_or_default().starts_with("kube-provisioner/"),
+            "{}",
+            provisioner.name
+        );
+        assert_eq!(values["priorityClassName"], "", "{}", provisioner.name);
+    }
+    Ok(())
+}
+
+#[test]
 fn what_is_applied_without_helm_is_of_these_charts() -> anyhow::Result<()> {
     for provisioner in &PROVISIONERS {
         for variant in provisioner.variants {

@@ -19,8 +19,8 @@
 {{- end -}}
 
 {{- define "common.selector" -}}
-app.kubernetes.io/name: {{ include "common.chartName" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "common.chartName" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "common.labels" -}}

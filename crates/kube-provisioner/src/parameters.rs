@@ -94,6 +94,16 @@ pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T
     Err(ParameterError { problems })
 }
 
+/// The keys of `T`'s fields, aliases included. Empty for a map, which takes any key.
+#[cfg(feature = "conformance")]
+pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
+    let none = BTreeMap::new();
+    let mut class = ClassMap::new(none.iter());
+    // A struct names its fields before it misses one.
+    let _ = T::deserialize(&mut class);
+    class.fields()
+}
+
 /// Reads a parameter whose empty text counts as absent, as templates of manifests write it.
 ///
 /// ```

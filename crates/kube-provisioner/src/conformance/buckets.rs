@@ -6,6 +6,7 @@ mod fixture;
 mod halves;
 mod names;
 mod rules;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -101,7 +102,7 @@ impl BucketConformance {
     ///
     /// * `start` makes the provisioner as a process that starts has it. It is called many times, always for the same
     ///   backend, and what it made before may be gone in the middle of whatever it did.
-    /// * `assets` names what the backend holds now, one text per asset: buckets, users, keys, statements.
+    /// * `assets` names what the backend holds now, one text per asset: buckets with their limits, users, keys, permissions.
     ///
     /// The backend may hold other things, which must not change; no other program should use it.
     pub fn new<B, F, A>(start: impl Fn() -> B + 'static, assets: impl Fn() -> F + 'static) -> Self

@@ -71,14 +71,14 @@ impl Fake {
     /// What it holds, by name.
     pub(super) fn assets(&self) -> Vec<String> {
         let model = self.model.lock().unwrap();
-        let buckets = model
-            .buckets
-            .iter()
-            .map(|(name, bucket)| format!("bucket {name} of {}, policy {:?}", bucket.owner, bucket.statements()));
-        let users = model
-            .users
-            .iter()
-            .map(|(id, user)| format!("user {id} with the keys {:?}", user.keys.keys().collect::<Vec<_>>()));
+        let buckets = model.buckets.iter().map(|(name, bucket)| {
+            let (owner, quota, policy) = (&bucket.owner, &bucket.quota, bucket.statements());
+            format!("bucket {name} of {owner}, quota {quota}, policy {policy:?}")
+        });
+        let users = model.users.iter().map(|(id, user)| {
+            let keys: Vec<_> = user.keys.keys().collect();
+            format!("user {id} with the keys {keys:?}, quota {}", user.quota)
+        });
         buckets.chain(users).collect()
     }
 

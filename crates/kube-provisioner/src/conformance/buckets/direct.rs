@@ -20,6 +20,16 @@ use crate::controller::shared::secret_names::TemplateNames;
 use crate::error::{DeleteError, ProvisionVerdict};
 use crate::secrets::Secrets;
 
+/// How many failures in a row are a refusal.
+const REFUSALS: usize = 8;
+
+/// Where a setting is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Class,
+    Claim,
+}
+
 /// A process of the author's code that knows one claim and what was answered to it.
 pub(super) struct Direct<'a> {
     subject: &'a Subject,
@@ -27,6 +37,7 @@ pub(super) struct Direct<'a> {
     pub(super) account: Account,
     parameters: ClassParameters,
     config: Parsed,
+    config_texts: BTreeMap<String, String>,
     secrets: Secrets,
     cluster_id: String,
     state: BTreeMap<String, String>,
@@ -53,8 +64,35 @@ impl<'a> Direct<'a> {
         }
         let system = fixture.cluster.get("", "namespaces", "", SYSTEM_NAMESPACE).unwrap_or_default();
         let cluster_id = system["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        let (state, key) = (BTreeMap::new(), None);
-        Ok(Self { subject, backend, account: Account::of(claim), parameters, config, secrets, cluster_id, state, key })
+        Ok(Self {
+            subject,
+            backend,
+            account: Account::of(claim),
+            parameters,
+            config,
+            config_texts: BTreeMap::new(),
+            secrets,
+            cluster_id,
+            state: BTreeMap::new(),
+            key: None,
+        })
+    }
+
+    /// The same claim with more in its class, or with this in its `additionalConfig`. `None` if the author's types refuse it.
+    pub(super) fn with_setting(mut self, place: Place, key: &str, value: &str) -> Option<Self> {
+        let setting = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        match place {
+            Place::Class => {
+                let texts = self.subject.parameters.clone().into_iter().chain(setting).collect();
+                let read = read_texts(&texts, &self.backend.capabilities(), |texts| self.backend.parse(texts));
+                self.parameters = read.ok()?;
+            }
+            Place::Claim => {
+                self.config = self.backend.parse_config(&setting).ok()?;
+                self.config_texts = setting;
+            }
+        }
+        Some(self)
     }
 
     /// The same claim of another cluster.
@@ -68,6 +106,7 @@ impl<'a> Direct<'a> {
         BucketRequest {
             owner: self.account.clone(),
             state: self.state.clone(),
+            config_texts: self.config_texts.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
             ..BucketRequest::new(bucket, parameters, config)
@@ -79,6 +118,7 @@ impl<'a> Direct<'a> {
         ProvisionedBucket {
             owner: self.account.clone(),
             state: self.state.clone(),
+            config_texts: self.config_texts.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
             ..ProvisionedBucket::new(name, self.parameters.parsed.clone())
@@ -94,6 +134,7 @@ impl<'a> Direct<'a> {
             state: self.state.clone(),
             access_key_id: self.key.as_ref().map(|key| key.access_key_id.clone()),
             credentials: self.key.clone(),
+            config_texts: self.config_texts.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
             ..GrantRequest::new("", parameters, config)
@@ -107,6 +148,7 @@ impl<'a> Direct<'a> {
             buckets: buckets.to_vec(),
             state: self.state.clone(),
             access_key_id: self.key.as_ref().map(|key| key.access_key_id.clone()),
+            config_texts: self.config_texts.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
             ..GrantedAccount::new("", self.parameters.parsed.clone())
@@ -149,6 +191,42 @@ impl<'a> Direct<'a> {
     /// The id of the key that the account has.
     pub(super) fn key(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.access_key_id.as_str())
+    }
+
+    /// The key that the account has, with its secret.
+    pub(super) fn credentials(&self) -> Option<&Credentials> {
+        self.key.as_ref()
+    }
+
+    /// A line of the backend's list, with names instead of the ids that the backend has chosen for this account and its bucket.
+    pub(super) fn with_names(&self, line: &str) -> String {
+        let chosen = self.state.iter().map(|(name, id)| (name.as_str(), id.as_str()));
+        let ids = chosen.chain(self.key().map(|id| ("access key", id))).filter(|(_, id)| id.len() > 3);
+        ids.fold(line.to_owned(), |line, (name, id)| line.replace(id, &format!("<{name}>")))
+    }
+
+    /// Calls `create_bucket` for a bucket of its own, or else `grant`, until there is a final answer. `false` if the author refuses
+    /// that, or fails several times in a row, as for settings that cannot be applied.
+    pub(super) async fn accepts(&mut self, name: &str, buckets: Option<&[BucketAccess]>) -> bool {
+        for _ in 0..REFUSALS {
+            let answer = match buckets {
+                None => self.backend.create_bucket(self.request(name)).await.map(|made| (made.state, None)),
+                Some(buckets) => {
+                    let granted = self.backend.grant(self.grant(buckets)).await;
+                    granted.map(|granted| (granted.state, granted.credentials))
+                }
+            };
+            match answer {
+                Ok((state, key)) => {
+                    self.state.extend(state);
+                    self.key = key;
+                    return true;
+                }
+                Err(error) if error.verdict() == ProvisionVerdict::Invalid => return false,
+                Err(_) => sleep(self.subject.tempo.step()).await,
+            }
+        }
+        false
     }
 
     /// Gives the account another key.

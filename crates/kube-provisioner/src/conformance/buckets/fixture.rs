@@ -112,8 +112,14 @@ impl<'a> Fixture<'a> {
 
     /// The key in the claim's Secret.
     pub(super) fn key(&self, claim: &str) -> Option<String> {
+        self.credentials(claim).map(|(id, _)| id)
+    }
+
+    /// The key in the claim's Secret, and its secret.
+    pub(super) fn credentials(&self, claim: &str) -> Option<(String, String)> {
         let secret = self.get("", "secrets", claim)?;
-        Some(secret["data"]["AWS_ACCESS_KEY_ID"].as_str()?.to_owned())
+        let text = |key| secret["data"][key].as_str().map(str::to_owned);
+        Some((text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY").unwrap_or_default()))
     }
 
     pub(super) fn delete(&self, claim: &str) {

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::direct::Direct;
 use super::fixture::{Fixture, OVERLAP};
-use super::{Subject, halves, names};
+use super::{Subject, halves, names, settings};
 use crate::bucket::{Account, BucketAccess};
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
@@ -29,13 +29,14 @@ pub(super) enum BucketRule {
     Several,
     Rotate,
     Keys,
+    Settings,
     Refuse,
     Standby,
     Storm,
 }
 
 impl BucketRule {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Provision,
         Self::Again,
         Self::EachItsOwn,
@@ -51,6 +52,7 @@ impl BucketRule {
         Self::Several,
         Self::Rotate,
         Self::Keys,
+        Self::Settings,
         Self::Refuse,
         Self::Standby,
         Self::Storm,
@@ -74,6 +76,7 @@ impl BucketRule {
             Self::Several => "bucket-several",
             Self::Rotate => "bucket-rotate",
             Self::Keys => "bucket-keys",
+            Self::Settings => "bucket-settings",
             Self::Refuse => "bucket-refuse",
             Self::Standby => "bucket-standby",
             Self::Storm => "bucket-storm",
@@ -99,6 +102,7 @@ impl BucketRule {
             Self::Several => "one account is let into several buckets, and out of all of them",
             Self::Rotate => "a new key works beside the old one until the old one expires",
             Self::Keys => "`list_keys` returns the keys of the account, and no others",
+            Self::Settings => "access modes and limits are applied or refused, never ignored",
             Self::Refuse => "unknown parameters are refused",
             Self::Standby => "a standby process reports ready and changes nothing",
             Self::Storm => {
@@ -170,6 +174,7 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
         BucketRule::Several => halves::several(subject, &before).await,
         BucketRule::Rotate => rotate(subject, &before).await,
         BucketRule::Keys => halves::keys(subject, &before).await,
+        BucketRule::Settings => settings::settings(subject, &before).await,
         BucketRule::Refuse => {
             let fixture = Fixture::new(subject);
             let process = fixture.start(1);
@@ -216,22 +221,39 @@ async fn again(subject: &Subject, before: &[String]) -> CheckResult {
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
     fixture.bound("one").await?;
-    let (assets, key) = ((subject.assets)().await, fixture.key("one"));
+    let (assets, key) = ((subject.assets)().await, fixture.credentials("one"));
     process.abort();
     // A Secret that is lost makes another process ask again.
     let target = kube_sim::Target { group: "", plural: "secrets", namespace: "default", name: "one" };
     let _ = fixture.cluster.delete(&target, kube_sim::DeleteOptions::default());
     let process = fixture.start(2);
     fixture.until("the Secret is back", || fixture.key("one").is_some()).await?;
-    if fixture.key("one") == key {
+    let again = fixture.credentials("one");
+    if again == key {
         fixture.assets("asked again", &assets).await?;
     } else if !subject.keys_shown_once {
-        return Err(Broken(format!("the claim {uid} has another key than before")));
+        let what =
+            if fixture.key("one") == key.map(|(id, _)| id) { "another secret for its key" } else { "another key" };
+        return Err(Broken(format!("the claim {uid} has {what} than before")));
     } else if !(assets.len()..=assets.len() + 1).contains(&(subject.assets)().await.len()) {
         // The lost key may stay for the overlap.
         return Err(Broken("more than another key was made".to_owned()));
     }
-    end(&fixture, &["one"], before, process).await
+    end(&fixture, &["one"], before, process).await?;
+    // A claim whose Secret is not lost, such as after a change of `additionalConfig`.
+    let mut claim = Direct::new(subject, &fixture, Fixture::claim_name("two", "00000000-0000-4000-8000-00000000a9a1"))?;
+    let own = [claim.has_bucket("conformance-again").await?];
+    claim.is_let_in(&own).await?;
+    let key = claim.credentials().cloned();
+    claim.is_let_in(&own).await?;
+    if claim.credentials() != key.as_ref() {
+        return Err(Broken(
+            "`grant` again, with the key of the claim's Secret, returned another key or secret".to_owned(),
+        ));
+    }
+    claim.is_let_out(&own).await?;
+    claim.has_no_bucket("conformance-again").await?;
+    fixture.assets("all claims are gone", before).await.map(|()| Judgement::Kept)
 }
 
 async fn foreign(subject: &Subject, before: &[String]) -> CheckResult {

@@ -70,6 +70,9 @@ type Answer<'a, T, E> = BoxFuture<'a, Result<T, E>>;
 pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
     fn parse_config(&self, config: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
+    /// The keys of the author's class parameters, and of `additionalConfig`.
+    #[cfg(feature = "conformance")]
+    fn keys(&self) -> [&'static [&'static str]; 2];
     fn create_bucket(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError>;
     fn delete_bucket(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
     #[cfg_attr(not(feature = "cosi"), expect(dead_code, reason = "COSI alone looks buckets up"))]
@@ -93,6 +96,11 @@ impl<B: BucketProvisioner> BucketBackend for B {
 
     fn parse_config(&self, config: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
         Parsed::read::<B::Config>(config)
+    }
+
+    #[cfg(feature = "conformance")]
+    fn keys(&self) -> [&'static [&'static str]; 2] {
+        [crate::parameters::keys::<B::Parameters>(), crate::parameters::keys::<B::Config>()]
     }
 
     fn create_bucket(&self, untyped: UntypedRequest) -> Answer<'_, Bucket, ProvisionError> {

@@ -34,7 +34,7 @@ fn kit(store: &Store) -> BucketConformance {
 async fn what_is_right_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
-    assert_eq!(report.results().len(), 18);
+    assert_eq!(report.results().len(), 19);
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,6 +69,10 @@ async fn what_is_wrong_is_found() {
         (Fault::NeverRetires, "bucket-rotate"),
         (Fault::ListsAllKeys, "bucket-keys"),
         (Fault::ListsOneKey, "bucket-keys"),
+        (Fault::NewSecretEachTime, "bucket-again"),
+        (Fault::IgnoresAccessModes, "bucket-settings"),
+        (Fault::IgnoresAccessModesOfGuests, "bucket-settings"),
+        (Fault::IgnoresLimits, "bucket-settings"),
         (Fault::ReadyWhenItWorks, "bucket-standby"),
     ] {
         let report = kit(&Store::with(Some(fault))).only(rule).run().await;

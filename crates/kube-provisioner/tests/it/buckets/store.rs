@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Authentication, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketStart, Credentials, Endpoint,
-    GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    Access, Authentication, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketStart, Credentials,
+    Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
@@ -23,6 +23,8 @@ pub(crate) struct State {
     /// Users with their keys.
     pub(crate) users: BTreeMap<String, Vec<Credentials>>,
     pub(crate) grants: BTreeSet<(String, String)>,
+    /// Buckets with the users that may only read them.
+    read_only: BTreeSet<(String, String)>,
     pub(crate) calls: Vec<String>,
     /// A key's secret is in the answer that makes the key and nowhere else, as on AWS.
     pub(crate) shows_keys_once: bool,
@@ -50,6 +52,10 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     NewKeyEachTime,
+    NewSecretEachTime,
+    IgnoresAccessModes,
+    IgnoresAccessModesOfGuests,
+    IgnoresLimits,
     KeepsUsers,
     TakesBucketsOver,
     DeletesByName,
@@ -98,6 +104,8 @@ pub(crate) struct Parameters {
 pub(crate) struct Config {
     pub(crate) max_objects: Option<u64>,
     #[serde(default)]
+    access_mode: Access,
+    #[serde(default)]
     pub(crate) authentication: Authentication,
 }
 
@@ -116,13 +124,18 @@ impl Store {
     /// Everything in it, by name.
     pub(crate) fn assets(&self) -> Vec<String> {
         let state = self.state();
-        let buckets = state.buckets.iter().map(|(name, owner)| format!("bucket {name} of {owner}"));
+        let limit = |name| state.configs.get(name).copied().flatten().map(|most| format!(" for {most} objects"));
+        let buckets = state
+            .buckets
+            .iter()
+            .map(|(name, owner)| format!("bucket {name} of {owner}{}", limit(name).unwrap_or_default()));
         let users = state.users.iter().flat_map(|(user, keys)| {
             let keys = keys.iter().map(move |key| format!("key {} of {user}", key.access_key_id));
             keys.chain([format!("user {user}")])
         });
         let grants = state.grants.iter().map(|(bucket, user)| format!("{user} may use {bucket}"));
-        buckets.chain(users).chain(grants).collect()
+        let read_only = state.read_only.iter().map(|(bucket, user)| format!("{user} may only read {bucket}"));
+        buckets.chain(users).chain(grants).chain(read_only).collect()
     }
 
     /// How authors come to believe that a bucket is theirs.
@@ -209,7 +222,17 @@ impl State {
             Some(id) => keys.iter().find(|key| key.access_key_id == id),
             None => keys.first(),
         });
-        known.cloned().unwrap_or_else(|| self.key(user))
+        let known = known.cloned();
+        match known {
+            Some(key) if self.fault == Some(Fault::NewSecretEachTime) => {
+                let keys = self.users.entry(user.to_owned()).or_default();
+                keys.retain(|other| other.access_key_id != key.access_key_id);
+                self.made += 1;
+                keys.push(Credentials::new(key.access_key_id, format!("secret-{}", self.made)));
+                keys.last().cloned().unwrap_or_else(|| self.key(user))
+            }
+            known => known.unwrap_or_else(|| self.key(user)),
+        }
     }
 
     /// The key in the Secret, or a new one. Others stay if one of them may be in use.
@@ -262,7 +285,8 @@ impl BucketProvisioner for Store {
         // The owner has no key yet.
         state.users.entry(owner.clone()).or_default();
         state.clusters.insert(owner, request.cluster_id);
-        state.configs.insert(request.name, request.config.max_objects);
+        let limit = request.config.max_objects.filter(|_| state.fault != Some(Fault::IgnoresLimits));
+        state.configs.insert(request.name, limit);
         state.applied.push(request.applied_config.keys().cloned().collect());
         late(failed, Bucket::new(endpoint()))
     }
@@ -283,6 +307,7 @@ impl BucketProvisioner for Store {
         if state.fault == Some(Fault::DeletesByName) || state.buckets.get(&bucket.name) == Some(&owner) {
             state.buckets.remove(&bucket.name);
             state.grants.retain(|(of, _)| *of != bucket.name);
+            state.read_only.retain(|(of, _)| *of != bucket.name);
         }
         match state.fault {
             Some(Fault::KeepsOwners | Fault::KeepsUsers) => {}
@@ -320,6 +345,16 @@ impl BucketProvisioner for Store {
             } else if known != user {
                 state.grants.insert((bucket.name.clone(), user.clone()));
             }
+            let ignores = match state.fault {
+                Some(Fault::IgnoresAccessModes) => true,
+                Some(Fault::IgnoresAccessModesOfGuests) => known != user,
+                _ => false,
+            };
+            let access = (bucket.name.clone(), user.clone());
+            match request.config.access_mode {
+                Access::ReadOnly if !ignores => drop(state.read_only.insert(access)),
+                _ => drop(state.read_only.remove(&access)),
+            }
         }
         state.clusters.insert(user.clone(), request.cluster_id.clone());
         if request.config.authentication == Authentication::ServiceAccount {
@@ -343,6 +378,7 @@ impl BucketProvisioner for Store {
                 Some(Fault::LeavesRights) if number > 0 => {}
                 _ => drop(state.grants.remove(&(bucket.name.clone(), user.clone()))),
             }
+            state.read_only.remove(&(bucket.name.clone(), user.clone()));
             if state.fault == Some(Fault::RevokesBuckets) {
                 state.buckets.retain(|name, owner| *name != bucket.name || *owner != user);
             }

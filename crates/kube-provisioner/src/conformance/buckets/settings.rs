@@ -1,0 +1,179 @@
+//! A rule about settings: access modes and limits that the author's types accept have an effect.
+
+use tokio::time::{Instant, sleep};
+
+use super::Subject;
+use super::direct::{Direct, Place};
+use super::fixture::Fixture;
+use crate::bucket::BucketAccess;
+use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+
+const BUCKET: &str = "conformance-settings";
+/// How long the list may take to show a setting, in steps.
+const PATIENCE: u32 = 25;
+
+#[derive(Clone, Copy)]
+struct Setting<'k> {
+    place: Place,
+    key: &'k str,
+    value: &'static str,
+}
+
+/// Which account the setting is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The account of the claim that the bucket was created for.
+    Owner,
+    /// The account of another claim.
+    Guest,
+}
+
+pub(super) async fn settings(subject: &Subject, before: &[String]) -> CheckResult {
+    let fixture = Fixture::new(subject);
+    let backend = (subject.start)(fixture.cluster.client("kit"));
+    let [class, claim] = backend.keys();
+    let keys = [(Place::Class, class), (Place::Claim, claim)];
+    let keys = keys.into_iter().flat_map(|(place, keys)| keys.iter().map(move |key| (place, *key)));
+    let of_buckets = backend.capabilities().bucket_settings;
+    let check = Check { subject, fixture, before };
+    let mut seen = 0;
+    for whose in [Whose::Owner, Whose::Guest] {
+        let mut plain = None;
+        for (place, key) in keys.clone() {
+            // Only the claim that the bucket was created for has a say in its settings.
+            if whose == Whose::Guest && of_buckets.iter().any(|setting| setting == key) {
+                continue;
+            }
+            let mut ignored = None;
+            for value in check.values(place, key)? {
+                if plain.is_none() {
+                    plain = Some(check.plain(whose).await?);
+                }
+                let Some(Some(plain)) = &plain else { break };
+                match check.listed(whose, Some(Setting { place, key, value }), plain).await? {
+                    // Refusing is not ignoring.
+                    None => {}
+                    Some(list) if list == *plain => ignored = ignored.or(Some(value)),
+                    Some(_) => {
+                        seen += 1;
+                        ignored = None;
+                        break;
+                    }
+                }
+            }
+            if let Some(value) = ignored {
+                return Err(Broken(ignores(whose, place, key, value)));
+            }
+        }
+    }
+    Ok(match seen {
+        0 => Judgement::NotApplicable("the author's types have no access mode and no limit".to_owned()),
+        _ => Judgement::Kept,
+    })
+}
+
+fn ignores(whose: Whose, place: Place, key: &str, value: &str) -> String {
+    let place = if place == Place::Class { "the class" } else { "additionalConfig" };
+    let whose =
+        if whose == Whose::Owner { "a claim with a bucket of its own" } else { "a claim on another claim's bucket" };
+    format!(
+        "`{key}: {value}` in {place} is accepted for {whose} and changes nothing that the list of assets shows: apply it or refuse it, \
+         and list permissions and limits, such as `key K may read B` and `B holds at most 1Gi`"
+    )
+}
+
+struct Check<'a> {
+    subject: &'a Subject,
+    fixture: Fixture<'a>,
+    before: &'a [String],
+}
+
+impl Check<'_> {
+    /// Values of access modes and limits that the key takes. None for a key that takes any text, such as a name.
+    fn values(&self, place: Place, key: &str) -> Result<Vec<&'static str>, Broken> {
+        let takes = |value| Ok(self.claim(Some(Setting { place, key, value }))?.is_some());
+        if takes("anything")? {
+            return Ok(Vec::new());
+        }
+        let lower = key.to_lowercase();
+        let is_limit = ["max", "limit", "quota"].iter().any(|part| lower.contains(part));
+        let values = ["read-only", "1Gi"].into_iter().chain(is_limit.then_some("1000"));
+        let mut taken = Vec::new();
+        for value in values {
+            if takes(value)? {
+                taken.push(value);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The claim with a setting. `None` if the author's types refuse it.
+    fn claim(&self, setting: Option<Setting<'_>>) -> Result<Option<Direct<'_>>, Broken> {
+        let name = Fixture::claim_name("settings", "00000000-0000-4000-8000-0000000d0012");
+        let claim = Direct::new(self.subject, &self.fixture, name)?;
+        Ok(match setting {
+            Some(Setting { place, key, value }) => claim.with_setting(place, key, value),
+            None => Some(claim),
+        })
+    }
+
+    /// The list without any setting. `None` if the author refuses guests.
+    async fn plain(&self, whose: Whose) -> Result<Option<Vec<String>>, Broken> {
+        let Some(list) = self.listed(whose, None, &[]).await? else { return Ok(None) };
+        // Ids that are new each time would look like an effect.
+        let (start, mut again) = (Instant::now(), None);
+        while again.as_ref() != Some(&list) {
+            if start.elapsed() > self.subject.tempo.limit() {
+                return Err(Broken(format!(
+                    "the same bucket for the same claim is listed otherwise when it is created again: leave out ids that the \
+                     backend chooses, or return them as `state`; first {list:?}, then {again:?}"
+                )));
+            }
+            again = self.listed(whose, None, &[]).await?;
+        }
+        Ok(Some(list))
+    }
+
+    /// What the backend lists with a bucket and the claim's access to it, once that is not `plain`. `None` if the author refuses.
+    async fn listed(
+        &self,
+        whose: Whose,
+        setting: Option<Setting<'_>>,
+        plain: &[String],
+    ) -> Result<Option<Vec<String>>, Broken> {
+        let Some(mut claim) = self.claim(setting)? else { return Ok(None) };
+        let name = Fixture::claim_name("settings-owner", "00000000-0000-4000-8000-0000000d0013");
+        let mut owner = Direct::new(self.subject, &self.fixture, name)?;
+        let has_bucket = match whose {
+            Whose::Owner => claim.accepts(BUCKET, None).await,
+            Whose::Guest => owner.has_bucket(BUCKET).await.map(|_| true)?,
+        };
+        let access = |claim: &Direct<'_>| -> [BucketAccess; 1] {
+            [if whose == Whose::Owner { claim.own(BUCKET) } else { owner.own(BUCKET) }]
+        };
+        let list = match has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
+            true => Some(self.other_than(plain, |line| claim.with_names(&owner.with_names(line))).await),
+            false => None,
+        };
+        claim.is_let_out(&access(&claim)).await?;
+        match whose {
+            Whose::Owner => claim.has_no_bucket(BUCKET).await?,
+            Whose::Guest => owner.has_no_bucket(BUCKET).await?,
+        }
+        self.fixture.assets("the bucket with a setting is deleted", self.before).await?;
+        Ok(list)
+    }
+
+    /// The list, once it is not `plain`, or after a while.
+    async fn other_than(&self, plain: &[String], named: impl Fn(&str) -> String) -> Vec<String> {
+        let mut left = PATIENCE;
+        loop {
+            let list: Vec<String> = (self.subject.assets)().await.iter().map(|line| named(line)).collect();
+            if list != plain || left == 0 {
+                return list;
+            }
+            left -= 1;
+            sleep(self.subject.tempo.step()).await;
+        }
+    }
+}

@@ -14,7 +14,7 @@ pub mod sources;
 pub mod sts;
 
 #[cfg(feature = "s3")]
-pub use self::account::{client, iam_client};
+pub use self::account::{client, iam_client, policies};
 
 use std::fs;
 use std::net::TcpListener;

@@ -170,7 +170,7 @@ pub trait Provisioner: Send + Sync + 'static {
         attempt: ProvisionRequest<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send {
         drop(attempt);
-        async { Ok(()) }
+        async { Err(DeleteError::unsupported()) }
     }
 
     /// Called for each unfinished attempt that this process takes over: after [`start`](Self::start), and before any other call

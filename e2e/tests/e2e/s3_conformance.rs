@@ -123,7 +123,7 @@ async fn assets(server: &Server) -> anyhow::Result<Vec<String>> {
     let mut all: Vec<String> = server.admin()?.list_buckets().await?;
     for user in iam.users("/kube-provisioner/").await? {
         all.extend(iam.access_keys(&user).await?.into_iter().map(|key| format!("key {}", key.id)));
-        all.extend(iam.user_policies(&user).await?.into_iter().map(|policy| format!("policy {policy} of {user}")));
+        all.extend(testbed::s3::policies(&iam, &user).await?);
         all.push(user);
     }
     Ok(all)

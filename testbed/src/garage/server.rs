@@ -161,6 +161,10 @@ impl Server {
         for bucket in list(&self.ask("ListBuckets", None).await?) {
             let name = bucket["globalAliases"][0].as_str();
             all.push(name.map_or_else(|| format!("bucket {}", bucket["id"]), str::to_owned));
+            let known =
+                self.find(&format!("GetBucketInfo?id={}", text(&bucket, "id")?), None).await?.unwrap_or_default();
+            let limits = known["quotas"].as_object().into_iter().flatten().filter(|(_, most)| !most.is_null());
+            all.extend(limits.map(|(limit, most)| format!("{limit} of {}: {most}", bucket["id"])));
         }
         for key in list(&self.ask("ListKeys", None).await?) {
             let (id, name) = (text(&key, "id")?, text(&key, "name")?);
@@ -169,7 +173,11 @@ impl Server {
             }
             all.push(format!("key {id} {name}"));
             let known = self.find(&format!("GetKeyInfo?id={id}"), None).await?.unwrap_or_default();
-            all.extend(list(&known["buckets"]).iter().map(|bucket| format!("access of {id} to {}", bucket["id"])));
+            all.extend(
+                list(&known["buckets"])
+                    .iter()
+                    .map(|bucket| format!("access of {id} to {}: {}", bucket["id"], bucket["permissions"])),
+            );
         }
         Ok(all)
     }

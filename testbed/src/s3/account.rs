@@ -18,6 +18,20 @@ pub fn iam_client(endpoint: &str, key: Credentials) -> anyhow::Result<Iam> {
     Ok(Iam::new(&settings(endpoint, None)?, key)?)
 }
 
+/// A user's own policies, with what they allow.
+pub async fn policies(iam: &Iam, user: &str) -> anyhow::Result<Vec<String>> {
+    let mut policies = Vec::new();
+    for name in iam.user_policies(user).await? {
+        match iam.sdk().get_user_policy().user_name(user).policy_name(&name).send().await {
+            Ok(policy) => policies.push(format!("policy {name} of {user}: {}", policy.policy_document)),
+            // It was deleted since it was listed.
+            Err(error) if error.as_service_error().is_some_and(|error| error.is_no_such_entity_exception()) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(policies)
+}
+
 impl Server {
     /// S3 with a key.
     pub fn s3(&self, key: Credentials) -> anyhow::Result<Client> {

@@ -4,14 +4,20 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 
+use crate::error::ExpandVerdict;
+
 use super::subject::{Made, Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
     let before = subject.assets_now().await;
     let backend = subject.start().await?;
-    let made = subject.provision(&backend, &subject.new_name()).await?;
+    let request = Request::new(subject, &backend, &subject.new_name(), USUAL);
+    let made = subject.made(&backend, &request).await?;
     subject.expect(&before, 1, "after `provision`").await?;
+    if backend.capabilities().attempt_end && request.has_no_end(&backend).await? {
+        return Err(Broken("`capabilities` declares `attempt_end`, and there is no method `end_attempt`".to_owned()));
+    }
     subject.delete(&backend, &made.object).await?;
     subject.expect(&before, 0, "after `provision` and `delete`").await?;
     Ok(Judgement::Kept)
@@ -131,6 +137,9 @@ pub(super) async fn expand(subject: &Subject) -> CheckResult {
     for (backend, times, when) in steps {
         let seen = |Broken(seen)| Broken(format!("{when}: {seen}"));
         match subject.expand(backend, &made.object, times * USUAL).await.map_err(seen)? {
+            Err(error) if error.verdict() == ExpandVerdict::Unsupported => {
+                return Err(Broken("`capabilities` declares `expansion`, and there is no method `expand`".to_owned()));
+            }
             Ok(()) => subject.expect(&before, 1, &format!("after {when}")).await?,
             // A size that the backend does not have.
             Err(_) => break,

@@ -157,8 +157,12 @@ impl Subject {
 
     /// Calls `provision` until there is a final answer, and builds the volume as the API server would keep it.
     pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<Made, Broken> {
-        let request = Request::new(self, backend, name, USUAL);
-        let volume = self.ask(backend, &request).await?.map_err(|error| {
+        self.made(backend, &Request::new(self, backend, name, USUAL)).await
+    }
+
+    /// The volume of a good request.
+    pub(super) async fn made(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<Made, Broken> {
+        let volume = self.ask(backend, request).await?.map_err(|error| {
             Broken(format!("`provision` says of a good request that it can never be served: {error:?}"))
         })?;
         request.save(volume)
@@ -262,7 +266,9 @@ impl Subject {
             let volume = self.argument(backend, object, fencing_token).map_err(Broken)?;
             match backend.expand(volume, bytes).await {
                 Ok(()) => return Ok(Ok(())),
-                Err(error) if error.verdict() == ExpandVerdict::Infeasible => return Ok(Err(error)),
+                Err(error) if matches!(error.verdict(), ExpandVerdict::Infeasible | ExpandVerdict::Unsupported) => {
+                    return Ok(Err(error));
+                }
                 Err(error) => {
                     sleep(self.tempo.retry(error.retry_after())).await;
                     last = format!("{error:?}");
@@ -412,6 +418,15 @@ impl Request {
         let (fencing_token, _call) = FencingToken::of_call(|| true);
         let request = self.untyped(backend, fencing_token).map_err(DeleteError::retry)?;
         backend.clean_up(request).await
+    }
+
+    /// Whether the author has no `end_attempt`, though it is called.
+    pub(super) async fn has_no_end(&self, backend: &Arc<dyn Backend>) -> Result<bool, Broken> {
+        let (fencing_token, _call) = FencingToken::of_call(|| true);
+        let mut request = self.untyped(backend, fencing_token).map_err(Broken)?;
+        request.prepared = self.prepared.get().cloned().unwrap_or_default();
+        let ended = backend.end_attempt(request).await;
+        Ok(ended.is_err_and(|error| error.verdict() == DeleteVerdict::Unsupported))
     }
 
     /// Whether the controller would make it: parameters that cannot be read are refused before.

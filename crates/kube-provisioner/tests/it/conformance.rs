@@ -115,6 +115,44 @@ fn rules_that_cannot_be_checked_say_why() {
     assert_eq!(report.results()[0].judgement(), &Judgement::NotApplicable(why));
 }
 
+/// Declares one of two capabilities, and has the method of neither.
+struct Declared<const EXPANSION: bool>(Toy);
+
+impl<const EXPANSION: bool> Provisioner for Declared<EXPANSION> {
+    type Parameters = <Toy as Provisioner>::Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
+        self.0.provision(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.delete(volume).await
+    }
+
+    fn capabilities() -> Capabilities {
+        if EXPANSION { Capabilities::default().expansion() } else { Capabilities::default().attempt_end() }
+    }
+}
+
+fn check_declared<const EXPANSION: bool>(rule: &str) -> Report {
+    let shelf = Shelf::default();
+    let assets = shelf.clone();
+    let start = move || Declared::<EXPANSION>(Toy::new(shelf.clone(), Flaw::Nothing));
+    let check = Conformance::new(start, async move || assets.ids()).parameters([("tier", "fast")]);
+    runtime().block_on(check.only(rule).run())
+}
+
+#[test]
+fn finds_declared_capabilities_without_their_method() {
+    for (report, rule, text) in [
+        (check_declared::<true>("expand"), "expand", "declares `expansion`, and there is no method `expand`"),
+        (check_declared::<false>("provision"), "provision", "declares `attempt_end`, and there is no method"),
+    ] {
+        let (first, seen) = first_broken(&report).unwrap_or_else(|| panic!("{rule}: {report}"));
+        assert!(first == rule && seen.contains(text), "{first}: {seen}");
+    }
+}
+
 #[test]
 fn a_backend_may_need_real_time() {
     std::thread::scope(|scope| {

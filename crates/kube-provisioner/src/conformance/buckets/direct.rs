@@ -42,6 +42,8 @@ pub(super) struct Direct<'a> {
     cluster_id: String,
     state: BTreeMap<String, String>,
     key: Option<Credentials>,
+    /// The author's warning about the last answer.
+    pub(super) warning: Option<String>,
 }
 
 impl<'a> Direct<'a> {
@@ -75,6 +77,7 @@ impl<'a> Direct<'a> {
             cluster_id,
             state: BTreeMap::new(),
             key: None,
+            warning: None,
         })
     }
 
@@ -210,16 +213,18 @@ impl<'a> Direct<'a> {
     pub(super) async fn accepts(&mut self, name: &str, buckets: Option<&[BucketAccess]>) -> bool {
         for _ in 0..REFUSALS {
             let answer = match buckets {
-                None => self.backend.create_bucket(self.request(name)).await.map(|made| (made.state, None)),
+                None => {
+                    self.backend.create_bucket(self.request(name)).await.map(|made| (made.state, None, made.warning))
+                }
                 Some(buckets) => {
                     let granted = self.backend.grant(self.grant(buckets)).await;
-                    granted.map(|granted| (granted.state, granted.credentials))
+                    granted.map(|granted| (granted.state, granted.credentials, granted.warning))
                 }
             };
             match answer {
-                Ok((state, key)) => {
+                Ok((state, key, warning)) => {
                     self.state.extend(state);
-                    self.key = key;
+                    (self.key, self.warning) = (key, self.warning.take().or(warning));
                     return true;
                 }
                 Err(error) if error.verdict() == ProvisionVerdict::Invalid => return false,

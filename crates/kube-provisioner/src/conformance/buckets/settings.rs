@@ -146,19 +146,30 @@ impl Check<'_> {
         let mut owner = Direct::new(self.subject, &self.fixture, name)?;
         let has_bucket = match whose {
             Whose::Owner => claim.accepts(BUCKET, None).await,
-            Whose::Guest => owner.has_bucket(BUCKET).await.map(|_| true)?,
+            Whose::Guest => {
+                let own = [owner.has_bucket(BUCKET).await?];
+                owner.is_let_in(&own).await?
+            }
         };
         let access = |claim: &Direct<'_>| -> [BucketAccess; 1] {
             [if whose == Whose::Owner { claim.own(BUCKET) } else { owner.own(BUCKET) }]
         };
         let list = match has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
-            true => Some(self.other_than(plain, |line| claim.with_names(&owner.with_names(line))).await),
+            true => {
+                // A warning tells the user as well as a refusal.
+                let mut list = self.other_than(plain, |line| claim.with_names(&owner.with_names(line))).await;
+                list.extend(claim.warning.take());
+                Some(list)
+            }
             false => None,
         };
         claim.is_let_out(&access(&claim)).await?;
         match whose {
             Whose::Owner => claim.has_no_bucket(BUCKET).await?,
-            Whose::Guest => owner.has_no_bucket(BUCKET).await?,
+            Whose::Guest => {
+                owner.has_no_bucket(BUCKET).await?;
+                owner.is_let_out(&[owner.own(BUCKET)]).await?;
+            }
         }
         self.fixture.assets("the bucket with a setting is deleted", self.before).await?;
         Ok(list)

@@ -1,7 +1,7 @@
 //! `cargo xtask new NAME`: the folder of a new provisioner, made of a template.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     bucket: bool,
 
-    /// Folder in which the new one is made
+    /// Folder in which the new folder is created
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
 }
@@ -34,12 +34,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Writes the template's files. The lock file is this project's, so that the versions are those that were tried.
 fn create(name: &str, bucket: bool, folder: &Path) -> anyhow::Result<()> {
-    ensure!(is_name(name), "{name:?} is no name for it; use small letters, digits and -, and begin with a letter");
+    ensure!(
+        is_name(name),
+        "invalid name {name:?}: use lowercase letters, digits and `-`, and begin with a letter; to choose the folder, use `--into \
+         DIR`, such as `cargo xtask new nfs-provisioner --into ..`"
+    );
     ensure!(!folder.exists(), "{} exists already; choose another name", folder.display());
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no folder above xtask")?;
     let template = project.join("xtask/template").join(if bucket { "bucket" } else { "volume" });
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let library = relative(&folder.canonicalize()?, &project.join("crates").canonicalize()?).display().to_string();
     copy(&template, folder, &|text| {
-        let library = project.join("crates").display().to_string();
         text.replace(LIBRARY, &library).replace(EXAMPLE, name).replace(&snake(EXAMPLE), &snake(name))
     })?;
     fs::copy(project.join("Cargo.lock"), folder.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
@@ -61,6 +66,13 @@ fn copy(from: &Path, to: &Path, adapt: &dyn Fn(&str) -> String) -> anyhow::Resul
         }
     }
     Ok(())
+}
+
+/// The path of one folder as seen from another, so that both can be moved or cloned together. Both are absolute.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let common = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
+    let up = from.components().skip(common).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(common)).collect()
 }
 
 /// Good for a package, a namespace and an image alike.

@@ -37,7 +37,8 @@ fn cargo(folder: &Path, arguments: &[&str]) -> String {
 
 fn keeps_its_promises(name: &str, bucket: bool) {
     let folder = made(name, bucket);
-    assert!(cargo(&folder, &["test", "--test", "conformance"]).contains("1 passed"));
+    let tested = cargo(&folder, &["test", "--lib", "--test", "conformance"]);
+    assert_eq!(tested.matches("1 passed").count(), 2, "{tested}");
     let program = project().join("target/debug").join(name);
     let provisioner = format!("example.com/{name}");
     let ask = |arguments: &[&str]| {
@@ -48,6 +49,12 @@ fn keeps_its_promises(name: &str, bucket: bool) {
     };
     ask(&["check-class", folder.join("deploy/storageclass.yaml").to_str().unwrap()]);
     let rights = ask(&["rbac", "--namespace", name, "--service-account", name]);
+    // Nothing has to be generated before `kubectl apply -k deploy`.
+    assert_eq!(fs::read_to_string(folder.join("deploy/rbac.yaml")).unwrap(), rights);
+    let kustomization = fs::read_to_string(folder.join("deploy/kustomization.yaml")).unwrap();
+    for file in kustomization.lines().filter_map(|line| line.strip_prefix("  - ")) {
+        assert!(folder.join("deploy").join(file).exists(), "deploy/kustomization.yaml names {file}");
+    }
     // The Deployment's account is the one that the rights are for.
     let deployment = fs::read_to_string(folder.join("deploy/deployment.yaml")).unwrap();
     assert!(
@@ -74,6 +81,11 @@ fn nothing_is_written_over_and_names_are_good_everywhere() {
     let folder = made("twice", false);
     assert!(create("twice", false, &folder).unwrap_err().to_string().contains("exists already"));
     assert!(is_name("nfs-4") && !is_name("Nfs") && !is_name("4-nfs") && !is_name("nfs/..") && !is_name("nfs-"));
+    let error = create("../nfs", false, Path::new("../nfs")).unwrap_err().to_string();
+    assert!(error.contains("--into DIR"), "{error}");
+    // The folder can be moved or cloned together with the library.
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("path = \"../../../../crates/kube-provisioner\""), "{manifest}");
     // No placeholder is left.
     for file in ["Cargo.toml", "src/main.rs", "README.md", "deploy/deployment.yaml", "Dockerfile"] {
         let text = fs::read_to_string(folder.join(file)).unwrap();

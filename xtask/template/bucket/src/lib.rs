@@ -60,3 +60,23 @@ impl Store {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_provisioner::conformance::BucketClaim;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn provisions_the_same_bucket_again_and_deletes_it() {
+        let store = Store { host: "s3.example.com".to_owned(), ..Store::default() };
+        let claim = BucketClaim::new("photos", (), ());
+        let granted = claim.provision(&store).await.unwrap();
+        let again = claim.after(&granted).provision(&store).await.unwrap();
+        assert_eq!(again.credentials, granted.credentials);
+        assert_eq!(store.buckets().len(), 1);
+
+        claim.after(&granted).delete(&store).await.unwrap();
+        assert!(store.buckets().is_empty());
+    }
+}

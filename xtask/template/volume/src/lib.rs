@@ -53,3 +53,26 @@ impl Directories {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn provisions_the_same_directory_again_and_deletes_it() {
+        let root = tempfile::tempdir().unwrap();
+        let directories = Directories { root: root.path().to_owned() };
+        let request = || ProvisionRequest::new(Parameters { keep_data: false }, 1 << 30);
+        let volume = directories.provision(request()).await.unwrap();
+        assert_eq!(directories.provision(request()).await.unwrap(), volume);
+        let path = root.path().join(request().name);
+        assert!(path.is_dir());
+
+        let mut object = PersistentVolume::default();
+        object.metadata.name = Some(request().name);
+        directories.delete(ProvisionedVolume::new(object)).await.unwrap();
+        assert!(!path.exists());
+    }
+}

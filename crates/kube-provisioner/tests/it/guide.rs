@@ -54,6 +54,25 @@ fn every_file_that_the_architecture_names_exists() {
     }
 }
 
+/// A tag can be moved to other code, a commit cannot.
+#[test]
+fn every_action_of_the_workflows_is_pinned_by_its_commit() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(root().join(".github/workflows")).unwrap() {
+        let workflow = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for action in workflow.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, action)| action) {
+            let (commit, version) =
+                action.split_once('@').and_then(|(_, pin)| pin.split_once(" # v")).unwrap_or_default();
+            assert!(
+                commit.len() == 40 && !version.is_empty(),
+                "{action}: name the commit, and the version in a comment"
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count}");
+}
+
 #[test]
 fn every_source_file_states_its_purpose() {
     let mut unstated = Vec::new();

@@ -34,7 +34,7 @@ fn pages() -> Vec<(String, String)> {
             }
         }
     }
-    pages.retain(|(name, _)| name != "SUMMARY.md");
+    pages.retain(|(name, _)| name != "SUMMARY.md" && name.ends_with(".md"));
     pages.sort();
     pages
 }
@@ -61,9 +61,23 @@ fn split(page: &str) -> (Vec<Block>, String) {
     (blocks, prose)
 }
 
-/// The targets of all links.
+/// The targets of all links, and the pictures.
 fn links(prose: &str) -> Vec<&str> {
-    prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect()
+    let after = |start, end| prose.split(start).skip(1).map(move |rest| rest.split(end).next().unwrap());
+    after("](", ')').chain(after(" src=\"", '"')).chain(after(" srcset=\"", '"')).collect()
+}
+
+fn front_page() -> String {
+    fs::read_to_string(project().join("README.md")).unwrap()
+}
+
+/// The manifests of a block: those that a shell gives to `kubectl apply -f -`, or all of it.
+fn manifests(Block { language, text }: &Block) -> Option<&str> {
+    match language.as_str() {
+        "yaml" => Some(text),
+        "sh" => Some(text.split_once("kubectl apply -f - <<'EOF'\n")?.1.split_once("\nEOF\n")?.0),
+        _ => None,
+    }
 }
 
 /// As GitHub and mdBook make them.
@@ -124,11 +138,13 @@ fn every_link_leads_to_a_file_and_to_its_heading() {
 #[test]
 fn every_block_is_checked_by_some_test() {
     let compiled = fs::read_to_string(book().join("src/lib.rs")).unwrap();
-    for (name, page) in pages() {
+    for (name, page) in pages().into_iter().chain([("README.md".to_owned(), front_page())]) {
         for Block { language, text } in split(&page).0 {
             let checked = match language.as_str() {
                 // The template's files; a test of `cargo xtask new` compares and builds them.
                 "rust" | "toml" if name == "write/first.md" => true,
+                // Compiled as `FrontPage`, and below.
+                "rust" | "toml" if name == "README.md" => true,
                 "rust" => compiled.contains(&format!("\"{name}\"")),
                 // Below.
                 "yaml" | "sh" => true,
@@ -149,9 +165,9 @@ fn every_block_is_checked_by_some_test() {
 fn an_api_server_takes_every_manifest() {
     let crds = project().join("crates/objectbucket-api/crds/strict");
     let mut count = 0;
-    for (name, page) in pages() {
+    for (name, page) in pages().into_iter().chain([("README.md".to_owned(), front_page())]) {
         // Each page alone: some show one object in two ways.
-        for Block { text, .. } in split(&page).0.iter().filter(|block| block.language == "yaml") {
+        for text in split(&page).0.iter().filter_map(manifests) {
             let cluster = Cluster::new();
             for kind in ["objectbucketclaims", "objectbuckets"] {
                 let crd = fs::read_to_string(crds.join(format!("{kind}.objectbucket.io.yaml"))).unwrap();
@@ -175,8 +191,7 @@ fn an_api_server_takes_every_manifest() {
 fn every_command_names_what_is_there() {
     let commands = fs::read_to_string(project().join("xtask/src/main.rs")).unwrap();
     let mut count = 0;
-    let front = ("README.md".to_owned(), fs::read_to_string(project().join("README.md")).unwrap());
-    for (name, page) in pages().into_iter().chain([front]) {
+    for (name, page) in pages().into_iter().chain([("README.md".to_owned(), front_page())]) {
         for Block { text, .. } in split(&page).0.iter().filter(|block| matches!(&*block.language, "sh" | "console")) {
             let shell =
                 text.lines().filter_map(|line| line.strip_prefix("$ ").or((!text.starts_with("$ ")).then_some(line)));
@@ -204,4 +219,56 @@ fn every_command_names_what_is_there() {
         }
     }
     assert!(count > 10, "{count}");
+}
+
+/// What a reader of the front page pastes fits together: namespace, class, claim, pod and dependency.
+#[test]
+fn the_front_page_can_be_pasted() {
+    let page = front_page();
+    let blocks = split(&page).0;
+    let shell: String = blocks.iter().filter(|block| block.language == "sh").map(|block| block.text.as_str()).collect();
+    let chart = project().join("deploy/charts/hostpath-provisioner");
+    let readme = fs::read_to_string(chart.join("README.md")).unwrap();
+    let installs = &split(&readme).0[0].text;
+    assert!(
+        installs.contains("pod-security.kubernetes.io/enforce=") && installs.contains("\nhelm install "),
+        "{installs}"
+    );
+    assert!(shell.contains(installs.as_str()), "the chart's README installs it otherwise:\n{installs}");
+    let (_, class) = shell.split_once("storageClassName: ").unwrap();
+    let class = class.lines().next().unwrap();
+    let values = fs::read_to_string(chart.join("values.yaml")).unwrap();
+    assert!(values.contains(&format!("\n  name: \"{class}\"\n")), "the chart creates no class {class}");
+    // What is created is shown and deleted.
+    let shown = blocks.iter().find(|block| block.language == "console").unwrap();
+    for name in ["persistentvolumeclaim/data ", "persistentvolume/pvc-", " Bound ", " default/data ", " hostpath "] {
+        assert!(shown.text.contains(name), "{name}: {}", shown.text);
+    }
+    assert!(shell.contains("kubectl delete pod/writer pvc/data"), "{shell}");
+    // The crates are where the dependency says, for a folder next to the clone.
+    let dependency = blocks.iter().find(|block| block.language == "toml").unwrap();
+    let (_, path) = dependency.text.split_once("path = \"../kube-provisioner/").unwrap();
+    assert!(project().join(path.split('"').next().unwrap()).join("Cargo.toml").exists(), "{path}");
+    // No address is invented. `.ci/run` runs the two commands for contributors.
+    assert!(!page.contains("example.com/kube-provisioner"), "{page}");
+    let ci = fs::read_to_string(project().join(".ci/run")).unwrap();
+    for command in ["cargo test", "cargo xtask test"] {
+        assert!(shell.contains(&format!("\n{command} ")) || shell.starts_with(&format!("{command} ")), "{command}");
+        assert!(ci.contains(&format!("step {command} ")), ".ci/run does not run {command}");
+    }
+}
+
+#[test]
+fn the_picture_is_the_same_in_light_and_dark() {
+    let [light, dark] = ["light", "dark"].map(|scheme| {
+        let path = book().join(format!("pages/life-of-a-claim-{scheme}.svg"));
+        let picture = fs::read_to_string(path).unwrap();
+        // Colours apart.
+        picture
+            .split('#')
+            .map(|part| part.trim_start_matches(|c: char| c.is_ascii_hexdigit()).to_owned())
+            .collect::<Vec<_>>()
+    });
+    assert!(light.len() > 10, "{light:?}");
+    assert_eq!(light, dark);
 }

@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep};
 use super::Subject;
 use super::fixture::Fixture;
 use crate::bucket::{
-    Account, BucketAccess, BucketRequest, ClaimName, Credentials, GrantRequest, GrantedAccount, ProvisionedBucket,
+    Account, Asset, AssetKind, BucketAccess, BucketRequest, ClaimName, Credentials, GrantRequest, GrantedAccount,
+    ListAssets, ProvisionedBucket,
 };
 use crate::conformance::verdict::Broken;
 use crate::controller::SYSTEM_NAMESPACE;
@@ -269,6 +270,24 @@ impl<'a> Direct<'a> {
                     self.again("list_keys", start, &text).await?;
                 }
                 Err(error) => self.again("list_keys", start, &error).await?,
+            }
+        }
+    }
+
+    /// Waits until `list_assets` returns this bucket of the account.
+    pub(super) async fn lists_bucket(&self, name: &str) -> Result<(), Broken> {
+        let start = Instant::now();
+        loop {
+            let parameters = Arc::new(self.parameters.parsed.clone());
+            let list = ListAssets::of(parameters, self.secrets.clone(), self.cluster_id.clone());
+            let listed = self.backend.list_assets(list).await;
+            let is_it = |asset: &Asset| {
+                asset.kind == AssetKind::Bucket && asset.name == name && asset.owner.name == self.account.name
+            };
+            match listed {
+                Ok(assets) if assets.found.iter().any(is_it) => return Ok(()),
+                Ok(assets) => self.again("list_assets", start, &format!("{name} is not in {:?}", assets.found)).await?,
+                Err(error) => self.again("list_assets", start, &error).await?,
             }
         }
     }

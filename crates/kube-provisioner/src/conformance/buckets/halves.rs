@@ -165,3 +165,19 @@ pub(super) async fn keys(subject: &Subject, before: &[String]) -> CheckResult {
         false => Judgement::NotApplicable("the provisioner cannot list keys".to_owned()),
     })
 }
+
+/// What the command `orphans` gets.
+pub(super) async fn list_assets(subject: &Subject, before: &[String]) -> CheckResult {
+    const NAME: &str = "conformance-listed";
+    let fixture = Fixture::new(subject);
+    let mut owner = direct(subject, &fixture, 14)?;
+    if !owner.backend.capabilities().assets {
+        return Ok(Judgement::NotApplicable("the provisioner does not list what its backend has".to_owned()));
+    }
+    let own = [owner.has_bucket(NAME).await?];
+    owner.is_let_in(&own).await?;
+    owner.lists_bucket(NAME).await?;
+    owner.has_no_bucket(NAME).await?;
+    owner.is_let_out(&own).await?;
+    fixture.assets("the listed bucket is deleted", before).await.map(|()| Judgement::Kept)
+}

@@ -29,6 +29,7 @@ pub(super) enum BucketRule {
     Several,
     Rotate,
     Keys,
+    ListAssets,
     Settings,
     Refuse,
     Standby,
@@ -36,7 +37,7 @@ pub(super) enum BucketRule {
 }
 
 impl BucketRule {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Provision,
         Self::Again,
         Self::EachItsOwn,
@@ -52,6 +53,7 @@ impl BucketRule {
         Self::Several,
         Self::Rotate,
         Self::Keys,
+        Self::ListAssets,
         Self::Settings,
         Self::Refuse,
         Self::Standby,
@@ -76,6 +78,7 @@ impl BucketRule {
             Self::Several => "bucket-several",
             Self::Rotate => "bucket-rotate",
             Self::Keys => "bucket-keys",
+            Self::ListAssets => "bucket-list-assets",
             Self::Settings => "bucket-settings",
             Self::Refuse => "bucket-refuse",
             Self::Standby => "bucket-standby",
@@ -102,6 +105,7 @@ impl BucketRule {
             Self::Several => "one account is let into several buckets, and out of all of them",
             Self::Rotate => "a new key works beside the old one until the old one expires",
             Self::Keys => "`list_keys` returns the keys of the account, and no others",
+            Self::ListAssets => "`list_assets` returns the bucket of a claim",
             Self::Settings => "access modes and limits are applied or refused, never ignored",
             Self::Refuse => "unknown parameters are refused",
             Self::Standby => "a standby process reports ready and changes nothing",
@@ -174,6 +178,7 @@ pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
         BucketRule::Several => halves::several(subject, &before).await,
         BucketRule::Rotate => rotate(subject, &before).await,
         BucketRule::Keys => halves::keys(subject, &before).await,
+        BucketRule::ListAssets => halves::list_assets(subject, &before).await,
         BucketRule::Settings => settings::settings(subject, &before).await,
         BucketRule::Refuse => {
             let fixture = Fixture::new(subject);

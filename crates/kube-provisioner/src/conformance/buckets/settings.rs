@@ -92,7 +92,8 @@ impl Check<'_> {
     /// Values of access modes and limits that the key takes. None for a key that takes any text, such as a name.
     fn values(&self, place: Place, key: &str) -> Result<Vec<&'static str>, Broken> {
         let takes = |value| Ok(self.claim(Some(Setting { place, key, value }))?.is_some());
-        if takes("anything")? {
+        // A region is of the second form.
+        if takes("anything")? || takes("some-name")? {
             return Ok(Vec::new());
         }
         let lower = key.to_lowercase();

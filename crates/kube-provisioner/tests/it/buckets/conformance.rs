@@ -1,6 +1,10 @@
 //! The kit for authors finds what is wrong with a provisioner, for the right reason.
 
+use kube_provisioner::bucket::{
+    Bucket, BucketCapabilities, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+};
 use kube_provisioner::conformance::BucketConformance;
+use kube_provisioner::{DeleteError, ProvisionError};
 
 use super::store::{Fault, Store};
 
@@ -34,7 +38,7 @@ fn kit(store: &Store) -> BucketConformance {
 async fn what_is_right_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
-    assert_eq!(report.results().len(), 19);
+    assert_eq!(report.results().len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,4 +82,52 @@ async fn what_is_wrong_is_found() {
         let report = kit(&Store::with(Some(fault))).only(rule).run().await;
         assert!(report.broken().any(|broken| broken == rule), "{fault:?} is not found by {rule}:\n{report}");
     }
+}
+
+/// Declares capabilities, and has no method for them.
+struct Declared<const ASSETS: bool>(Store);
+
+impl<const ASSETS: bool> BucketProvisioner for Declared<ASSETS> {
+    type Parameters = <Store as BucketProvisioner>::Parameters;
+    type Config = <Store as BucketProvisioner>::Config;
+
+    async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
+        self.0.create_bucket(request).await
+    }
+
+    async fn delete_bucket(&self, bucket: ProvisionedBucket<Self::Parameters>) -> Result<(), DeleteError> {
+        self.0.delete_bucket(bucket).await
+    }
+
+    async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+        self.0.grant(request).await
+    }
+
+    async fn revoke(&self, account: GrantedAccount<Self::Parameters>) -> Result<(), DeleteError> {
+        self.0.revoke(account).await
+    }
+
+    fn capabilities() -> BucketCapabilities {
+        if ASSETS { BucketCapabilities::default().assets() } else { BucketCapabilities::default().rotation() }
+    }
+}
+
+async fn broken<const ASSETS: bool>(rule: &str) -> String {
+    let store = Store::default();
+    let listed = store.clone();
+    let list = move || {
+        let assets = listed.assets();
+        async move { assets }
+    };
+    let report = BucketConformance::new(move || Declared::<ASSETS>(store.clone()), list).only(rule).run().await;
+    assert!(!report.is_kept(), "{report}");
+    report.to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn finds_declared_capabilities_without_their_method() {
+    let report = broken::<true>("bucket-list-assets").await;
+    assert!(report.contains("this provisioner cannot list what its backend has"), "{report}");
+    let report = broken::<false>("bucket-rotate").await;
+    assert!(report.contains("this provisioner cannot rotate keys"), "{report}");
 }

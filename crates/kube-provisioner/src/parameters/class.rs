@@ -12,13 +12,19 @@ pub(super) struct ClassMap<'a> {
     /// Keys without a field are removed once the fields are known.
     parameters: Vec<(&'a str, &'a str)>,
     unknown: Vec<Problem>,
+    #[cfg(feature = "conformance")]
     fields: &'static [&'static str],
 }
 
 impl<'a> ClassMap<'a> {
     pub(super) fn new(parameters: impl Iterator<Item = (&'a String, &'a String)>) -> Self {
         let parameters = parameters.map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        Self { parameters, unknown: Vec::new(), fields: &[] }
+        Self {
+            parameters,
+            unknown: Vec::new(),
+            #[cfg(feature = "conformance")]
+            fields: &[],
+        }
     }
 
     pub(super) fn into_unknown(self) -> Vec<Problem> {
@@ -33,7 +39,10 @@ impl<'a> ClassMap<'a> {
 
     /// `fields` are all the names that a struct asks for, aliases included.
     fn allow(&mut self, fields: &'static [&'static str]) {
-        self.fields = fields;
+        #[cfg(feature = "conformance")]
+        {
+            self.fields = fields;
+        }
         let (known, unknown): (Vec<_>, Vec<_>) = self.parameters.iter().partition(|(key, _)| fields.contains(key));
         self.parameters = known;
         let is_given = |name: &str| self.parameters.iter().any(|(key, _)| *key == name);

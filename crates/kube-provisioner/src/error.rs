@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use provisioner_runtime::error_chain;
+use provisioner_runtime::{LONGEST_TEXT, error_chain, shortened};
 
 pub use self::delete::{DeleteError, DeleteVerdict};
 pub use self::expand::{ExpandError, ExpandVerdict};
@@ -21,12 +21,32 @@ struct Failure<V> {
     verdict: V,
     retry_after: Option<Duration>,
     source: BoxError,
+    user_text: Option<String>,
 }
 
 impl<V> Failure<V> {
     fn new(verdict: V, source: impl Into<BoxError>) -> Self {
-        Self { verdict, retry_after: None, source: source.into() }
+        Self { verdict, retry_after: None, source: source.into(), user_text: None }
     }
+
+    fn user_text(&self) -> String {
+        let own = || shortened(self.source.to_string(), LONGEST_TEXT);
+        self.user_text.clone().unwrap_or_else(own)
+    }
+
+    fn event_text(&self, about: &dyn fmt::Display) -> String {
+        let (full, user_text) = (self.to_string(), self.user_text());
+        if full == user_text {
+            return user_text;
+        }
+        tracing::warn!(%about, "{full}");
+        with_log_hint(&user_text)
+    }
+}
+
+/// Says that the provisioner's log has more than an event.
+pub(crate) fn with_log_hint(text: &str) -> String {
+    format!("{text} (for the administrator: the provisioner's log has the details)")
 }
 
 impl<V> fmt::Display for Failure<V> {
@@ -50,6 +70,25 @@ macro_rules! error_with_verdict {
             pub fn after(mut self, pause: Duration) -> Self {
                 self.0.retry_after = Some(pause);
                 self
+            }
+
+            /// Sets the text that the claim's user reads in events. Use it where the error itself names what only an administrator
+            /// may see, such as the paths of a node. The log has the error itself.
+            #[must_use]
+            pub fn with_user_text(mut self, text: impl Into<String>) -> Self {
+                self.0.user_text = Some(text.into());
+                self
+            }
+
+            /// The text that the claim's user reads in events: the one that was set, or else the error's own text without its
+            /// sources. `Display` adds the sources.
+            pub fn user_text(&self) -> String {
+                self.0.user_text()
+            }
+
+            /// The text of an event on the claim. Logs the rest of the error.
+            pub(crate) fn event_text(&self, about: &dyn fmt::Display) -> String {
+                self.0.event_text(about)
             }
 
             /// What the controller does about the error.
@@ -158,6 +197,18 @@ mod tests {
         struct Repeats(#[source] std::io::Error);
         let error = DeleteError::from(Repeats(std::io::Error::other("inner")));
         assert_eq!(error.to_string(), "outer: inner");
+    }
+
+    #[test]
+    fn users_read_neither_sources_nor_what_the_author_replaces() {
+        let error = ProvisionError::from(Outer(std::io::Error::other("/srv/disk: full")));
+        assert_eq!(error.user_text(), "cannot make the directory");
+        let error = error.with_user_text("there is no room");
+        assert_eq!(
+            (&*error.user_text(), &*error.to_string()),
+            ("there is no room", "cannot make the directory: /srv/disk: full")
+        );
+        assert_eq!(ProvisionError::before_changes(error).user_text(), "there is no room");
     }
 
     #[test]

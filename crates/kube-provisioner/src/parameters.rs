@@ -94,12 +94,10 @@ pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T
     Err(ParameterError { problems })
 }
 
-/// The keys of `T`'s fields, aliases included. Empty for a map, which takes any key.
-#[cfg(feature = "conformance")]
-pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
-    let none = BTreeMap::new();
-    let mut class = ClassMap::new(none.iter());
-    // A struct names its fields before it misses one.
+/// The keys that `T` knows, if it is a struct.
+pub(crate) fn keys_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
+    let mut class = ClassMap::new(std::iter::empty());
+    // Only the request for fields counts: a required field is missing.
     let _ = T::deserialize(&mut class);
     class.fields()
 }
@@ -217,10 +215,7 @@ impl fmt::Display for Problem {
         match self {
             Self::Unknown { key, suggestion } => {
                 write!(f, "unknown parameter {}", quoted(key))?;
-                match suggestion {
-                    Some(known) => write!(f, " (did you mean {}?)", quoted(known)),
-                    None => Ok(()),
-                }
+                f.write_str(&suggestion_text(suggestion.as_deref()))
             }
             Self::Repeated { key, name } if key == name => {
                 write!(f, "parameter {} is given twice, once under another name", quoted(key))
@@ -239,6 +234,11 @@ impl fmt::Display for Problem {
             Self::Rejected { reason } => f.write_str(reason),
         }
     }
+}
+
+/// "Did you mean", for a misspelt key.
+pub(crate) fn suggestion_text(suggestion: Option<&str>) -> String {
+    suggestion.map(|known| format!(" (did you mean {}?)", quoted(known))).unwrap_or_default()
 }
 
 /// Whether Kubernetes keeps `key` for its own components.

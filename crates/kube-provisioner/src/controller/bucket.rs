@@ -146,6 +146,7 @@ pub(crate) fn rules(
         identity: options.identity.as_deref().unwrap_or(namespace).into(),
         cluster_id: cluster_id.into(),
         allowed_config: allowed_additional_config.clone(),
+        known_config: share::known_config(backend),
         safeguards,
     })
 }
@@ -256,9 +257,9 @@ impl Reconciler for BucketReconciler {
         self.actions.backend.probe().await.map_err(|error| error.to_string())
     }
 
-    fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+    fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
         if let Some(claim) = facts.claim.as_ref().filter(|claim| !claim.is_bound()) {
-            events.record(events::blocked(claim, problem));
+            events.record(events::blocked(claim));
         }
     }
 

@@ -272,11 +272,11 @@ impl Reconciler for VolumeReconciler {
             .shared_by(journal_entry::namespace)
     }
 
-    fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+    fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
         for facts in facts.twins.iter().chain([facts]) {
             let of_other_node = matches!(self.decide(facts), Decision::LookForNode { .. });
             if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
-                events.record(events::blocked(&claim.facts, problem));
+                events.record(events::blocked(&claim.facts));
             }
         }
     }

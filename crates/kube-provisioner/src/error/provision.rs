@@ -10,7 +10,7 @@ use super::{BoxError, Failure, error_with_verdict};
 ///
 /// Any error turned into this type by `?` means [`ProvisionVerdict::Retry`]: something may have been left behind, so the attempt is
 /// remembered until it has ended. Where nothing was made yet, say so by [`nothing_left`](Self::nothing_left). The text reaches the claim's
-/// user in an event, so it should say what is wrong and what to do about it.
+/// user in an event, so it should say what is wrong, who has to act, and what to do. The error's sources only reach the log.
 ///
 /// ```
 /// use kube_provisioner::{ProvisionError, ProvisionVerdict};

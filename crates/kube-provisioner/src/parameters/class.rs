@@ -12,37 +12,26 @@ pub(super) struct ClassMap<'a> {
     /// Keys without a field are removed once the fields are known.
     parameters: Vec<(&'a str, &'a str)>,
     unknown: Vec<Problem>,
-    #[cfg(feature = "conformance")]
-    fields: &'static [&'static str],
+    fields: Option<&'static [&'static str]>,
 }
 
 impl<'a> ClassMap<'a> {
     pub(super) fn new(parameters: impl Iterator<Item = (&'a String, &'a String)>) -> Self {
         let parameters = parameters.map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        Self {
-            parameters,
-            unknown: Vec::new(),
-            #[cfg(feature = "conformance")]
-            fields: &[],
-        }
+        Self { parameters, unknown: Vec::new(), fields: None }
     }
 
     pub(super) fn into_unknown(self) -> Vec<Problem> {
         self.unknown
     }
 
-    /// The names that the struct asked for, aliases included.
-    #[cfg(feature = "conformance")]
-    pub(super) fn fields(&self) -> &'static [&'static str] {
+    /// All the names that a struct has asked for, aliases included.
+    pub(super) fn fields(&self) -> Option<&'static [&'static str]> {
         self.fields
     }
 
-    /// `fields` are all the names that a struct asks for, aliases included.
     fn allow(&mut self, fields: &'static [&'static str]) {
-        #[cfg(feature = "conformance")]
-        {
-            self.fields = fields;
-        }
+        self.fields = Some(fields);
         let (known, unknown): (Vec<_>, Vec<_>) = self.parameters.iter().partition(|(key, _)| fields.contains(key));
         self.parameters = known;
         let is_given = |name: &str| self.parameters.iter().any(|(key, _)| *key == name);

@@ -81,7 +81,7 @@ fn bucket_refusals() -> Vec<bucket::Refusal> {
         R::OtherInstallation { .. } => R::OtherInstallation { maker: text() }, R::NoName => R::NoName,
         R::BadName { .. } => R::BadName { name: text(), problem: "p" }, R::Parameters(_) => R::Parameters(text()),
         R::ParametersCrash(_) => R::ParametersCrash(text()),
-        R::ConfigNotAllowed(_) => R::ConfigNotAllowed(vec![]), R::Record(_) => R::Record(text()),
+        R::ConfigNotAllowed(_) => R::ConfigNotAllowed(Default::default()), R::Record(_) => R::Record(text()),
         R::ObjectDeleted => R::ObjectDeleted, R::NoRotation => R::NoRotation,
         R::BadObjectName { .. } => R::BadObjectName { kind: "Secret", name: text() },
         R::NotOwned { .. } => R::NotOwned { kind: "Secret" },

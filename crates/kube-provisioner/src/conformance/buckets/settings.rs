@@ -31,7 +31,7 @@ enum Whose {
 pub(super) async fn settings(subject: &Subject, before: &[String]) -> CheckResult {
     let fixture = Fixture::new(subject);
     let backend = (subject.start)(fixture.cluster.client("kit"));
-    let [class, claim] = backend.keys();
+    let [class, claim] = backend.keys().map(Option::unwrap_or_default);
     let keys = [(Place::Class, class), (Place::Claim, claim)];
     let keys = keys.into_iter().flat_map(|(place, keys)| keys.iter().map(move |key| (place, *key)));
     let of_buckets = backend.capabilities().bucket_settings;

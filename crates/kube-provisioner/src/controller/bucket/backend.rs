@@ -14,7 +14,7 @@ use crate::bucket::{
 };
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
-use crate::parameters::ParameterError;
+use crate::parameters::{self, ParameterError};
 
 // The arguments before their parameters have the author's types.
 pub(crate) type UntypedRequest = BucketRequest<Parsed, Parsed>;
@@ -70,9 +70,8 @@ type Answer<'a, T, E> = BoxFuture<'a, Result<T, E>>;
 pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
     fn parse_config(&self, config: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
-    /// The keys of the author's class parameters, and of `additionalConfig`.
-    #[cfg(feature = "conformance")]
-    fn keys(&self) -> [&'static [&'static str]; 2];
+    /// The keys of the author's class parameters, and of `additionalConfig`, if these are structs.
+    fn keys(&self) -> [Option<&'static [&'static str]>; 2];
     fn create_bucket(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError>;
     fn delete_bucket(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;
     #[cfg_attr(not(feature = "cosi"), expect(dead_code, reason = "COSI alone looks buckets up"))]
@@ -98,9 +97,8 @@ impl<B: BucketProvisioner> BucketBackend for B {
         Parsed::read::<B::Config>(config)
     }
 
-    #[cfg(feature = "conformance")]
-    fn keys(&self) -> [&'static [&'static str]; 2] {
-        [crate::parameters::keys::<B::Parameters>(), crate::parameters::keys::<B::Config>()]
+    fn keys(&self) -> [Option<&'static [&'static str]>; 2] {
+        [parameters::keys_of::<B::Parameters>(), parameters::keys_of::<B::Config>()]
     }
 
     fn create_bucket(&self, untyped: UntypedRequest) -> Answer<'_, Bucket, ProvisionError> {

@@ -2,7 +2,7 @@
 
 use provisioner_runtime::stable_hash;
 
-use super::decision::{ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal};
+use super::decision::{ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig};
 use super::delivered_names::{BadName, DeliveredNames};
 use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
@@ -26,6 +26,8 @@ pub(crate) struct Rules {
     pub(crate) cluster_id: Box<str>,
     /// The keys of `additionalConfig` that claims may use whose class has no list; `None` is all that the author knows.
     pub(crate) allowed_config: Option<Vec<String>>,
+    /// The keys of `additionalConfig` that the provisioner knows, if its type lists them.
+    pub(crate) known_config: Option<Vec<String>>,
     pub(crate) safeguards: Safeguards,
 }
 
@@ -278,6 +280,9 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
         let asked = asked.iter().filter(is_new).map(|(key, _)| key);
         let refused: Vec<String> = asked.filter(|key| !allowed.contains(key)).cloned().collect();
         if !refused.is_empty() {
+            let is_known = |key| rules.known_config.as_ref().is_none_or(|known| known.contains(key));
+            let are_known = refused.iter().all(is_known);
+            let refused = RefusedConfig { keys: refused, allowed: allowed.clone(), are_known };
             return Decision::Refuse(Refusal::ConfigNotAllowed(refused));
         }
     }

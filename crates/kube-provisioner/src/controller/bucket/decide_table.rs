@@ -13,7 +13,7 @@ use super::cache::BucketCache;
 use super::class::read_class;
 use super::decide::{Rules, decide};
 use super::decision::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
-use super::decision::{ChangeWithoutEffect, Ending, NoAction, Reason, Refusal};
+use super::decision::{ChangeWithoutEffect, Ending, NoAction, Reason, Refusal, RefusedConfig};
 use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, Facts};
 use super::key::Key;
@@ -53,6 +53,7 @@ impl Fixture {
             identity: "storage".into(),
             cluster_id: "this".into(),
             allowed_config: None,
+            known_config: None,
             safeguards: Safeguards::default(),
         };
         Self {
@@ -198,6 +199,11 @@ fn check(rows: impl IntoIterator<Item = (&'static str, Fixture, Decision)>) {
     }
 }
 
+fn not_allowed(keys: &[&str], allowed: &[&str]) -> Decision {
+    let owned = |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect();
+    Refuse(Refusal::ConfigNotAllowed(RefusedConfig { keys: owned(keys), allowed: owned(allowed), are_known: true }))
+}
+
 fn rest(why: NoAction) -> Decision {
     Decision::NoAction(why)
 }
@@ -302,7 +308,7 @@ fn z39_changes_without_effect_are_told() {
     // Another class allows nothing that the claim's own does not allow.
     let gold = spec(json!({"storageClassName": "gold", "additionalConfig": {"maxSize": "1G"}}));
     let strict = gold.class(json!({"parameters": {"allowedAdditionalConfig": ""}}));
-    check([("config", strict, Refuse(Refusal::ConfigNotAllowed(vec!["maxSize".to_owned()])))]);
+    check([("config", strict, not_allowed(&["maxSize"], &[]))]);
 }
 
 #[test]
@@ -321,16 +327,8 @@ fn a_new_claim() {
     let held = json!({"metadata": {"finalizers": ["objectbucket.io/finalizer"]}});
     check([
         ("the class allows more than the process", by_class("maxObjects, maxSize"), Attempt(Reason::New)),
-        (
-            "the class allows less",
-            by_class("maxObjects"),
-            Refuse(Refusal::ConfigNotAllowed(vec!["maxSize".to_owned()])),
-        ),
-        (
-            "the class allows nothing",
-            by_class(""),
-            Refuse(Refusal::ConfigNotAllowed(vec!["maxObjects".to_owned(), "maxSize".to_owned()])),
-        ),
+        ("the class allows less", by_class("maxObjects"), not_allowed(&["maxSize"], &["maxObjects"])),
+        ("the class allows nothing", by_class(""), not_allowed(&["maxObjects", "maxSize"], &[])),
         ("its class is ours", new(), Attempt(Reason::New)),
         ("its class is absent", Fixture { class: Value::Null, ..new() }, rest(NoAction::ClassMissing)),
         ("its class is another's", new().class(json!({"provisioner": "other"})), rest(NoAction::ClassOfAnother)),
@@ -341,7 +339,7 @@ fn a_new_claim() {
             named(json!({})).class(json!({"parameters": {"bucketName": "shared"}})),
             Attempt(Reason::New),
         ),
-        ("a key that is not allowed", limited, Refuse(Refusal::ConfigNotAllowed(vec!["maxObjects".to_owned()]))),
+        ("a key that is not allowed", limited, not_allowed(&["maxObjects"], &["maxSize"])),
         (
             "another's Secret",
             new().delivered(Delivered::Unmanaged, Delivered::Absent),
@@ -381,7 +379,7 @@ fn z32_names_of_secret_and_config_map() {
         ("the claim has one", new(secret()), Attempt(Reason::New)),
         ("no object can have it", new(map()), bad("ConfigMap", "Keys")),
         ("it is empty", new(json!({"secretName": ""})), bad("Secret", "")),
-        ("not a key that is allowed", limited, Refuse(Refusal::ConfigNotAllowed(vec!["secretName".to_owned()]))),
+        ("not a key that is allowed", limited, not_allowed(&["secretName"], &[])),
         ("the class has one", Fixture::new().class(class("s3-${pvc.name}")), Attempt(Reason::New)),
         ("it is too long for this claim", Fixture::new().class(class(&long)), bad("Secret", &"photos".repeat(50))),
         ("another one for a bound claim", bound().claim(asks(secret())), told("secretName")),

@@ -118,7 +118,7 @@ pub enum Refusal {
     /// The author's code crashed while it read the class's parameters.
     ParametersCrash(String),
     /// Claims may not use these keys of `additionalConfig`.
-    ConfigNotAllowed(Vec<String>),
+    ConfigNotAllowed(RefusedConfig),
     /// The annotation of the ObjectBucket cannot be read.
     Record(String),
     /// The object is being deleted while the claim lives.
@@ -151,6 +151,17 @@ pub enum Refusal {
         /// Their names, or those of their ObjectBuckets.
         by: Vec<String>,
     },
+}
+
+/// Keys of `additionalConfig` that the class does not allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusedConfig {
+    /// Those of the claim.
+    pub keys: Vec<String>,
+    /// Those that the class allows.
+    pub allowed: Vec<String>,
+    /// Whether the provisioner may know all keys of the claim.
+    pub are_known: bool,
 }
 
 /// A change of a bound claim that has no effect.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
-use super::decision::{ChangeWithoutEffect, Ending, Refusal};
+use super::decision::{ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{
@@ -19,7 +19,7 @@ use super::share::BucketClaimProblem;
 use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
-use crate::error::{DeleteVerdict, ProvisionVerdict};
+use crate::error::{DeleteVerdict, ProvisionVerdict, with_log_hint};
 
 every!(refusals -> Refusal {
     Refusal::Former => [Refusal::Former],
@@ -35,7 +35,11 @@ every!(refusals -> Refusal {
     Refusal::BadName { .. } => [Refusal::BadName { name: "NAME".to_owned(), problem: "PROBLEM" }],
     Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
     Refusal::ParametersCrash(_) => [Refusal::ParametersCrash("PANIC".to_owned())],
-    Refusal::ConfigNotAllowed(_) => [Refusal::ConfigNotAllowed(vec!["KEYS".to_owned()])],
+    Refusal::ConfigNotAllowed(_) => [
+        (["OTHER"], Some("KEYS"), true), (["OTHER"], Some("KEYS"), false), (["KEYS"], None, true), (["KEYZ"], Some("KEYS"), false),
+    ].map(|(keys, allowed, are_known)| Refusal::ConfigNotAllowed(RefusedConfig {
+        keys: keys.map(str::to_owned).to_vec(), allowed: allowed.into_iter().map(str::to_owned).collect(), are_known
+    })),
     Refusal::Record(_) => [Refusal::Record("PROBLEM".to_owned())],
     Refusal::ObjectDeleted => [Refusal::ObjectDeleted],
     Refusal::NoRotation => [Refusal::NoRotation],
@@ -81,7 +85,9 @@ every!(outcomes -> Outcome {
     Outcome::NoAction => [Outcome::NoAction],
     Outcome::Refused(_) => refusals().into_iter().map(Outcome::Refused),
     Outcome::NotServed(_) => [NotServed::NoClass, NotServed::ClassOfAnother].map(Outcome::NotServed),
-    Outcome::BadConfig(_) => [Outcome::BadConfig("PROBLEMS".to_owned())],
+    Outcome::BadConfig { .. } => [Vec::new(), vec!["KEYS".to_owned()]].map(|known| {
+        Outcome::BadConfig { problem: "PROBLEMS".to_owned(), known }
+    }),
     Outcome::BadRecord(_) => [Outcome::BadRecord("PROBLEMS".to_owned())],
     Outcome::ClassGone => [Outcome::ClassGone],
     Outcome::AwaitsPermit(_) => [Outcome::AwaitsPermit(Flow::creating("CLASS"))],
@@ -191,7 +197,7 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         each.into_iter().flatten()
     });
     let others = [
-        not_now("PROBLEM"),
+        not_now(),
         still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"),
         made_with_warning(MESSAGE),
         removed_unknown_keys(&["KEYS".to_owned()]),
@@ -208,9 +214,9 @@ fn rows_of_additions() -> BTreeSet<Row> {
         let text = with_capitals(&message.text);
         ("Additions".to_owned(), text.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{text}")).to_owned())
     };
-    let pinned = with_capitals(&pinned_text(MESSAGE, "OBJECT"));
-    let pinned = pinned.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{pinned}")).to_owned();
-    last.into_iter().map(addition).chain([("Additions".to_owned(), pinned)]).collect()
+    let others = [pinned_text(MESSAGE, "OBJECT"), with_log_hint(MESSAGE)];
+    let others = others.map(|text| ("Additions".to_owned(), with_capitals(&text).replacen("MESSAGE ", "", 1)));
+    last.into_iter().map(addition).chain(others).collect()
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub(super) fn unknown_keys(ids: &[String], claim: &ClaimFacts) -> Event {
     about_claim(&removed_unknown_keys(ids), Operation::Retire, claim)
 }
 
-pub(super) fn blocked(claim: &ClaimFacts, problem: &str) -> Event {
-    about_claim(&not_now(problem), Operation::Provision, claim)
+pub(super) fn blocked(claim: &ClaimFacts) -> Event {
+    about_claim(&not_now(), Operation::Provision, claim)
 }
 
 /// The event with its object: the claim, or the ObjectBucket of a claim that is gone.

@@ -75,6 +75,7 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
         identity: installation.identity.as_str().into(),
         cluster_id: installation.cluster_id.as_str().into(),
         allowed_config: None,
+        known_config: None,
         safeguards: Safeguards::default(),
     };
     let facts = facts(&key, &Arc::new(rules.clone()), objects);

@@ -6,7 +6,7 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 
 use super::decide::change_without_effect;
-use super::decision::{ChangeWithoutEffect, Ending, Refusal};
+use super::decision::{ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::keys;
 use super::facts::{ClassState, Facts};
 use super::outcome::{NotServed, Outcome};
@@ -15,7 +15,7 @@ use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, limited, listed, no_answer_text, sentence,
 };
 use crate::error::{DeleteVerdict, ProvisionVerdict};
-use crate::parameters::{printable, quoted};
+use crate::parameters::{nearest, printable, quoted, suggestion_text};
 use crate::protocol;
 
 /// What an outcome means for the claim's user.
@@ -95,7 +95,7 @@ fn pinned_to_former_class(facts: &Facts) -> Option<&str> {
 /// The text of such an attempt.
 pub(crate) fn pinned_text(text: &str, object: &str) -> String {
     format!(
-        "{text} (the attempt has used the parameters from before the last change of the StorageClass since it began, because a bucket may exist there; if that backend does not exist, delete the claim and run: {})",
+        "{text} (the attempt has used the parameters from before the last change of the StorageClass since it began, because a bucket may exist there; if that backend does not exist, delete the claim, and an administrator runs: {})",
         abandon(object)
     )
 }
@@ -117,26 +117,30 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Outcome::Refused(refusal) => refused(refusal, facts, provisioner),
         Outcome::NotServed(why) => not_served(*why, facts.class_name()),
         Outcome::NotOwned { kind, name } => not_owned(kind, name, facts),
-        Outcome::BadConfig(problem) => {
+        Outcome::BadConfig { problem, known } => {
             let text = format!("The claim's additionalConfig cannot be used: {problem}").replace("parameter", "key");
+            let keys = known.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(", ");
+            let text = if known.is_empty() { text } else { format!("{text}; its keys are {keys}") };
             warning("InvalidConfig", text, State::Failed)
         }
         Outcome::BadRecord(problem) => {
             let text = format!(
-                "The provisioner cannot use the class parameters that the annotation {} of the claim's ObjectBucket records: {problem}; correct them in the annotation, or run a version of the provisioner that supports them",
+                "The provisioner cannot use the class parameters that the annotation {} of the claim's ObjectBucket records: {problem}; an administrator has to correct them in the annotation, or run a version of the provisioner that supports them",
                 protocol::BUCKET
             );
             warning("InvalidClass", text, going_or(facts, State::Pending))
         }
         Outcome::ClassGone => {
             let text = format!(
-                "The claim's StorageClass \"{}\" does not exist any more, and nothing else defines how to make the bucket; create the class again",
+                "The claim's StorageClass \"{}\" does not exist any more, and nothing else defines how to create the bucket; an administrator has to create the class again",
                 facts.class_name()
             );
             warning("InvalidClass", text, State::Pending)
         }
         Outcome::SecretMissing { namespace, name } => {
-            let text = format!("The Secret {namespace}/{name}, which the class names, does not exist; create it");
+            let text = format!(
+                "The Secret {namespace}/{name}, which the class names, does not exist; an administrator has to create it"
+            );
             warning("SecretMissing", text, going_or(facts, State::Pending))
         }
         Outcome::SecretName(problem) => warning("InvalidClass", sentence(problem), going_or(facts, State::Failed)),
@@ -198,9 +202,9 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
 }
 
 /// The event of a waiting claim while the provisioner cannot work.
-pub(crate) fn not_now(problem: &str) -> UserMessage {
-    let text = format!("The provisioner makes no buckets at the moment: {problem}");
-    event_only(warning("ProvisioningFailed", text, State::Pending))
+pub(crate) fn not_now() -> UserMessage {
+    let text = "No bucket can be provisioned at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz";
+    event_only(warning("ProvisioningFailed", text.to_owned(), State::Pending))
 }
 
 /// The event of a slow call of the author's code. Its result has an event of its own.
@@ -235,7 +239,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::Left { object } => warning(
             "BucketLeft",
             format!(
-                "The ObjectBucket {object} belongs to an earlier claim {claim}, and this cluster has no record of that claim's deletion; to use the bucket for this claim: {}; to remove it: kubectl delete objectbucket {object}",
+                "The ObjectBucket {object} belongs to an earlier claim {claim}, and this cluster has no record of that claim's deletion; an administrator can assign the bucket to this claim: {}; to remove it: kubectl delete objectbucket {object}",
                 adopt(object, &claim)
             ),
             State::Pending,
@@ -284,7 +288,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::OtherCluster { maker } => warning(
             "OtherCluster",
             format!(
-                "The bucket belongs to the cluster \"{maker}\", so this provisioner does not change it; if this cluster replaces that one, start the provisioner with --cluster-id {maker}; to remove only this cluster's objects, set the ObjectBucket's annotation {}=true and delete it",
+                "The bucket belongs to the cluster \"{maker}\", so this provisioner does not change it; if this cluster replaces that one, an administrator has to start the provisioner with --cluster-id {maker}; to remove only this cluster's objects, set the ObjectBucket's annotation {}=true and delete it",
                 protocol::ABANDON
             ),
             going_or(facts, State::Pending),
@@ -292,42 +296,39 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::OtherInstallation { maker } => warning(
             "OtherInstallation",
             format!(
-                "The bucket belongs to the installation \"{maker}\" of {provisioner}, so this one does not change it; start that installation, or this one with --identity {maker}"
+                "The bucket belongs to the installation \"{maker}\" of {provisioner}, so this one does not change it; an administrator has to start that installation, or this one with --identity {maker}"
             ),
             going_or(facts, State::Pending),
         ),
         Refusal::NoName => warning(
             "NoBucketName",
-            "The claim names no bucket; create it with spec.generateBucketName or spec.bucketName".to_owned(),
+            "The claim names no bucket; delete it and create it with spec.generateBucketName or spec.bucketName".to_owned(),
             State::Failed,
         ),
         Refusal::BadName { name, problem } => warning(
             "InvalidBucketName",
-            format!("{} cannot be the name of a bucket: {problem}; create the claim with another name", quoted(name)),
+            format!("{} cannot be the name of a bucket: {problem}; delete the claim and create it with another name", quoted(name)),
             State::Failed,
         ),
         Refusal::Parameters(problem) => warning(
             "InvalidClass",
-            class_text(class, problem),
+            format!("{}; an administrator has to delete the class and create it with correct parameters", class_text(class, problem)),
             State::Failed,
         ),
-        Refusal::ParametersCrash(panic) => warning(
+        Refusal::ParametersCrash(_) => warning(
             "InvalidClass",
-            format!("The provisioner's code crashed while it read the StorageClass \"{class}\": {panic}; please report this to its authors"),
+            format!("The provisioner's code crashed while it read the StorageClass \"{class}\"; please report this to its authors, with the provisioner's log"),
             State::Failed,
         ),
-        Refusal::ConfigNotAllowed(keys) => warning(
+        Refusal::ConfigNotAllowed(refused) => warning(
             "ConfigNotAllowed",
-            format!(
-                "OBC config {} is not allowed; remove it from the claim's additionalConfig, or add it to allowedAdditionalConfig of the StorageClass",
-                listed(keys, quoted)
-            ),
+            config_not_allowed_text(refused, class),
             State::Failed,
         ),
         Refusal::Record(problem) => warning(
             "ObjectBucketUnreadable",
             format!(
-                "The provisioner cannot read the annotation {} of the claim's ObjectBucket: {problem}; it changes nothing until the annotation is corrected",
+                "The provisioner cannot read the annotation {} of the claim's ObjectBucket: {problem}; it changes nothing until an administrator corrects the annotation",
                 protocol::BUCKET
             ),
             State::Pending,
@@ -350,7 +351,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             warning(
                 "InvalidObjectName",
                 format!(
-                    "{} cannot be the name of the claim's {kind}: a name has lower case letters, digits, `-` and `.`, and at most 253 characters; correct {key} in the claim's additionalConfig, or {parameter} in the StorageClass \"{class}\"",
+                    "{} cannot be the name of the claim's {kind}: a name has lower case letters, digits, `-` and `.`, and at most 253 characters; correct {key} in the claim's additionalConfig, or ask the administrator to correct {parameter} in the StorageClass \"{class}\"",
                     quoted(name)
                 ),
                 State::Failed,
@@ -367,6 +368,29 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
     }
 }
 
+/// Only a key that the provisioner knows is worth a request to the administrator.
+fn config_not_allowed_text(refused: &RefusedConfig, class: &str) -> String {
+    let RefusedConfig { keys, allowed, are_known } = refused;
+    let suggestion = match &keys[..] {
+        [key] => suggestion_text(nearest(key, allowed.iter().map(String::as_str))),
+        _ => String::new(),
+    };
+    let permitted = match allowed.is_empty() {
+        true => "the class allows no keys".to_owned(),
+        false => format!("the class allows {}", listed(allowed, quoted)),
+    };
+    let administrator = match are_known {
+        true => {
+            format!(", or ask the administrator to allow it by allowedAdditionalConfig of the StorageClass \"{class}\"")
+        }
+        false => String::new(),
+    };
+    let keys = listed(keys, quoted);
+    format!(
+        "OBC config {keys} is not allowed{suggestion}; {permitted}; remove it from the claim's additionalConfig{administrator}"
+    )
+}
+
 /// The event about a change of a bound claim that has no effect.
 fn without_effect(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
     let text = match change {
@@ -376,7 +400,7 @@ fn without_effect(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
         ChangeWithoutEffect::Class { class: former, policy, object } => {
             let other = if *policy == "Delete" { "Retain" } else { "Delete" };
             format!(
-                "The change of spec.storageClassName to \"{class}\" has no effect: the bucket keeps the settings of \"{former}\" and the reclaim policy {policy}; restore the field; for the reclaim policy {other}: kubectl patch objectbucket {object} --type=merge -p '{{\"spec\":{{\"reclaimPolicy\":\"{other}\"}}}}'"
+                "The change of spec.storageClassName to \"{class}\" has no effect: the bucket keeps the settings of \"{former}\" and the reclaim policy {policy}; restore the field; for the reclaim policy {other} an administrator can run: kubectl patch objectbucket {object} --type=merge -p '{{\"spec\":{{\"reclaimPolicy\":\"{other}\"}}}}'"
             )
         }
         ChangeWithoutEffect::Config { key } => format!(
@@ -389,13 +413,13 @@ fn without_effect(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
 fn not_served(why: NotServed, class: &str) -> UserMessage {
     let text = match why {
         NotServed::NoClass if class.is_empty() => {
-            "The claim names no StorageClass; create it again with spec.storageClassName".to_owned()
+            "The claim names no StorageClass; delete it and create it with spec.storageClassName".to_owned()
         }
         NotServed::NoClass => format!(
-            "The claim's StorageClass \"{class}\" does not exist; create the class, or create the claim again with another one"
+            "The claim's StorageClass \"{class}\" does not exist; an administrator can create it; otherwise delete the claim and create it with another class"
         ),
         NotServed::ClassOfAnother => format!(
-            "No provisioner has begun to work on the claim; if the StorageClass \"{class}\" is for volumes, create the claim again with a class for buckets; otherwise check that the provisioner of the class is running"
+            "No provisioner has begun to work on the claim; if the StorageClass \"{class}\" is for volumes, delete the claim and create it with a class for buckets; otherwise ask the administrator whether the provisioner of the class is running"
         ),
     };
     warning("NotServed", text, State::Pending)
@@ -430,7 +454,7 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
             "The StorageClass \"{class}\" names the bucket for its claims; remove {key} from the claim's additionalConfig"
         )),
         BucketClaimProblem::OtherName { bucket } => invalid(format!(
-            "The bucket of the claim {other} is {bucket}; remove spec.bucketName from this claim, or correct it"
+            "The bucket of the claim {other} is {bucket}; delete this claim and create it without spec.bucketName"
         )),
     }
 }
@@ -503,7 +527,9 @@ fn call_failed(doing: &str, error: &CallError, facts: &Facts) -> UserMessage {
 }
 
 fn not_fenced(error: &CallError, facts: &Facts) -> UserMessage {
-    let text = format!("The provisioner cannot write its journal, so it does not work on the bucket yet: {error}");
+    let text = format!(
+        "The provisioner cannot write its journal, so it does not work on the bucket yet: {error}; ask the administrator"
+    );
     event_only(warning(failed_reason(facts), text, State::Pending))
 }
 

@@ -89,7 +89,11 @@ pub(crate) enum Outcome {
     /// The claim's class does not exist, or it is another provisioner's, and nobody has begun to work on the claim for some time.
     NotServed(NotServed),
     /// The claim's `additionalConfig` is not what the author can use.
-    BadConfig(String),
+    BadConfig {
+        problem: String,
+        /// All keys that exist, if one of the claim does not.
+        known: Vec<String>,
+    },
     /// What is written down of the class cannot be used any more.
     BadRecord(String),
     /// Nothing is written down of the class, and it is gone.

@@ -16,7 +16,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Outcome::Changed => Next::Again,
         // Work on another key ends these, and the watch shows it.
         Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
-        Outcome::Refused(_) | Outcome::BadConfig(_) => REMIND,
+        Outcome::Refused(_) | Outcome::BadConfig { .. } => REMIND,
         Outcome::SecretMissing { .. } => retry(secret_missing(attempt)),
         Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretName(_) => Next::Retry,
         // A rotation may be asked for by now, or old keys wait for their end.
@@ -75,7 +75,7 @@ pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
         | Outcome::Changed
         | Outcome::Rests { .. } => return None,
         Outcome::Refused(_)
-        | Outcome::BadConfig(_)
+        | Outcome::BadConfig { .. }
         | Outcome::BadRecord(_)
         | Outcome::ClassGone
         | Outcome::NotOwned { .. } => "refused",

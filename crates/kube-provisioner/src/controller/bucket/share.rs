@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use provisioner_runtime::controller::catch_panic;
+
+use super::backend::BucketBackend;
 use super::decide::Rules;
 use super::decision::Refusal;
 use super::facts::{BucketFacts, ClaimFacts, Facts, OurClass};
@@ -94,6 +97,12 @@ fn usable(claim: &ClaimFacts, bucket: &Arc<BucketFacts>, rules: &Rules) -> Resul
     }
     let (owner, parameters) = (bucket.made_for(owner), record.parameters.clone());
     Ok(SharedBucket { owner, bucket: name.to_owned(), parameters })
+}
+
+/// The keys of `additionalConfig` that claims can use. A crash of the author's code is reported when it reads a claim.
+pub(crate) fn known_config(backend: &dyn BucketBackend) -> Option<Vec<String>> {
+    let of_author = catch_panic(|| backend.keys()[1]).ok()??;
+    Some(of_author.iter().copied().chain(OF_CONTROLLER).map(str::to_owned).collect())
 }
 
 /// The texts of `additionalConfig` that are the author's.

@@ -28,15 +28,15 @@ pub(crate) fn sentence(text: &str) -> String {
 
 /// A request to the API server has failed.
 pub(crate) fn call_failed_text(doing: &str, error: &CallError) -> String {
-    format!("{}: {error}", sentence(doing))
+    format!("{}: {error}; ask the administrator", sentence(doing))
 }
 
 /// The author's code gave no answer.
 pub(crate) fn no_answer_text(aborted: &CallAborted, method: &str) -> String {
     match aborted {
-        CallAborted::Panicked(text) => {
+        CallAborted::Panicked(_) => {
             format!(
-                "The provisioner's code crashed in `{method}` and will be called again: {text}; please report this to its authors"
+                "The provisioner's code crashed in `{method}` and will be called again; please report this to its authors, with the provisioner's log"
             )
         }
         CallAborted::Fenced => format!("`{method}` was cancelled, because another replica continues it"),

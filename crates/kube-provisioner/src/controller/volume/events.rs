@@ -26,8 +26,8 @@ pub(super) fn resizing(provisioner: &str, volume: &Key, claim: &ClaimFacts) -> E
 }
 
 /// The event of a claim while the provisioner cannot work.
-pub(super) fn blocked(claim: &ClaimFacts, problem: &str) -> Event {
-    about_claim(not_now(problem), claim)
+pub(super) fn blocked(claim: &ClaimFacts) -> Event {
+    about_claim(not_now(), claim)
 }
 
 /// The event with its object, if the object is known.

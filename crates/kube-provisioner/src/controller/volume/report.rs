@@ -78,8 +78,8 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Outcome::NoAction(why @ NoAction::ClassOfAnother) => {
             let class = case.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
             let text = format!(
-                "the claim asks {} for its volume, and its StorageClass \"{class}\" names another provisioner; create the claim again, \
-                 with a class that names {}",
+                "the claim asks {} for its volume, and its StorageClass \"{class}\" names another provisioner; delete the claim and \
+                 create it with a class that names {}",
                 case.provisioner, case.provisioner
             );
             let event = EventDraft { same_from_all: true, ..failed(text) };
@@ -167,7 +167,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport::provision(Some(failed(sentence(&error.to_string()))), "bad_template")
         }
         Outcome::NotSaved(error) => {
-            let text = format!("The volume {} is made but not saved yet: {error}", case.volume);
+            let text = format!("The volume {} is made but not saved yet: {error}; ask the administrator", case.volume);
             // There is an asset: no threshold ends this.
             OutcomeReport {
                 next: after_call(&error, case.attempt),
@@ -216,8 +216,8 @@ pub(crate) fn begins_resizing(provisioner: &str, volume: &str) -> EventDraft {
 }
 
 /// The event of each waiting claim while the provisioner cannot work.
-pub(crate) fn not_now(problem: &str) -> EventDraft {
-    failed(format!("No volume is made at the moment: {problem}"))
+pub(crate) fn not_now() -> EventDraft {
+    failed("No volume can be provisioned at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz".to_owned())
 }
 
 fn not_provisioned(
@@ -335,8 +335,8 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
         JournalError::Lost(_) => return OutcomeReport::quiet("lost", Next::Retry),
         JournalError::TooLarge { .. } => (
             format!(
-                "The claim is too large for the provisioner's journal: {error}; shorten the claim's spec, labels, \
-                 ownerReferences, or the annotations that the provisioner reads"
+                "The claim is too large for the provisioner's journal: {error}; delete the claim and create it with fewer or shorter labels, ownerReferences, annotations that the provisioner reads, \
+                 and settings"
             ),
             REMIND,
         ),
@@ -345,7 +345,9 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
             (format!("The volume is not {what} yet, because too many are being made: {error}"), Next::Wait(None))
         }
         JournalError::Call(error) => (
-            format!("The volume is not {what} yet, because the provisioner cannot write its journal: {error}"),
+            format!(
+                "The volume is not {what} yet, because the provisioner cannot write its journal: {error}; ask the administrator"
+            ),
             after_call(error, case.attempt),
         ),
         error => (format!("The volume is not {what} yet: {error}"), Next::Retry),

@@ -26,7 +26,7 @@ use crate::controller::bucket::safeguards::BucketSafeguard;
 use crate::controller::bucket::share::{of_author, shared_bucket};
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
 use crate::error::ProvisionVerdict;
-use crate::parameters::Problem;
+use crate::parameters::{ParameterError, Problem};
 
 /// What the calls for a claim are made with.
 pub(super) struct Inputs {
@@ -160,15 +160,21 @@ impl Actions {
                     return Err(Outcome::ProvisionAborted { method: "Config::deserialize", aborted });
                 }
             };
-            let Err(error) = read else { return read.map_err(|error| Outcome::BadConfig(error.to_string())) };
+            let Err(error) = read else { return read.map_err(|error| self.bad_config(&error)) };
             let is_applied = |key: &&str| applied.is_some_and(|applied| applied.get(*key) == config.get(*key));
             let refused = error.problems().iter().filter_map(Problem::key).filter(is_applied);
             let refused: Vec<String> = refused.map(str::to_owned).collect();
             if refused.is_empty() {
-                return Err(Outcome::BadConfig(error.to_string()));
+                return Err(self.bad_config(&error));
             }
             config.retain(|key, _| !refused.contains(key));
         }
+    }
+
+    fn bad_config(&self, error: &ParameterError) -> Outcome {
+        let is_unknown = error.problems().iter().any(|problem| matches!(problem, Problem::Unknown { .. }));
+        let known = self.rules.known_config.clone().filter(|_| is_unknown).unwrap_or_default();
+        Outcome::BadConfig { problem: error.to_string(), known }
     }
 
     /// The ObjectBucket of the attempt. When this returns, it is written, and the claim stays until we let it go.
@@ -274,7 +280,8 @@ impl Actions {
         if !may_be_left && let Err(outcome) = self.remove_bucket(bucket).await {
             return outcome;
         }
-        Outcome::NotProvisioned { verdict, message: error.to_string(), retry_after: error.retry_after() }
+        let message = error.event_text(&bucket.name);
+        Outcome::NotProvisioned { verdict, message, retry_after: error.retry_after() }
     }
 }
 

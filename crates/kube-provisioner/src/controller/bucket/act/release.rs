@@ -86,10 +86,10 @@ impl Actions {
         let (mut calls, limit) = (Calls::begin(step, token, flow).await, self.limits.delete);
         if with_bucket {
             let answer = calls.call(limit, || self.backend.delete_bucket(of_bucket)).await?;
-            self.removed("delete_bucket", answer)?;
+            self.removed("delete_bucket", answer, bucket)?;
         }
         let answer = self.end_account(bucket, of_account, &mut calls).await?;
-        self.removed("revoke", answer)
+        self.removed("revoke", answer, bucket)
     }
 
     /// Removes the claim's account. An account that an earlier version made for several claims is removed with the last of them.
@@ -119,13 +119,14 @@ impl Actions {
         &self,
         method: &'static str,
         answer: Result<Result<(), DeleteError>, CallAborted>,
+        bucket: &BucketFacts,
     ) -> Result<(), Outcome> {
         match answer {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) if !self.rules.safeguards.include(BucketSafeguard::Order) => Ok(()),
             Ok(Err(error)) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());
-                Err(Outcome::NotReleased { verdict, message: error.to_string(), retry_after })
+                Err(Outcome::NotReleased { verdict, message: error.event_text(&bucket.name), retry_after })
             }
             Err(aborted) => Err(Outcome::ReleaseAborted { method, aborted }),
         }

@@ -45,7 +45,7 @@ impl Actions {
                 Ok(Ok(credentials)) => credentials,
                 Ok(Err(error)) => {
                     let retry_after = error.retry_after();
-                    return Err(Outcome::NotRotated { message: error.to_string(), retry_after });
+                    return Err(Outcome::NotRotated { message: error.event_text(&bucket.name), retry_after });
                 }
                 Err(aborted) => return Err(Outcome::RotationAborted { method: "rotate", aborted }),
             };
@@ -108,7 +108,7 @@ impl Actions {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let retry_after = error.retry_after();
-                    return Err(Outcome::NotRetired { message: error.to_string(), retry_after });
+                    return Err(Outcome::NotRetired { message: error.event_text(&bucket.name), retry_after });
                 }
                 Err(aborted) => return Err(Outcome::RotationAborted { method: "retire", aborted }),
             }

@@ -19,6 +19,7 @@ fn who_had_the_name_before_takes_no_place() {
         identity: "default".into(),
         cluster_id: "this".into(),
         allowed_config: None,
+        known_config: None,
         safeguards: Safeguards::default(),
     };
     let mut cache = BucketCache::new(Arc::new(rules));

@@ -51,7 +51,7 @@ fn a_claim_that_asks_for_the_bucket_of_another_one() {
         (
             "no key that the administrator allows",
             Fixture { rules: Rules { allowed_config: Some(Vec::new()), ..asking().rules }, ..asking() },
-            Refuse(Refusal::ConfigNotAllowed(vec!["bucketClaimName".to_owned()])),
+            not_allowed(&["bucketClaimName"], &[]),
         ),
     ]);
 }

@@ -55,7 +55,7 @@ impl Provisioning {
             return Outcome::Changed;
         }
         let (verdict, retry_after) = (error.verdict(), error.retry_after());
-        Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
+        Outcome::NotCleanedUp { verdict, message: error.event_text(step.key()), retry_after }
     }
 
     /// Reads the volume and the claim from the API server. Our watch may be behind: the volume may be in use, and the
@@ -121,7 +121,7 @@ impl Provisioning {
             },
             Ok(Ok(Err(error))) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());
-                Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after }
+                Outcome::NotCleanedUp { verdict, message: error.event_text(step.key()), retry_after }
             }
             Ok(Err(aborted)) => Outcome::ProvisionAborted { method: "delete", aborted },
             Err(outcome) => outcome,

@@ -33,7 +33,7 @@ impl ActContext {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 let (verdict, retry_after) = (error.verdict(), error.retry_after());
-                Err(Outcome::NotCleanedUp { verdict, message: error.to_string(), retry_after })
+                Err(Outcome::NotCleanedUp { verdict, message: error.event_text(step.key()), retry_after })
             }
             Err(aborted) => Err(Outcome::ProvisionAborted { method: "end_attempt", aborted }),
         }

@@ -122,7 +122,7 @@ impl Expanding {
 
     /// The outcome of an error. After what cannot be done the user may ask for less, and the status says so.
     async fn not_expanded(&self, error: &ExpandError, bytes: u64, key: &Key) -> Result<(), Outcome> {
-        let (verdict, message) = (error.verdict(), error.to_string());
+        let (verdict, message) = (error.verdict(), error.event_text(key));
         if verdict == ExpandVerdict::Infeasible {
             let growing = self.growing(key)?;
             if growing.status_of(bytes) == Some(ResizeStatus::InProgress) {

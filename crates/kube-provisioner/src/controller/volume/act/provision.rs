@@ -118,7 +118,7 @@ impl Provisioning {
                 return outcome;
             }
         }
-        let message = error.to_string();
+        let message = error.event_text(step.key());
         Outcome::NotProvisioned { verdict, message, retry_after: error.retry_after(), rescheduled }
     }
 

@@ -9,52 +9,60 @@ use crate::protocol;
 pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, class: &str) -> String {
     match refusal {
         Refusal::AllowedTopologies => {
-            format!("{provisioner} does not support allowedTopologies; remove them from the StorageClass \"{class}\"")
+            format!(
+                "{provisioner} does not support allowedTopologies; an administrator has to remove them from the StorageClass \"{class}\""
+            )
         }
         Refusal::ImmediateClass => format!(
-            "{provisioner} makes volumes on the node that the scheduler chooses; create the StorageClass \"{class}\" with volumeBindingMode: WaitForFirstConsumer"
+            "{provisioner} provisions volumes on the node that the scheduler selects; an administrator has to delete the StorageClass \"{class}\" and create it with volumeBindingMode: WaitForFirstConsumer"
         ),
         Refusal::MountOptions => {
-            format!("{provisioner} does not support mountOptions; remove them from the StorageClass \"{class}\"")
+            format!(
+                "{provisioner} does not support mountOptions; an administrator has to remove them from the StorageClass \"{class}\""
+            )
         }
         Refusal::Populator { kind, name } => format!(
-            "waiting for a volume populator, because {provisioner} cannot fill volumes from {kind} \"{name}\"; if the cluster has no populator for it, remove the claim's dataSourceRef"
+            "waiting for a volume populator, because {provisioner} cannot fill volumes from {kind} \"{name}\"; if the cluster has no populator for it, delete the claim and create it without dataSourceRef"
         ),
         Refusal::RetainedTooLate => format!(
             "the reclaim policy of {volume} became Retain after its deletion began, so the object is kept although some of its data may be gone; to finish the deletion, set the policy to Delete; to keep the rest of the data, remove the finalizer {}",
             protocol::FINALIZER
         ),
         Refusal::AccessModes(supported) => format!(
-            "{provisioner} supports the access modes {} only; create the claim with one of them",
+            "{provisioner} supports the access modes {} only; delete the claim and create it with one of them",
             supported.join(", ")
         ),
         Refusal::AttributesClass(name) => format!(
-            "{provisioner} cannot honour the VolumeAttributesClass \"{name}\"; remove volumeAttributesClassName from the claim"
+            "{provisioner} cannot honour the VolumeAttributesClass \"{name}\"; delete the claim and create it without volumeAttributesClassName"
         ),
         Refusal::BindCompleted => format!(
-            "the claim has the annotation {}, which was copied from another claim, so Kubernetes considers it Lost and never binds a volume to it; create the claim without this annotation",
+            "the claim has the annotation {}, which was copied from another claim, so Kubernetes considers it Lost and never binds a volume to it; delete the claim and create it without this annotation",
             protocol::BIND_COMPLETED
         ),
         Refusal::Block => format!(
-            "{provisioner} does not support block volume provisioning; create the claim with volumeMode: Filesystem"
+            "{provisioner} does not support block volume provisioning; delete the claim and create it with volumeMode: Filesystem"
         ),
         Refusal::ClassMissing(Some(class)) => {
-            format!("storageClass \"{class}\" not found; create it, or create the claim with another class")
+            format!(
+                "storageClass \"{class}\" not found; an administrator can create it; otherwise delete the claim and create it with another class"
+            )
         }
-        Refusal::ClassMissing(None) => "the claim names no StorageClass; create it with storageClassName".to_owned(),
+        Refusal::ClassMissing(None) => {
+            "the claim names no StorageClass; delete it and create it with storageClassName".to_owned()
+        }
         Refusal::DataSource { kind, name } => format!(
-            "{provisioner} cannot fill a volume from {kind} \"{name}\"; remove the claim's data source, or use a class whose provisioner can"
+            "{provisioner} cannot fill a volume from {kind} \"{name}\"; delete the claim and create it without the data source, or with a class whose provisioner can"
         ),
         Refusal::Copy { uid } => format!(
             "the provisioner did not create the object {volume}, which may come from a backup, so its data are kept although its claim does not exist; to use the data again, remove spec.claimRef and create a claim with volumeName: {volume}; to delete the data, run: kubectl annotate pv {volume} {}={uid}",
             protocol::RELEASE
         ),
         Refusal::Expansion => expansion_text(provisioner),
-        Refusal::NameShared { rival } => format!(
-            "the claim {rival} has the name {volume}, which the volume of this claim would have too; nothing is made for this claim until that claim and its volume are gone; delete this claim and create it again, or start the provisioner with a greater --volume-name-uuid-length"
+        Refusal::NameShared { .. } => format!(
+            "the volume name {volume} is already used by another claim; this one waits until that claim and its volume are deleted; delete this claim and create it again, or ask the administrator for a greater --volume-name-uuid-length"
         ),
         Refusal::NameTaken => format!(
-            "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until that object is deleted"
+            "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until an administrator deletes that object"
         ),
         Refusal::Nobodys => format!(
             "another program made the released volume {volume}, so no node's replica deletes it; adopt it on its node with the provisioner's command `adopt --volume {volume}`, or delete its data and the object by hand"
@@ -68,29 +76,34 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::OtherInstallation { maker } => format!(
             "volume {volume} belongs to the installation \"{maker}\" of {provisioner}, so this one does not change it; delete it there, or start this one with --identity {maker}"
         ),
-        Refusal::Parameters(problems) => parameters_text(problems),
-        Refusal::ParametersCrash(panic) => {
-            parameters_text(&format!("the provisioner's code crashed while it read them: {panic}"))
-        }
-        Refusal::Request(problem) => format!("the provisioner cannot read the claim's storage request: {problem}"),
+        Refusal::Parameters(problems) => format!(
+            "{}; an administrator has to delete the class and create it with correct parameters",
+            parameters_text(problems)
+        ),
+        Refusal::ParametersCrash(_) => parameters_text(
+            "the provisioner's code crashed while it read them; please report this to its authors, with the provisioner's log",
+        ),
+        Refusal::Request(problem) => format!(
+            "the provisioner cannot read the claim's storage request: {problem}; delete the claim and create it with a size such as 10Gi"
+        ),
         Refusal::Unreadable { problem } => format!(
-            "{provisioner} cannot read this claim, so it changes neither the claim nor its volume: {problem}; correct the claim, or upgrade the provisioner if the claim is valid"
+            "{provisioner} cannot read this claim, so it changes neither the claim nor its volume: {problem}; correct the claim, or delete it and create it again; if it is valid, an administrator has to upgrade the provisioner"
         ),
         Refusal::UnreadableVolume { problem } => format!(
             "{provisioner} cannot read volume {volume}, so it changes neither the volume nor its data: {problem}; correct the volume, or upgrade the provisioner if the volume is valid"
         ),
         Refusal::SourceNamespace { namespace, name } => format!(
-            "{provisioner} cannot fill a volume from \"{name}\" of another namespace, {namespace}; create the claim there, or remove the namespace from its dataSourceRef"
+            "{provisioner} cannot fill a volume from \"{name}\" of another namespace, {namespace}; delete the claim and create it there, or create it without the namespace in its dataSourceRef"
         ),
         Refusal::Unadopted => format!(
-            "another program made the volume {volume}, so no node's replica expands it; adopt it on its node with the provisioner's command `adopt --volume {volume}`"
+            "another program created the volume {volume}, so no node's replica expands it; an administrator can adopt it on its node with the provisioner's command `adopt --volume {volume}`"
         ),
         Refusal::Unreleased { uid } => format!(
             "volume {volume} is being deleted after its spec.claimRef was removed, so it is not Released and the provisioner keeps its data; to delete the data, run: kubectl annotate pv {volume} {}={uid}; to keep the data, set the reclaim policy to Retain",
             protocol::RELEASE
         ),
         Refusal::Selector => format!(
-            "{provisioner} cannot provision a volume for a selector; remove spec.selector from the claim, or bind it to an existing volume"
+            "{provisioner} cannot provision a volume for a selector; delete the claim and create it without spec.selector, or ask the administrator for a volume that it selects"
         ),
     }
 }
@@ -98,7 +111,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
 /// A claim's request never goes back to what the claim has.
 pub(super) fn expansion_text(provisioner: &str) -> String {
     format!(
-        "{provisioner} cannot expand volumes; for more space create a larger claim and copy the data, and remove allowVolumeExpansion from the StorageClass"
+        "{provisioner} cannot expand volumes; for more space create a larger claim and copy the data; an administrator can remove allowVolumeExpansion from the StorageClass"
     )
 }
 
@@ -111,13 +124,13 @@ pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence) -> S
     let other = format!("for another node, remove the claim's annotation {}", protocol::SELECTED_NODE);
     match why {
         NodeSilence::NotReady => format!(
-            "The selected node {node} is not ready, and only the replica of {provisioner} there can make the volume; the claim waits until the node is back; {other}"
+            "The selected node {node} is not ready, and only the replica of {provisioner} there can provision the volume; the claim waits until the node is back; {other}"
         ),
         NodeSilence::NoReplica => format!(
-            "No replica of {provisioner} has run on the selected node {node}, and only one there can make the volume; let the provisioner's pods run on that node (node selector, tolerations), or keep the claim's pod off it; {other}"
+            "No replica of {provisioner} has run on the selected node {node}, and only one there can provision the volume; keep the claim's pod off that node, or ask the administrator to let the provisioner's pods run there (node selector, tolerations); {other}"
         ),
         NodeSilence::Replica => format!(
-            "The replica of {provisioner} on the selected node {node} has not made the volume yet; if no other event of the claim says why, check whether the provisioner's pod runs on that node; {other}"
+            "The replica of {provisioner} on the selected node {node} has not provisioned the volume yet; if no other event of the claim has the reason, an administrator can check whether the provisioner's pod runs on that node; {other}"
         ),
     }
 }
@@ -126,7 +139,7 @@ pub(super) fn missing_input_text(missing: &MissingInput) -> String {
     match missing {
         MissingInput::Node(name) => format!("The selected node {name} does not exist"),
         MissingInput::Secret { namespace, name } => {
-            format!("The Secret {namespace}/{name} does not exist; create it")
+            format!("The Secret {namespace}/{name} does not exist; an administrator has to create it")
         }
         MissingInput::SecretName(problem) => sentence(problem),
     }

@@ -19,6 +19,7 @@ use crate::controller::volume::outcome::{MissingInput, NodeSilence, Outcome};
 use crate::controller::volume::report::{
     Case, EventDraft, EventObject, begins_resizing, made_with_warning, not_now, report, still_provisioning,
 };
+use crate::error::with_log_hint;
 use crate::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
 
 every!(refusals -> Refusal {
@@ -212,7 +213,7 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         begins_resizing("PROVISIONER", "VOLUME"),
         still_provisioning("PROVISIONER", claim),
         made_with_warning(MESSAGE),
-        not_now("PROBLEM"),
+        not_now(),
     ];
     events.chain(others).map(row).collect()
 }
@@ -257,7 +258,8 @@ fn rows_of_additions() -> BTreeSet<Row> {
         let (_, text) = row(event);
         ("Additions".to_owned(), text.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{text}")).to_owned())
     };
-    events.into_iter().flatten().map(addition).collect()
+    let hint = with_log_hint(MESSAGE).replacen("MESSAGE ", "", 1);
+    events.into_iter().flatten().map(addition).chain([("Additions".to_owned(), hint)]).collect()
 }
 
 #[test]

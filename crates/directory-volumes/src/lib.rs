@@ -46,6 +46,7 @@ mod tests;
 mod trash;
 mod upkeep;
 mod usage;
+mod user_text;
 mod volumes;
 mod worker;
 
@@ -61,5 +62,6 @@ pub use self::room::{Measured, Reserve, VolumeUsage};
 pub use self::root::Root;
 pub use self::survey::{Found, Survey};
 pub use self::trash::TrashLimits;
+pub use self::user_text::CallError;
 pub use self::volumes::Permissions;
 pub use self::worker::Worker;

@@ -1,8 +1,9 @@
 //! The provisioner: a directory per volume.
 
+use std::error::Error;
 use std::sync::Arc;
 
-use directory_volumes::{Deletion, DirectoryError, Worker, owner_here, retains, whose};
+use directory_volumes::{CallError as _, Deletion, DirectoryError, Worker, owner_here, retains, whose};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
@@ -10,7 +11,7 @@ use kube_provisioner::{
     Provisioner, Start, StartError, Volume,
 };
 
-use crate::disks::Disks;
+use crate::disks::{DiskError, Disks};
 use crate::node::{Elsewhere, Node};
 use crate::parameters::Parameters;
 use crate::placement::{ANNOTATIONS, Placement, VOLUME_TYPE, path_of};
@@ -45,7 +46,7 @@ impl HostPath {
             Ok(()) => Ok((place, worker)),
             Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
             // The root is not there, has no room, or enforces no sizes. That of another node may.
-            Err(error) => Err(ProvisionError::reschedule(error.to_string())),
+            Err(error) => Err(told_again(error, ProvisionError::reschedule)),
         }
     }
 
@@ -77,9 +78,22 @@ impl HostPath {
         }
         let is_left = may_be_left && self.end_attempt(request).await.is_err();
         match (is_left, &self.node) {
-            (true, _) => ProvisionError::retry(error.to_string()),
+            (true, _) => told_again(error, ProvisionError::retry),
             (false, Some(_)) => error,
-            (false, None) => ProvisionError::nothing_left(error.to_string()),
+            (false, None) => told_again(error, ProvisionError::nothing_left),
+        }
+    }
+
+    async fn provisioned(&self, request: &ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let prepared = match self.prepare(request).await {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.unfit(error, request, request.resumed).await),
+        };
+        match Self::create(prepared, request).await {
+            Err(error) if is_of_this_node(&error) => {
+                Err(self.unfit(told_again(error, ProvisionError::reschedule), request, true).await)
+            }
+            made => made,
         }
     }
 
@@ -94,6 +108,22 @@ impl HostPath {
             Err(_) => Ok(()),
         }
     }
+}
+
+/// The text for the claim's user of an error that names paths.
+fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
+    match cause.downcast_ref()? {
+        DiskError::Opening { .. } | DiskError::Unusable(_) | DiskError::Nowhere { .. } => {
+            Some("the storage of this class cannot be used on this node; ask the administrator".to_owned())
+        }
+        DiskError::Unknown { .. } | DiskError::Unnamed(_) => None,
+    }
+}
+
+/// The same error with another verdict.
+fn told_again(error: ProvisionError, new: fn(String) -> ProvisionError) -> ProvisionError {
+    let error = error.for_users(own_text);
+    new(error.to_string()).with_user_text(error.user_text())
 }
 
 /// Whether it is a failure of this node: its disk has no room, or it has no SELinux.
@@ -119,16 +149,7 @@ impl Provisioner for HostPath {
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        let prepared = match self.prepare(&request).await {
-            Ok(prepared) => prepared,
-            Err(error) => return Err(self.unfit(error, &request, request.resumed).await),
-        };
-        match Self::create(prepared, &request).await {
-            Err(error) if is_of_this_node(&error) => {
-                Err(self.unfit(ProvisionError::reschedule(error.to_string()), &request, true).await)
-            }
-            made => made,
-        }
+        self.provisioned(&request).await.map_err(|error| error.for_users(own_text))
     }
 
     /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
@@ -148,8 +169,11 @@ impl Provisioner for HostPath {
         if let Some(node) = &self.node {
             node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(Elsewhere::for_expansion)?;
         }
-        let worker = worker?;
-        worker.resize(path_of(&volume.object, worker.root())?, owner_here(&volume), bytes).await
+        let resized = async {
+            let worker = worker?;
+            worker.resize(path_of(&volume.object, worker.root())?, owner_here(&volume), bytes).await
+        };
+        resized.await.map_err(|error: ExpandError| error.for_users(own_text))
     }
 
     fn ignored_settings(class: &StorageClass) -> Vec<String> {
@@ -169,7 +193,7 @@ impl Provisioner for HostPath {
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        self.end_attempt(&attempt).await
+        self.end_attempt(&attempt).await.map_err(|error| error.for_users(own_text))
     }
 }
 

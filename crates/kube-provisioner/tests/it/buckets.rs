@@ -9,7 +9,7 @@ mod deletion;
 mod delivery;
 mod fairness;
 mod field;
-mod fixture;
+pub(crate) mod fixture;
 mod former_accounts;
 mod names;
 mod ownership;

@@ -12,6 +12,7 @@ mod fixture;
 mod guide;
 mod hostile;
 mod journal;
+mod mistakes;
 mod namesakes;
 mod nodes;
 mod outages;

@@ -84,7 +84,7 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
     space.wait_bound("accepted").await?;
     let wanted = space.class_with("wanted", [("enforceSize", "true")]).await?;
     space.create_claim(space.claim("wanted", &wanted)).await?;
-    space.wait_for_message("PersistentVolumeClaim", "wanted", "no project quotas").await?;
+    space.wait_for_message("PersistentVolumeClaim", "wanted", "which its storage does not support").await?;
     let quiet = eventually(SOON, async || {
         let events = space.events_about("PersistentVolumeClaim", "accepted").await?;
         Ok(events.iter().any(|event| event.reason.as_deref() == Some("ProvisioningSucceeded")).then_some(events))

@@ -114,7 +114,7 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
         [("storage".to_owned(), k8s_openapi::apimachinery::pkg::api::resource::Quantity("900Pi".to_owned()))];
     large.spec.get_or_insert_default().resources.get_or_insert_default().requests = Some(requests.into());
     space.create_claim(large).await?;
-    space.wait_for_message("PersistentVolumeClaim", "large", "bytes left").await?;
+    space.wait_for_message("PersistentVolumeClaim", "large", "has no room").await?;
     space.create_claim(space.claim("first", &class)).await?;
     let (_, volume) = space.wait_bound("first").await?;
     assert_eq!(volume.annotations()["pv.beta.kubernetes.io/gid"], "1234");

@@ -1,9 +1,10 @@
 //! The provisioner: a directory per volume, and an export of it.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::sync::Arc;
 
-use directory_volumes::{Annotations, Deletion, VolumePath, Worker, owner_here, retains, whose};
+use directory_volumes::{Annotations, CallError as _, Deletion, VolumePath, Worker, owner_here, retains, whose};
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
@@ -14,7 +15,7 @@ use kube_provisioner::{
 use super::export::Export;
 use super::export_table::{ExportTable, ExportTableError};
 use super::former;
-use super::ganesha::Exporter;
+use super::ganesha::{ExportError, Exporter};
 use super::parameters::Parameters;
 use crate::parameters::ANNOTATIONS_OF_CLAIMS;
 use crate::source::{Location, on_server};
@@ -110,6 +111,56 @@ impl<E: Exporter> Server<E> {
         drop(held);
         self.worker.end(deletion, token).await
     }
+
+    async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        let parameters = request.parameters.clone();
+        let (path, owner) = whose(&request, &parameters.path_pattern.0)?;
+        // Without a server nothing need be made yet.
+        self.exporter.ready().await.map_err(ProvisionError::retry)?;
+        let (bytes, enforced, table) = (request.bytes, parameters.enforce_size, self.table.clone());
+        let (most, wanted) = (self.terms.most, path.clone());
+        let look = move |root: &directory_volumes::Root| {
+            if table.find(&wanted)?.is_none() {
+                let count = table.count()?;
+                if most.is_some_and(|most| count >= most as usize) {
+                    return Err(ProvisionError::retry(ExportTableError::Full(count)));
+                }
+                let free = root.free_bytes()?;
+                if free < bytes {
+                    let text = "the server has no room for this volume; delete the claim and create it with less, or ask the \
+                                administrator for more room";
+                    return Err(ProvisionError::retry(format!(
+                        "there are {free} bytes left on the server's disk, and the claim asks for {bytes}"
+                    ))
+                    .with_user_text(text));
+                }
+            }
+            Ok(())
+        };
+        self.worker.run(look).await?;
+        let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
+        let (_, size) = self.worker.create(path.clone(), owner, retain, permissions, (bytes, enforced), token).await?;
+        let export = self.export(path.clone(), &parameters).await?;
+        let source = on_server(&self.worker.root().path().to_string_lossy(), path.as_str());
+        let mut volume = Volume::nfs(&self.terms.hostname, source)
+            .annotation(EXPORT_ID, export.id.to_string())
+            .annotation(ROOT_SQUASH, export.access.root_squash.to_string());
+        if let Some(gid) = parameters.gid {
+            volume = volume.annotation(GID_ANNOTATION, gid.to_string());
+        }
+        if request.mount_options().is_empty() && !parameters.mount_options.is_empty() {
+            volume = volume.mount_options(parameters.mount_options.iter().cloned());
+        }
+        let (on_delete, trash_ttl) = parameters.on_delete();
+        Ok(size.tell(ANNOTATIONS.tell(volume, on_delete, trash_ttl, self.worker.root())))
+    }
+}
+
+/// The text for the claim's user of an error that names paths or the server's internals.
+fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
+    let is_full = matches!(cause.downcast_ref(), Some(ExportTableError::Full(_)));
+    let is_own = cause.is::<ExportTableError>() || cause.is::<ExportError>();
+    (is_own && !is_full).then(|| "the NFS server cannot export the volume; ask the administrator".to_owned())
 }
 
 impl<E: Exporter> Provisioner for Server<E> {
@@ -133,43 +184,7 @@ impl<E: Exporter> Provisioner for Server<E> {
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        let parameters = request.parameters.clone();
-        let (path, owner) = whose(&request, &parameters.path_pattern.0)?;
-        // Without a server nothing need be made yet.
-        self.exporter.ready().await.map_err(ProvisionError::retry)?;
-        let (bytes, enforced, table) = (request.bytes, parameters.enforce_size, self.table.clone());
-        let (most, wanted) = (self.terms.most, path.clone());
-        let look = move |root: &directory_volumes::Root| {
-            if table.find(&wanted)?.is_none() {
-                let count = table.count()?;
-                if most.is_some_and(|most| count >= most as usize) {
-                    return Err(ProvisionError::retry(ExportTableError::Full(count)));
-                }
-                let free = root.free_bytes()?;
-                if free < bytes {
-                    return Err(ProvisionError::retry(format!(
-                        "there are {free} bytes left on the server's disk, and the claim asks for {bytes}; make room, or ask for less"
-                    )));
-                }
-            }
-            Ok(())
-        };
-        self.worker.run(look).await?;
-        let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
-        let (_, size) = self.worker.create(path.clone(), owner, retain, permissions, (bytes, enforced), token).await?;
-        let export = self.export(path.clone(), &parameters).await?;
-        let source = on_server(&self.worker.root().path().to_string_lossy(), path.as_str());
-        let mut volume = Volume::nfs(&self.terms.hostname, source)
-            .annotation(EXPORT_ID, export.id.to_string())
-            .annotation(ROOT_SQUASH, export.access.root_squash.to_string());
-        if let Some(gid) = parameters.gid {
-            volume = volume.annotation(GID_ANNOTATION, gid.to_string());
-        }
-        if request.mount_options().is_empty() && !parameters.mount_options.is_empty() {
-            volume = volume.mount_options(parameters.mount_options.iter().cloned());
-        }
-        let (on_delete, trash_ttl) = parameters.on_delete();
-        Ok(size.tell(ANNOTATIONS.tell(volume, on_delete, trash_ttl, self.worker.root())))
+        self.provisioned(request).await.map_err(|error| error.for_users(own_text))
     }
 
     /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
@@ -180,12 +195,16 @@ impl<E: Exporter> Provisioner for Server<E> {
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        self.worker.resize(self.path_of(&volume)?, owner_here(&volume), bytes).await
+        let resized = async { self.worker.resize(self.path_of(&volume)?, owner_here(&volume), bytes).await };
+        resized.await.map_err(|error: ExpandError| error.for_users(own_text))
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         match whose(&attempt, &attempt.parameters.path_pattern.0) {
-            Ok((path, owner)) => self.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await,
+            Ok((path, owner)) => {
+                let ended = self.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await;
+                ended.map_err(|error| error.for_users(own_text))
+            }
             // It was refused before anything was made.
             Err(_) => Ok(()),
         }

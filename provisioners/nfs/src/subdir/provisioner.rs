@@ -1,6 +1,8 @@
 //! The provisioner: a directory per volume, on the share that the class names.
 
-use directory_volumes::{Deletion, TrashLimits, Worker, owner_here, retains, whose};
+use std::error::Error;
+
+use directory_volumes::{CallError as _, Deletion, TrashLimits, Worker, owner_here, retains, whose};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
@@ -9,7 +11,7 @@ use kube_provisioner::{
 
 use super::former;
 use super::parameters::Parameters;
-use super::share::{ANNOTATIONS, Mounted, Share, ShareName};
+use super::share::{ANNOTATIONS, Mounted, Share, ShareError, ShareName};
 use crate::parameters::{ANNOTATIONS_OF_CLAIMS, Policy};
 use crate::source::{Location, on_server};
 
@@ -80,18 +82,8 @@ impl Subdir {
     fn names(&self) -> String {
         self.shares.iter().map(|share| share.name.to_string()).collect::<Vec<_>>().join(", ")
     }
-}
 
-impl Provisioner for Subdir {
-    type Parameters = Parameters;
-
-    /// A share that cannot be used now must not keep the others waiting, so none is waited for.
-    async fn start(&self, start: Start) -> Result<(), StartError> {
-        self.shares.iter().for_each(|share| share.open(&start));
-        Ok(())
-    }
-
-    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+    async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let parameters = request.parameters.clone();
         let share = self.of_class(&parameters).map_err(ProvisionError::invalid)?;
         let (path, owner) = whose(&request, &parameters.pattern.0)?;
@@ -109,6 +101,26 @@ impl Provisioner for Subdir {
         let volume = ANNOTATIONS.tell(volume, on_delete, trash_ttl, worker.root());
         Ok(size.tell_with(volume, advice))
     }
+}
+
+/// The text for the claim's user of an error that names paths.
+fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
+    let (ShareError::Unusable { name, .. } | ShareError::Hangs { name, .. }) = cause.downcast_ref()?;
+    Some(format!("the share {name} cannot be used; ask the administrator"))
+}
+
+impl Provisioner for Subdir {
+    type Parameters = Parameters;
+
+    /// A share that cannot be used now must not keep the others waiting, so none is waited for.
+    async fn start(&self, start: Start) -> Result<(), StartError> {
+        self.shares.iter().for_each(|share| share.open(&start));
+        Ok(())
+    }
+
+    async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+        self.provisioned(request).await.map_err(|error| error.for_users(own_text))
+    }
 
     /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -120,17 +132,21 @@ impl Provisioner for Subdir {
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        let (share, location) = self.of_volume(&volume).map_err(ExpandError::retry)?;
-        let path = location.below(&share.name.path)?;
-        share.worker().await?.resize(path, owner_here(&volume), bytes).await
+        let resized = async {
+            let (share, location) = self.of_volume(&volume).map_err(ExpandError::retry)?;
+            let path = location.below(&share.name.path)?;
+            share.worker().await?.resize(path, owner_here(&volume), bytes).await
+        };
+        resized.await.map_err(|error| error.for_users(own_text))
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         let place = whose(&attempt, &attempt.parameters.pattern.0);
         match (self.of_class(&attempt.parameters), place) {
             (Ok(share), Ok((path, owner))) => {
-                let token = attempt.fencing_token.clone();
-                share.worker().await?.end(Deletion::of_attempt(path, owner), token).await
+                let (deletion, token) = (Deletion::of_attempt(path, owner), attempt.fencing_token.clone());
+                let ended = async { share.worker().await?.end(deletion, token).await };
+                ended.await.map_err(|error: DeleteError| error.for_users(own_text))
             }
             // The pattern was refused before anything was made.
             (_, Err(_)) => Ok(()),

@@ -11,8 +11,8 @@ use super::decision::{ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{
-    Severity, UserMessage, made_with_warning, not_now, pinned_text, removed_unknown_keys, still_provisioning,
-    user_message,
+    Severity, UserMessage, has_unused_prefix, made_with_warning, not_now, pinned_text, removed_unknown_keys,
+    still_provisioning, user_message,
 };
 use super::outcome::{NotServed, Outcome};
 use super::share::BucketClaimProblem;
@@ -200,6 +200,7 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         not_now(),
         still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"),
         made_with_warning(MESSAGE),
+        has_unused_prefix("BUCKET"),
         removed_unknown_keys(&["KEYS".to_owned()]),
     ];
     of_outcomes.chain(others).flat_map(|message| rows_of(&message)).collect()

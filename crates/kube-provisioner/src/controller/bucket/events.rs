@@ -4,7 +4,9 @@ use objectbucket_api::API_VERSION;
 use provisioner_runtime::events::{Event, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts};
-use super::messages::{Severity, UserMessage, made_with_warning, not_now, removed_unknown_keys, still_provisioning};
+use super::messages::{
+    Severity, UserMessage, has_unused_prefix, made_with_warning, not_now, removed_unknown_keys, still_provisioning,
+};
 use super::outcome::Operation;
 use crate::controller::shared::events::{build, claim_ref, object_ref};
 
@@ -14,6 +16,10 @@ pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
 
 pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
     about_claim(&made_with_warning(text), Operation::Provision, claim)
+}
+
+pub(super) fn unused_prefix(bucket: &str, claim: &ClaimFacts) -> Event {
+    about_claim(&has_unused_prefix(bucket), Operation::Provision, claim)
 }
 
 pub(super) fn unknown_keys(ids: &[String], claim: &ClaimFacts) -> Event {

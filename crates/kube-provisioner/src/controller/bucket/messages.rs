@@ -118,9 +118,10 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Outcome::NotServed(why) => not_served(*why, facts.class_name()),
         Outcome::NotOwned { kind, name } => not_owned(kind, name, facts),
         Outcome::BadConfig { problem, known } => {
-            let text = format!("The claim's additionalConfig cannot be used: {problem}").replace("parameter", "key");
+            let text = format!("The claim's additionalConfig cannot be used: {problem}; correct the claim")
+                .replace("parameter", "key");
             let keys = known.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(", ");
-            let text = if known.is_empty() { text } else { format!("{text}; its keys are {keys}") };
+            let text = if known.is_empty() { text } else { format!("{text}; the keys are {keys}") };
             warning("InvalidConfig", text, State::Failed)
         }
         Outcome::BadRecord(problem) => {
@@ -216,6 +217,14 @@ pub(crate) fn still_provisioning(provisioner: &str, claim: &str) -> UserMessage 
 /// The event of a bucket that was made, and of which its author says something.
 pub(crate) fn made_with_warning(text: &str) -> UserMessage {
     event_only(warning("ProvisioningWarning", text.to_owned(), State::Bound))
+}
+
+/// The event of a claim that names its bucket and has a prefix for a generated name, too.
+pub(crate) fn has_unused_prefix(bucket: &str) -> UserMessage {
+    let text = format!(
+        "spec.generateBucketName has no effect, because spec.bucketName names the bucket {bucket}; for a generated name create another claim without spec.bucketName"
+    );
+    event_only(warning("ProvisioningWarning", text, State::Bound))
 }
 
 /// The event about keys that a rotation or its end has removed, and that no record names.
@@ -435,9 +444,9 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
         BucketClaimProblem::Missing => waits(format!(
             "The claim {other}, whose bucket this claim asks for, does not exist; create it, or correct {key}"
         )),
-        BucketClaimProblem::NotBound => {
-            waits(format!("The claim {other}, whose bucket this claim asks for, has no bucket yet"))
-        }
+        BucketClaimProblem::NotBound => waits(format!(
+            "The claim {other}, whose bucket this claim asks for, has no bucket yet; read the events of that claim"
+        )),
         BucketClaimProblem::Deleting => waits(format!(
             "The claim {other}, whose bucket this claim asks for, is being deleted with its bucket; create it again afterwards, or name another claim in {key}"
         )),
@@ -448,7 +457,7 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
             "The bucket of the claim {other} was not made for that claim; name in {key} the claim that it was made for, or use a class that names the bucket"
         )),
         BucketClaimProblem::OtherClass { class: of_other } => invalid(format!(
-            "The claim {other} has the StorageClass \"{of_other}\", and this one \"{class}\"; claims that share a bucket need the same class"
+            "The claim {other} has the StorageClass \"{of_other}\", and this one \"{class}\"; claims that share a bucket need the same class; delete this claim and create it with that class"
         )),
         BucketClaimProblem::OfClass => invalid(format!(
             "The StorageClass \"{class}\" names the bucket for its claims; remove {key} from the claim's additionalConfig"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
-use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
+use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, generated_bucket_name};
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
@@ -19,6 +19,7 @@ use crate::controller::bucket::cache::key_of;
 use crate::controller::bucket::decide::{bucket_name, object_name};
 use crate::controller::bucket::decision::Reason;
 use crate::controller::bucket::delivered_names::without_names;
+use crate::controller::bucket::events;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts};
 use crate::controller::bucket::outcome::Outcome;
 use crate::controller::bucket::record::{Record, Source};
@@ -78,6 +79,7 @@ impl Actions {
         };
         match made.await {
             Ok((bucket, Ok(made))) => {
+                let has_unused_prefix = has_unused_prefix(&inputs);
                 let record = Record {
                     config: inputs.record.effective_config(&inputs.claim, facts.is_served()),
                     ..inputs.record
@@ -86,7 +88,13 @@ impl Actions {
                 match self.deliver(&inputs.claim, &bucket, record, made).await {
                     Ok(Delivery::NewKey) => Outcome::KeyReplaced,
                     Ok(Delivery::Complete) => match reason {
-                        Reason::New => Outcome::Provisioned { bucket: inputs.name },
+                        Reason::New => {
+                            if has_unused_prefix {
+                                let unused = events::unused_prefix(&inputs.name, &inputs.claim);
+                                self.context.events().record(unused);
+                            }
+                            Outcome::Provisioned { bucket: inputs.name }
+                        }
                         Reason::Config => Outcome::Configured,
                         Reason::Secret => Outcome::Restored,
                     },
@@ -283,6 +291,13 @@ impl Actions {
         let message = error.event_text(&bucket.name);
         Outcome::NotProvisioned { verdict, message, retry_after: error.retry_after() }
     }
+}
+
+/// Returns true if the claim has both a name for its bucket and a prefix. A generated name is on the claim, too.
+fn has_unused_prefix(inputs: &Inputs) -> bool {
+    let Inputs { claim, source, name, .. } = inputs;
+    let is_unused = |prefix: &str| !prefix.is_empty() && generated_bucket_name(prefix, &claim.uid) != *name;
+    *source == Source::Provisioned && claim.bucket_name.is_some() && claim.prefix.as_deref().is_some_and(is_unused)
 }
 
 /// Records that the claim has left the shared account of an earlier version. Its new key needs no rotation.

@@ -32,7 +32,7 @@ impl Root {
     pub(crate) fn why_unlimited_within(&self, state: &State) -> Option<String> {
         match ProjectQuota::of(&state.root) {
             Ok(Some(_)) => None,
-            Ok(None) => Some(format!("the file system of {} has no project quotas", self.path().display())),
+            Ok(None) => Some("the file system has no project quotas".to_owned()),
             Err(error) => Some(error.to_string()),
         }
     }

@@ -95,7 +95,9 @@ impl DirectoryError {
             Self::Io { source, .. } if is_full(source) => {
                 "the storage of this class is full; ask the administrator for more room".to_owned()
             }
-            Self::Io { .. } => "the storage of this class reports an error; ask the administrator".to_owned(),
+            Self::Io { source, .. } => {
+                format!("the storage of this class reports an error: {}; ask the administrator", source.kind())
+            }
         }
     }
 }

@@ -114,7 +114,7 @@ async fn g18_a_panic_costs_one_attempt() -> anyhow::Result<()> {
     let toy = Toy::new().on_provision(|_, call| if call == 1 { Answer::Panics } else { Answer::Done });
     let _controller = toy.run(&space);
     space.create_class_and_claim("claim").await?;
-    space.wait_for_message("PersistentVolumeClaim", "claim", "the toy is broken").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "crashed in `provision` and will be called again").await?;
     space.wait_bound("claim").await?;
     assert_eq!(toy.provisions("claim"), 2);
     space.done().await

@@ -51,7 +51,7 @@ async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::R
     space.api::<PersistentVolumeClaim>().delete("large", &DeleteParams::default()).await?;
     space.wait_gone(&volumes, &volume.name_any()).await?;
     assert_eq!((toy.provisions("large"), toy.deletes(&volume.name_any())), (1, 1));
-    space.wait_for_message("PersistentVolumeClaim", "labelled", "shorten the claim's spec, labels").await?;
+    space.wait_for_message("PersistentVolumeClaim", "labelled", "create it with fewer or shorter labels").await?;
     assert_eq!(toy.provisions("labelled"), 0);
     space.done().await
 }

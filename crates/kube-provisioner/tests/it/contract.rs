@@ -258,7 +258,7 @@ async fn g55_the_author_begins_with_the_volumes_that_there_are() {
     }
     fixture.claim("waits", "class");
     let _running = fixture.start(1);
-    let has_event = || fixture.events("waits").iter().any(|event| event.contains("the gids cannot be restored"));
+    let has_event = || fixture.events("waits").iter().any(|event| event.contains("the provisioner cannot work"));
     fixture.until("the claim is told why it waits", has_event).await;
     assert_eq!(fixture.calls.count("provision"), 0);
     ready.store(true, Ordering::Relaxed);

@@ -79,7 +79,7 @@ async fn g29_a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
     let check = |fixture: &Fixture| {
         assert_eq!(fixture.calls.count("provision large"), 0);
         let texts = failures(fixture, "large").join(" ");
-        assert!(texts.contains("shorten the claim's spec, labels, ownerReferences"), "{texts}");
+        assert!(texts.contains("create it with fewer or shorter labels"), "{texts}");
     };
     beside_others(true, &odd, claims(&odd), check).await;
 }

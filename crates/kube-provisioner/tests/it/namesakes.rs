@@ -114,9 +114,9 @@ async fn g70_one_of_two_claims_is_served_and_the_other_says_which_one_it_waits_f
     fixture.until("the first is bound", || fixture.is_bound(&first)).await;
     fixture.until("the second has an event", || !fixture.events(&second).is_empty()).await;
     let expected = format!(
-        "Warning ProvisioningFailed: the claim \"default/{first}\" has the name {name}, which the volume of this claim would \
-         have too; nothing is made for this claim until that claim and its volume are gone; delete this claim and create \
-         it again, or start the provisioner with a greater --volume-name-uuid-length"
+        "Warning ProvisioningFailed: the volume name {name} is already used by the claim \"default/{first}\"; this claim waits \
+         until that claim and its volume are deleted; delete this claim and create it again, or ask the administrator for a \
+         greater --volume-name-uuid-length"
     );
     assert_eq!(fixture.events(&second), [&*expected]);
     // A process that begins later says so, too.

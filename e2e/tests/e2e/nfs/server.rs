@@ -180,7 +180,7 @@ async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result
     program.kill().await?;
     let left = server.ganesha()?;
     space.create_claim(space.claim("third", &class)).await?;
-    space.wait_for_message("PersistentVolumeClaim", "third", "still has the disk").await?;
+    space.wait_for_message("PersistentVolumeClaim", "third", "the NFS server cannot export the volume").await?;
     assert!(left.is_running() && other.ganesha().is_err(), "one server at a time");
     assert_eq!(server.client.get(&path).await?, "hello");
 

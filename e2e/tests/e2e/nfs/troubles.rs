@@ -119,14 +119,11 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     for share in ["good", "squashed"] {
         space.wait_bound(&format!("during-{share}")).await?;
     }
-    for (share, what, remedy) in [
-        ("readonly", "Read-only file system", "mount it writable"),
-        ("full", "No space left on device", "make room"),
-        ("stale", "Stale file handle", "mount the share anew"),
-        ("hung", "does not answer", "see to the server"),
-    ] {
-        let event = space.wait_for_message("PersistentVolumeClaim", &format!("during-{share}"), what).await?;
-        ensure!(event.message.as_ref().is_some_and(|text| text.contains(remedy)), "{share}: {:?}", event.message);
+    for share in ["readonly", "full", "stale", "hung"] {
+        let claim = format!("during-{share}");
+        let event = space.wait_for_message("PersistentVolumeClaim", &claim, "ask the administrator").await?;
+        let text = event.message.unwrap_or_default();
+        ensure!(!text.contains("/mnt") && !text.contains("os error"), "{share}: {text}");
     }
     // What is full can be emptied.
     let (_, volume) = space.wait_bound("before-full").await?;
@@ -136,7 +133,7 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     let owned = [("share", "/mnt/exported/squashed"), ("uid", "1000")];
     let owned = space.class_with("owned", owned).await?;
     space.create_claim(space.claim("owned", &owned)).await?;
-    space.wait_for_message("PersistentVolumeClaim", "owned", "no_root_squash").await?;
+    space.wait_for_message("PersistentVolumeClaim", "owned", "the owner that the class sets").await?;
     space.api::<PersistentVolumeClaim>().delete("owned", &DeleteParams::default()).await?;
 
     guest.tell("mended", "")?;

@@ -380,7 +380,14 @@ impl Case<'_> {
     }
 
     fn refusal_text(&self, refusal: &Refusal) -> String {
-        let class = self.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
+        let claim = self.facts.claim_at_work();
+        if let Refusal::NameShared { rival } = refusal {
+            // Tenants do not see the names of other namespaces.
+            let is_near = claim.is_some_and(|claim| rival.starts_with(&format!("\"{}/", claim.namespace)));
+            let rival = if is_near { format!("the claim {rival}") } else { "a claim in another namespace".to_owned() };
+            return refusal_text(&Refusal::NameShared { rival }, self.provisioner, self.volume, "");
+        }
+        let class = claim.and_then(|claim| claim.class.as_deref()).unwrap_or_default();
         refusal_text(refusal, self.provisioner, self.volume, class)
     }
 

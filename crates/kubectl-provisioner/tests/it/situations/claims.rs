@@ -150,7 +150,7 @@ fn refused() -> Vec<Situation> {
         PVC,
         "data",
         "ProvisioningFailed",
-        "example.com/p does not support block volume provisioning; create the claim with volumeMode: Filesystem",
+        "example.com/p does not support block volume provisioning; delete the claim and create it with volumeMode: Filesystem",
     );
     let copy = claim(ASKED, "storageClassName: gold, dataSource: {kind: PersistentVolumeClaim, name: old}");
     let filled = claim(ASKED, "storageClassName: gold, dataSourceRef: {apiGroup: example.com, kind: Backup, name: b1}");
@@ -245,7 +245,7 @@ fn bound() -> Vec<Situation> {
         PVC,
         "data",
         "VolumeResizeFailed",
-        "example.com/p cannot expand volumes; for more space create a larger claim and copy the data, and remove allowVolumeExpansion from the StorageClass",
+        "example.com/p cannot expand volumes; for more space create a larger claim and copy the data; an administrator can remove allowVolumeExpansion from the StorageClass",
     );
     let larger = plain.replace("storage: 1Gi", "storage: 2Gi");
     let grows = class("allowVolumeExpansion: true");

@@ -58,8 +58,8 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             protocol::RELEASE
         ),
         Refusal::Expansion => expansion_text(provisioner),
-        Refusal::NameShared { .. } => format!(
-            "the volume name {volume} is already used by another claim; this one waits until that claim and its volume are deleted; delete this claim and create it again, or ask the administrator for a greater --volume-name-uuid-length"
+        Refusal::NameShared { rival } => format!(
+            "the volume name {volume} is already used by {rival}; this claim waits until that claim and its volume are deleted; delete this claim and create it again, or ask the administrator for a greater --volume-name-uuid-length"
         ),
         Refusal::NameTaken => format!(
             "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until an administrator deletes that object"

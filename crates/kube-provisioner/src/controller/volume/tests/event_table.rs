@@ -34,7 +34,7 @@ every!(refusals -> Refusal {
     Refusal::Expansion => [],
     Refusal::ImmediateClass => [Refusal::ImmediateClass],
     Refusal::MountOptions => [Refusal::MountOptions],
-    Refusal::NameShared { .. } => ["\"default/OTHER\"", "\"there/OTHER\""].map(|rival| Refusal::NameShared { rival: rival.to_owned() }),
+    Refusal::NameShared { .. } => ["\"NAMESPACE/OTHER\"", "\"there/OTHER\""].map(|rival| Refusal::NameShared { rival: rival.to_owned() }),
     Refusal::NameTaken => [Refusal::NameTaken],
     Refusal::Nobodys => [Refusal::Nobodys],
     Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],

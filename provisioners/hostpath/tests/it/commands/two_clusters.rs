@@ -67,7 +67,7 @@ fn nothing_of_the_other_cluster_is_touched() {
         let told = |number: usize| {
             events.iter().any(|event| {
                 event["involvedObject"]["name"] == name(number)
-                    && event["message"].as_str().is_some_and(|text| text.contains("is the directory of another volume"))
+                    && event["message"].as_str().is_some_and(|text| text.contains("belongs to another volume"))
             })
         };
         (0..COUNT).all(told)

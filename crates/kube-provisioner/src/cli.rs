@@ -14,7 +14,10 @@ mod tests;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 
-use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum as _};
 use kube::Client;
 use provisioner_runtime::client::{ConnectError, connect};
 
@@ -25,7 +28,7 @@ use self::orphans::Orphans;
 pub use self::program::Program;
 use self::rbac::Rbac;
 use self::served::Served;
-use crate::options::{BucketOptions, GO_COMPAT, Options};
+use crate::options::{BucketOptions, Coordination, GO_COMPAT, LogStyle, Options};
 
 const PRESET: &str = "preset";
 const CHECK_CLASS: &str = "check-class";
@@ -77,20 +80,38 @@ enum Invocation<A, C> {
     Orphans(Orphans, A),
 }
 
+/// What is asked for, and the format of the error if that fails.
 fn read<A: Parser, C: Subcommand, S: Served>(
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<Invocation<A, C>, clap::Error> {
+) -> (Result<Invocation<A, C>, clap::Error>, LogStyle) {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut command = without_empty_variables(command::<A, C, S>());
-    // The preset changes the defaults of other arguments, so it is read first.
-    let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
-    if first_look.is_ok_and(|matches| matches.get_one::<String>(PRESET).is_some_and(|preset| preset == "go-compat")) {
+    // The preset changes the defaults of other arguments, and the format is needed for their errors, so both are read first.
+    let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments).ok();
+    if first_look.as_ref().and_then(|first| first.get_one::<String>(PRESET)).is_some_and(|preset| preset == "go-compat")
+    {
         for (argument, value) in GO_COMPAT {
             command = command.mut_arg(argument, |argument| argument.default_value(value));
         }
     }
+    // Commands are for people.
+    let of_program = first_look.as_ref().filter(|first| first.subcommand_name().is_none());
+    let style = of_program.and_then(|first| first.try_get_one::<LogStyle>("log_format").ok().flatten());
+    let read = parsed::<A, C, S>(&mut command, arguments);
+    (read.map_err(|error| error.format(&mut command)), style.copied().unwrap_or_default())
+}
+
+fn parsed<A: Parser, C: Subcommand, S: Served>(
+    command: &mut Command,
+    arguments: Vec<OsString>,
+) -> Result<Invocation<A, C>, clap::Error> {
     let mut matches = command.try_get_matches_from_mut(arguments)?;
-    invocation(&mut matches).map_err(|error| error.format(&mut command))
+    let is_given = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if let Some(id) = S::ABSENT.iter().find(is_given) {
+        let text = format!("unexpected argument '--{}' found: this program has no such option\n", id.replace('_', "-"));
+        return Err(clap::Error::raw(ErrorKind::UnknownArgument, text));
+    }
+    invocation(&mut matches)
 }
 
 fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invocation<A, C>, clap::Error> {
@@ -127,7 +148,7 @@ pub fn without_empty_variables(command: Command) -> Command {
 
 /// The command with all its arguments and commands.
 fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
-    let program = C::augment_subcommands(A::command());
+    let program = C::augment_subcommands(A::command()).mut_args(adapted::<S>);
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
     let preset = preset
         .default_value("default")
@@ -160,10 +181,23 @@ fn of_orphans(program: &Command) -> Vec<Arg> {
         .map(|arg| {
             let id = arg.get_id().as_str();
             let is_option = known.get_arguments().any(|option| option.get_id() == arg.get_id());
-            let hidden = is_option && !Orphans::OPTIONS.contains(&id);
+            let hidden = arg.is_hide_set() || is_option && !Orphans::OPTIONS.contains(&id);
             arg.hide(hidden)
         })
         .collect()
+}
+
+/// The argument as this kind of provisioner has it. Clap cannot remove an argument: it is hidden, and [`read`] refuses it.
+fn adapted<S: Served>(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        id if S::ABSENT.contains(&id) => arg.hide(true).env(None::<&'static str>),
+        "coordination" if S::ABSENT.contains(&"node_name") => {
+            let modes = Coordination::value_variants().iter().filter(|mode| **mode != Coordination::PerNode);
+            let modes = PossibleValuesParser::new(modes.filter_map(Coordination::to_possible_value));
+            arg.value_parser(modes.try_map(|mode| Coordination::from_str(&mode, false)))
+        }
+        _ => arg,
+    }
 }
 
 /// The arguments of [`Options`], as the author's program has them, for a command of its own. Arguments that do not
@@ -174,7 +208,7 @@ fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
     let arguments = program.get_arguments().filter(|arg| is_option(arg)).cloned();
     arguments
         .map(|arg| {
-            let hidden = !shown.contains(&arg.get_id().as_str());
+            let hidden = arg.is_hide_set() || !shown.contains(&arg.get_id().as_str());
             arg.hide(hidden)
         })
         .collect()

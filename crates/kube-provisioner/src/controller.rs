@@ -28,7 +28,7 @@ use self::volume::Safeguard;
 use self::volume::{Backend, Safeguards, control_loop, rules};
 use crate::options::Options;
 use crate::provisioner::Provisioner;
-use crate::rbac;
+use crate::{protocol, rbac};
 
 /// Runs a [`Provisioner`]: calls it when a claim asks for a volume and when a volume is to be deleted.
 ///
@@ -182,7 +182,7 @@ impl Controller {
     /// takes the place of this one. All other errors are tried again.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment, safeguards } = self;
-        let process = Process::identify(&options, client, environment, &shutdown).await?;
+        let process = Process::identify(&options, protocol::SERVES_VOLUMES, client, environment, &shutdown).await?;
         let Some(process) = process else { return Ok(()) };
         let rules = rules(&options, &*backend, (&process.namespace, &process.cluster_id), safeguards)?;
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)

@@ -188,7 +188,7 @@ async fn serve_admin(
     checks.add("driver", move || readiness.get());
     checks.add_probe("backend", move || {
         let backend = backend.clone();
-        Box::pin(async move { backend.probe().await.map_err(|error| error.to_string()) })
+        Box::pin(async move { backend.probe().await.map(|()| String::new()).map_err(|error| error.to_string()) })
     });
     let server = AdminServer::bind(address).await?;
     let stop = shutdown.child_token();

@@ -137,7 +137,7 @@ pub use self::error::{
     DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,
 };
 pub use self::object_watch::{ObjectWatch, Wake};
-pub use self::options::{BucketOptions, Coordination, LogStyle, Options};
+pub use self::options::{BucketOptions, Coordination, LogStyle, Options, parse_time_limit};
 pub use self::prepared::Prepared;
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};

@@ -14,6 +14,14 @@ use provisioner_runtime::logs::{self, LogFormat};
 use crate::address::parse_address;
 use crate::duration::{expected, parse_duration};
 
+// What `--help` groups options by; those of the provisioner itself come first, without a heading.
+const KUBERNETES: &str = "Kubernetes";
+const CALLS: &str = "Calls and retries";
+const HEALTH: &str = "Health and logs";
+const REPLICAS: &str = "Replicas";
+#[cfg(feature = "cosi")]
+const COSI: &str = "COSI";
+
 /// Options of the controller, to be flattened into an author's own arguments, or filled in by hand:
 ///
 /// ```
@@ -34,7 +42,7 @@ pub struct Options {
     pub additional_provisioner_names: Vec<String>,
 
     /// Kubeconfig file [default: $KUBECONFIG, the pod's service account, or ~/.kube/config]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = KUBERNETES, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
     /// The address of the API server, in the place of the kubeconfig's: `--master` of Go programs. Without
@@ -43,87 +51,87 @@ pub struct Options {
     pub api_server: Option<Uri>,
 
     /// Namespace of the provisioner's Leases and journal [default: the pod's or the kubeconfig's]
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    #[arg(long, help_heading = KUBERNETES, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
     /// Node that this replica runs on; --coordination per-node needs it
-    #[arg(long, env, value_name = "NODE")]
+    #[arg(long, help_heading = REPLICAS, env, value_name = "NODE")]
     pub node_name: Option<String>,
 
     /// Maximum concurrent requests to the API server for claims and volumes
-    #[arg(long, env, alias = "workers", value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
+    #[arg(long, help_heading = CALLS, env, alias = "workers", value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
     pub api_concurrency: usize,
 
     /// Maximum concurrent backend calls, counted separately for deletion; 0 means 100, and at least 1 per class
-    #[arg(long, env, alias = "backend-concurrency", value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, help_heading = CALLS, env, alias = "backend-concurrency", value_name = "COUNT", default_value_t = 0)]
     pub max_concurrent_calls: usize,
 
     /// Maximum concurrent backend calls per class, counted likewise; 0 means a fair share, at most 80 %
-    #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, help_heading = CALLS, env, value_name = "COUNT", default_value_t = 0)]
     pub class_concurrency: usize,
 
     /// Timeout of each call that creates storage or credentials, such as 30s or 5m
-    #[arg(long, env, value_name = "TIME", default_value = "2m", value_parser = duration)]
+    #[arg(long, help_heading = CALLS, env, value_name = "TIME", default_value = "2m", value_parser = parse_time_limit)]
     pub provision_timeout: Duration,
 
     /// Timeout of each call that deletes or expands storage, such as 30s or 5m
-    #[arg(long, env, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    #[arg(long, help_heading = CALLS, env, value_name = "TIME", default_value = "5m", value_parser = parse_time_limit)]
     pub delete_timeout: Duration,
 
     /// Delay after the first failed attempt
-    #[arg(long, env, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, help_heading = CALLS, env, value_name = "TIME", default_value = "1s", value_parser = parse_time_limit)]
     pub retry_interval_start: Duration,
 
     /// Longest delay between attempts
-    #[arg(long, env, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    #[arg(long, help_heading = CALLS, env, value_name = "TIME", default_value = "5m", value_parser = parse_time_limit)]
     pub retry_interval_max: Duration,
 
     /// Double the delay after each failed attempt; false keeps it at --retry-interval-start
-    #[arg(long, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, help_heading = CALLS, env, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub exponential_backoff: bool,
 
     /// Retries before a failing claim waits for a change of the claim or its class; 0 means no limit
-    #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, help_heading = CALLS, env, value_name = "COUNT", default_value_t = 0)]
     pub failed_provision_threshold: u32,
 
     /// Retries before a failing deletion waits for a change of the volume; 0 means no limit
-    #[arg(long, env, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, help_heading = CALLS, env, value_name = "COUNT", default_value_t = 0)]
     pub failed_delete_threshold: u32,
 
     /// Interval at which the provisioner checks all unfinished work again
-    #[arg(long, env, value_name = "TIME", default_value = "15m", value_parser = duration)]
+    #[arg(long, help_heading = CALLS, env, value_name = "TIME", default_value = "15m", value_parser = parse_time_limit)]
     pub resync_period: Duration,
 
     /// On each resync, retry claims and volumes that reached their retry limit, as the Go library does
-    #[arg(long, env, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
+    #[arg(long, help_heading = CALLS, env, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set)]
     pub retry_on_resync: bool,
 
     /// Listen address for /livez, /readyz and /metrics, such as 0.0.0.0:8080 [default: none]
-    #[arg(long, env, aliases = ["admin-address", "metrics-address"], value_name = "ADDRESS", value_parser = parse_address)]
+    #[arg(long, help_heading = HEALTH, env, aliases = ["admin-address", "metrics-address"], value_name = "ADDRESS", value_parser = parse_address)]
     pub http_endpoint: Option<SocketAddr>,
 
     /// Format of log lines; RUST_LOG sets their level
-    #[arg(long, env, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
+    #[arg(long, help_heading = HEALTH, env, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
     pub log_format: LogStyle,
 
     /// How several replicas share the work
-    #[arg(long, env, value_name = "MODE", value_enum, default_value_t = Coordination::Lease)]
+    #[arg(long, help_heading = REPLICAS, env, value_name = "MODE", value_enum, default_value_t = Coordination::Lease)]
     pub coordination: Coordination,
 
     /// Number of shards, each with its own Lease; up to that many replicas work in parallel
-    #[arg(long, env, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, help_heading = REPLICAS, env, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub shards: u32,
 
     /// Time after which another replica may take a Lease that its holder did not renew
-    #[arg(long, env, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    #[arg(long, help_heading = REPLICAS, env, value_name = "TIME", default_value = "15s", value_parser = parse_time_limit)]
     pub lease_duration: Duration,
 
     /// Time after which a replica that cannot renew its Lease stops its work
-    #[arg(long, env, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, help_heading = REPLICAS, env, value_name = "TIME", default_value = "10s", value_parser = parse_time_limit)]
     pub lease_renew_deadline: Duration,
 
     /// Interval between attempts to acquire or renew a Lease
-    #[arg(long, env, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    #[arg(long, help_heading = REPLICAS, env, value_name = "TIME", default_value = "2s", value_parser = parse_time_limit)]
     pub lease_retry_period: Duration,
 
     /// The name of the Lease, where it is not the provisioner's.
@@ -150,20 +158,20 @@ pub struct Options {
     #[arg(skip)]
     pub volume_name_uid_length: Option<usize>,
 
-    /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if per-node]
-    #[arg(long, env, value_name = "NAME", value_parser = identity)]
+    /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if each node has a replica]
+    #[arg(long, help_heading = KUBERNETES, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
 
     /// Cluster ID; the provisioner ignores volumes and buckets with another one [default: the uid of kube-system]
-    #[arg(long, env, value_name = "ID", value_parser = identity)]
+    #[arg(long, help_heading = KUBERNETES, env, value_name = "ID", value_parser = identity)]
     pub cluster_id: Option<String>,
 
     /// Time limit for unfinished calls during shutdown
-    #[arg(long, env, alias = "grace-period", value_name = "TIME", default_value = "20s", value_parser = duration)]
+    #[arg(long, help_heading = REPLICAS, env, alias = "grace-period", value_name = "TIME", default_value = "20s", value_parser = parse_time_limit)]
     pub shutdown_timeout: Duration,
 
     /// Add a finalizer to new PersistentVolumes, so that deleting one by hand does not leak storage
-    #[arg(long, env, alias = "volume-finalizer", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, help_heading = KUBERNETES, env, alias = "volume-finalizer", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub add_finalizer: bool,
 }
 
@@ -248,17 +256,17 @@ pub struct BucketOptions {
 
     /// Socket for a COSI sidecar, such as unix:///var/lib/cosi/cosi.sock; with it the program is a COSI driver, and no controller of ObjectBucketClaims
     #[cfg(feature = "cosi")]
-    #[arg(long, env, value_name = "ADDRESS")]
+    #[arg(long, help_heading = COSI, env, value_name = "ADDRESS")]
     pub cosi_endpoint: Option<cosi::Address>,
 
     /// Reconcile COSI's Buckets and BucketAccesses (v1alpha2) without a sidecar, and no ObjectBucketClaims; that version of COSI has no release yet
     #[cfg(feature = "cosi")]
-    #[arg(long, env, conflicts_with = "cosi_endpoint")]
+    #[arg(long, help_heading = COSI, env, conflicts_with = "cosi_endpoint")]
     pub cosi_controller: bool,
 
     /// Name of the COSI driver [default: made of the provisioner's name: example.com/s3 gives s3.example.com]
     #[cfg(feature = "cosi")]
-    #[arg(long, env, value_name = "NAME", value_parser = crate::cosi::driver_name)]
+    #[arg(long, help_heading = COSI, env, value_name = "NAME", value_parser = crate::cosi::driver_name)]
     pub cosi_driver_name: Option<String>,
 }
 
@@ -364,8 +372,11 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 /// A year is more than any pause or limit needs, and clocks can add it.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// A duration that a pause or a limit can have.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+/// Parses a pause or a time limit: as [`parse_duration`], longer than nothing and a year at most.
+///
+/// # Errors
+/// If the text is none.
+pub fn parse_time_limit(text: &str) -> Result<Duration, String> {
     parse_duration(text).and_then(|time| match time {
         Duration::ZERO => Err(expected(text)),
         time if time > LONGEST => Err(expected(text)),
@@ -404,10 +415,10 @@ mod tests {
 
     #[test]
     fn pauses_and_limits_last_some_time_and_a_year_at_most() {
-        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(duration("366d"), Ok(LONGEST));
+        assert_eq!(parse_time_limit("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_time_limit("366d"), Ok(LONGEST));
         for bad in ["0s", "367d", "999999h", "5"] {
-            assert!(duration(bad).is_err(), "{bad}");
+            assert!(parse_time_limit(bad).is_err(), "{bad}");
         }
     }
 }

@@ -30,7 +30,7 @@
 //! );
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
@@ -80,16 +80,29 @@ pub(crate) use suggest::nearest;
 ///
 /// # Errors
 ///
-/// One [`ParameterError`] that names every unknown key, and beside them the first key whose value is malformed, or the first
-/// that is missing where no value is.
+/// One [`ParameterError`] that names every unknown key and every malformed value, or, where no value is malformed, the first
+/// key that is missing.
 pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T, ParameterError> {
-    let mut class = ClassMap::new(map.iter().filter(|(key, _)| !is_reserved(key)));
-    let result = T::deserialize(&mut class);
+    let given = || map.iter().filter(|(key, _)| !is_reserved(key));
+    let mut class = ClassMap::new(given());
+    let mut result = T::deserialize(&mut class);
     let mut problems = class.into_unknown();
-    match result {
-        Ok(parameters) if problems.is_empty() => return Ok(parameters),
-        Ok(_) => {}
-        Err(fault) => problems.push(fault.into_problem()),
+    let (mut malformed, unknown) = (BTreeSet::new(), problems.len());
+    // Serde stops at the first problem. What follows a key that is left out may only be missing because of that.
+    loop {
+        let problem = match result {
+            Ok(parameters) if problems.is_empty() => return Ok(parameters),
+            Ok(_) => break,
+            Err(fault) => fault.into_problem(),
+        };
+        let key = problem.key().map(str::to_owned);
+        if problems.len() == unknown || key.is_some() {
+            problems.push(problem);
+        }
+        if problems.len() >= MOST_PROBLEMS || !key.is_some_and(|key| malformed.insert(key)) {
+            break;
+        }
+        result = T::deserialize(&mut ClassMap::new(given().filter(|(key, _)| !malformed.contains(*key))));
     }
     Err(ParameterError { problems })
 }
@@ -101,6 +114,9 @@ pub(crate) fn keys_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> 
     let _ = T::deserialize(&mut class);
     class.fields()
 }
+
+/// More than fit into an event.
+const MOST_PROBLEMS: usize = 64;
 
 /// Reads a parameter whose empty text counts as absent, as templates of manifests write it.
 ///
@@ -134,7 +150,7 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    /// At least one problem: unknown keys first, at most 64 of them, then at most one other.
+    /// At least one problem, and at most 65: unknown keys first, then malformed values.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems

@@ -67,3 +67,9 @@ pub const EXISTING_BUCKETS: &str = "existingBuckets";
 pub const COSI_DRIVER: &str = "kube-provisioner/cosi-driver";
 /// Annotation of the Secret that records an account of COSI: the account's name.
 pub const COSI_ACCOUNT: &str = "kube-provisioner/cosi-account";
+/// Label of the Leases of a provisioner: what its claims are for.
+pub const SERVES: &str = "kube-provisioner/serves";
+/// The value of [`SERVES`] where claims are PersistentVolumeClaims.
+pub const SERVES_VOLUMES: &str = "volumes";
+/// The value of [`SERVES`] where claims are for buckets.
+pub const SERVES_BUCKETS: &str = "buckets";

@@ -368,7 +368,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
     /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
     /// fn register_metrics(&self, registry: &mut Registry) {
-    ///     registry.register("exports_used", "Exports that have a volume.", self.used.clone());
+    ///     registry.register("exports_used", "Exports that have a volume", self.used.clone());
     /// }
     /// # }
     /// ```

@@ -80,6 +80,8 @@ async fn g23_outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result
     let metrics =
         asked("/metrics", &|text| text.contains(&format!("controller_persistentvolumeclaim_provision_total{labels}")))
             .await?;
+    let helps = || metrics.lines().filter(|line| line.starts_with("# HELP"));
+    assert!(helps().count() > 10 && helps().all(|help| help.ends_with('.') && !help.ends_with("..")), "{metrics}");
     for line in [
         format!("controller_persistentvolumeclaim_provision_failed_total{labels}"),
         format!("controller_persistentvolumeclaim_provision_duration_seconds_count{labels}"),

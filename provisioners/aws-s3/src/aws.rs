@@ -182,6 +182,13 @@ impl BucketProvisioner for Aws {
         Ok(self.stores.probe().await?)
     }
 
+    async fn probe_class(&self, parameters: Arc<Parameters>) -> Result<(), StartError> {
+        for endpoint in self.stores.endpoints(&parameters).await? {
+            endpoint.connect().await?;
+        }
+        Ok(())
+    }
+
     fn capabilities() -> BucketCapabilities {
         let settings = Config::default().bucket_settings().map(|(key, _)| key);
         let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();

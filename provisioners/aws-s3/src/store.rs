@@ -12,8 +12,8 @@ use aws_credential_types::provider::{ProvideCredentials as _, SharedCredentialsP
 use aws_smithy_runtime::client::identity::IdentityCache;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use clap::Args;
-use kube_provisioner::Secrets;
 use kube_provisioner::bucket::{Endpoint, EndpointError, RecentlyCreated};
+use kube_provisioner::{Secrets, parse_time_limit};
 use s3_client::iam::Iam;
 use s3_client::{Client, Connections, Http, Settings, SettingsError, chain};
 use tokio::sync::OnceCell;
@@ -70,9 +70,9 @@ pub struct Defaults {
     #[arg(long, env = "AWS_CA_BUNDLE", value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
 
-    /// Timeout of one request, in seconds
-    #[arg(long, env = "AWS_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
-    call_timeout: u64,
+    /// Timeout of one request
+    #[arg(long, env = "AWS_CALL_TIMEOUT", value_name = "TIME", default_value = "15s", value_parser = parse_time_limit)]
+    call_timeout: Duration,
 }
 
 impl Defaults {
@@ -202,7 +202,7 @@ impl Stores {
         let region = self.region(parameters)?;
         let mut settings = Settings::new(self.http()?);
         region.name().clone_into(&mut settings.region);
-        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.time_limit = self.defaults.call_timeout;
         settings.repeats = true;
         (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
         let (credentials, identities) = self.administrator(parameters, secrets, &region).await?;
@@ -218,10 +218,7 @@ impl Stores {
         }
         settings_of_iam.endpoint = of_iam;
         settings.endpoint.clone_from(&given_url);
-        let address = settings.s3_address().await?;
-        let endpoint: Endpoint =
-            address.parse().map_err(|error: EndpointError| Misconfigured(format!("S3 at {address:?}: {error}")))?;
-        let endpoint = endpoint.region(region.name());
+        let endpoint = s3_endpoint(&settings).await?.region(region.name());
         Ok(Store {
             region,
             s3: Client::new(&settings, credentials.clone())?,
@@ -245,6 +242,17 @@ impl Stores {
             had.map_err(|error| Misconfigured(format!("the provisioner has no credentials: {}", chain(&error))))?;
         }
         Ok(())
+    }
+
+    /// Where S3 of a class is, and IAM, if its address is not Amazon's own.
+    pub(crate) async fn endpoints(&self, parameters: &Parameters) -> Result<Vec<Endpoint>, Misconfigured> {
+        let mut settings = Settings::new(self.http()?);
+        self.region(parameters)?.name().clone_into(&mut settings.region);
+        (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
+        settings.endpoint = parameters.endpoint.as_ref().or(self.defaults.endpoint.as_ref()).map(Endpoint::url);
+        let s3 = s3_endpoint(&settings).await?;
+        let iam = parameters.iam_endpoint.as_ref().or(self.defaults.iam_endpoint.as_ref());
+        Ok([s3].into_iter().chain(iam.cloned()).collect())
     }
 
     fn region(&self, parameters: &Parameters) -> Result<Region, Misconfigured> {
@@ -323,6 +331,11 @@ impl Stores {
     fn roles(&self) -> MutexGuard<'_, BTreeMap<Role, SharedCredentialsProvider>> {
         self.roles.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn s3_endpoint(settings: &Settings) -> Result<Endpoint, Misconfigured> {
+    let address = settings.s3_address().await?;
+    address.parse().map_err(|error: EndpointError| Misconfigured(format!("S3 at {address:?}: {error}")))
 }
 
 fn own_credentials(own: &SdkConfig) -> Result<SharedCredentialsProvider, Misconfigured> {

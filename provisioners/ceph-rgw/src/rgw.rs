@@ -197,6 +197,10 @@ impl BucketProvisioner for Rgw {
         Ok(())
     }
 
+    async fn probe_class(&self, parameters: Arc<Parameters>) -> Result<(), StartError> {
+        self.stores.endpoint(&parameters)?.connect().await
+    }
+
     fn capabilities() -> BucketCapabilities {
         let settings = Config::default().bucket_settings().map(|(key, _)| key);
         let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::Secrets;
 use kube_provisioner::bucket::{Endpoint, EndpointError};
+use kube_provisioner::{Secrets, parse_time_limit};
 use s3_client::{Client, Connections, Credentials, Settings};
 
 use crate::admin::Admin;
@@ -36,9 +36,9 @@ pub(crate) struct Defaults {
     #[arg(long, env = "RGW_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 
-    /// Timeout of one request to a gateway, in seconds
-    #[arg(long, env = "RGW_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
-    pub(crate) call_timeout: u64,
+    /// Timeout of one request to a gateway
+    #[arg(long, env = "RGW_CALL_TIMEOUT", value_name = "TIME", default_value = "15s", value_parser = parse_time_limit)]
+    pub(crate) call_timeout: Duration,
 }
 
 impl Defaults {
@@ -107,7 +107,7 @@ impl Stores {
         let region = parameters.region.clone().filter(|region| !region.is_empty());
         let http = self.connections.trusting(ca_bundle).map_err(|error| Misconfigured(error.to_string()))?;
         let mut settings = Settings::new(http.clone()).at(&url);
-        settings.time_limit = Duration::from_secs(self.defaults.call_timeout);
+        settings.time_limit = self.defaults.call_timeout;
         settings.region = region.unwrap_or(settings.region);
         let region = settings.region.clone();
         let signed = Signed { http, address: url, region: region.clone(), key: credentials.clone() };
@@ -131,7 +131,7 @@ impl Stores {
         locks.entry(place).or_default().clone()
     }
 
-    fn endpoint(&self, parameters: &Parameters) -> Result<Endpoint, Misconfigured> {
+    pub(crate) fn endpoint(&self, parameters: &Parameters) -> Result<Endpoint, Misconfigured> {
         let Parameters { endpoint, object_store_name, object_store_namespace, .. } = parameters;
         if let Some(Gateway(endpoint)) = endpoint.as_ref().or(self.defaults.endpoint.as_ref()) {
             return Ok(endpoint.clone());

@@ -83,7 +83,7 @@ impl Defaults {
             admin_access_key_file: None,
             admin_secret_key_file: None,
             ca_bundle: None,
-            call_timeout: 15,
+            call_timeout: Duration::from_secs(15),
         }
     }
 }

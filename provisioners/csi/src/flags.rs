@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser};
 use http::Uri;
 use kube_provisioner::{Coordination, LogStyle, Options, parse_address, parse_duration};
 
@@ -27,7 +27,7 @@ pub(crate) struct Flags {
     pub(crate) csi_address: csi::Address,
 
     /// Timeout of each call of the driver
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, help_heading = "Calls and retries", value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) timeout: Duration,
 
     /// File system of classes that name none [default: the driver's choice]
@@ -59,60 +59,60 @@ pub(crate) struct Flags {
     volume_name_uuid_length: UuidLength,
 
     /// Delay after the first failed attempt
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    #[arg(long, help_heading = "Calls and retries", value_name = "TIME", default_value = "1s", value_parser = time)]
     retry_interval_start: Duration,
 
     /// Longest delay between attempts
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    #[arg(long, help_heading = "Calls and retries", value_name = "TIME", default_value = "5m", value_parser = time)]
     retry_interval_max: Duration,
 
     /// Maximum concurrent calls of the driver, counted separately for deletion
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, help_heading = "Calls and retries", value_name = "COUNT", default_value_t = 100)]
     worker_threads: usize,
 
     /// Kubeconfig file; $KUBECONFIG comes first [default: the pod's service account]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Kubernetes", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
     /// Address of the API server, such as https://10.0.0.1:6443 [default: that of the kubeconfig]
-    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true, value_parser = server)]
+    #[arg(long, help_heading = "Kubernetes", value_name = "URL", default_value = "", hide_default_value = true, value_parser = server)]
     master: Server,
 
     /// Let one of several replicas work at a time
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     leader_election: bool,
 
     /// Namespace of the Lease and of the journal [default: $POD_NAMESPACE, or the service account's]
-    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
+    #[arg(long, help_heading = "Replicas", value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     leader_election_namespace: String,
 
     /// Labels of the Lease, such as team:storage,tier:csi
-    #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = label)]
+    #[arg(long, help_heading = "Replicas", value_name = "LABELS", value_delimiter = ',', value_parser = label)]
     leader_election_labels: Vec<(String, String)>,
 
     /// Time after which another replica may take a Lease that its holder did not renew
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
+    #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "15s", value_parser = time)]
     leader_election_lease_duration: Duration,
 
     /// Time after which a replica that cannot renew its Lease stops its work
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "10s", value_parser = time)]
     leader_election_renew_deadline: Duration,
 
     /// Interval between attempts to acquire or renew the Lease
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "5s", value_parser = time)]
     leader_election_retry_period: Duration,
 
     /// Listen address for /livez, /readyz and /metrics, such as :8080 [default: none]
-    #[arg(long, alias = "metrics-address", value_name = "ADDRESS", value_parser = parse_address)]
+    #[arg(long, help_heading = "Health and logs", alias = "metrics-address", value_name = "ADDRESS", value_parser = parse_address)]
     http_endpoint: Option<SocketAddr>,
 
     /// Cluster ID; the provisioner ignores volumes with another one [default: the uid of kube-system]
-    #[arg(long, env, value_name = "ID")]
+    #[arg(long, help_heading = "Kubernetes", env, value_name = "ID")]
     cluster_id: Option<String>,
 
     /// Format of log lines; RUST_LOG sets their level
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LoggingFormat::Text)]
-    logging_format: LoggingFormat,
+    #[arg(long, help_heading = "Health and logs", value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
+    pub(crate) logging_format: LogStyle,
 
     #[command(flatten)]
     pub(crate) gates: Gates,
@@ -131,12 +131,6 @@ struct Server(Option<Uri>);
 /// `None` for the whole uid.
 #[derive(Clone, Copy, Debug)]
 struct UuidLength(Option<usize>);
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LoggingFormat {
-    Text,
-    Json,
-}
 
 /// Flags of features that this program does not have yet.
 #[derive(Clone, Debug, clap::Args)]
@@ -192,10 +186,7 @@ impl Flags {
             (self.retry_interval_start, self.retry_interval_max);
         options.http_endpoint = self.http_endpoint;
         options.cluster_id = self.cluster_id.clone();
-        options.log_format = match self.logging_format {
-            LoggingFormat::Text => LogStyle::Text,
-            LoggingFormat::Json => LogStyle::Json,
-        };
+        options.log_format = self.logging_format;
         options.coordination = if self.leader_election { Coordination::Lease } else { Coordination::None };
         options.sidecar_rbac = true;
         options.lease_name = Some(sanitized(driver));

@@ -3,7 +3,6 @@
 mod flags;
 
 use std::error::Error;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -36,13 +35,14 @@ fn main() -> ExitCode {
     }
     let mut matches = without_empty_variables(Flags::command()).get_matches();
     let flags = Flags::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
+    let style = flags.logging_format;
     // One thread: the controller mostly waits.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(flags)));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            fail(&error_chain(&*error));
+            style.fatal("csi-provisioner", &error_chain(&*error));
             ExitCode::FAILURE
         }
     }
@@ -114,9 +114,4 @@ async fn another_driver(client: Client, known: DriverInfo, reconnected: impl Fut
             }
         }
     }
-}
-
-/// The last word of a program that cannot go on. `eprintln!` would panic where stderr is full.
-fn fail(text: &str) {
-    let _ = writeln!(io::stderr(), "csi-provisioner: {}", text.lines().collect::<Vec<_>>().join(" "));
 }

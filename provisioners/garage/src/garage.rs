@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use kube_provisioner::bucket::{
     Access, Account, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials,
-    GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
+    Endpoint, GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::Value;
 
 use crate::admin::{BucketInfo, Failure, Key, Quotas, Rights};
 use crate::claim::{BUCKET_ID, Claim};
-use crate::parameters::{Config, Limit, Parameters};
+use crate::parameters::{AdminUrl, Config, Limit, Parameters};
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
 const LIFECYCLE: &str = "bucketLifecycle";
@@ -172,6 +172,14 @@ impl BucketProvisioner for Garage {
             store.admin.bucket_named("kube-provisioner-probe").await?;
         }
         Ok(())
+    }
+
+    async fn probe_class(&self, parameters: Arc<Parameters>) -> Result<(), StartError> {
+        let (endpoint, AdminUrl(admin)) = self.stores.endpoints(&parameters)?;
+        endpoint.connect().await?;
+        // Without its path.
+        let admin = admin.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        admin.parse::<Endpoint>()?.connect().await
     }
 
     fn capabilities() -> BucketCapabilities {

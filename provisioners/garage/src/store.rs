@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::Secrets;
 use kube_provisioner::bucket::Endpoint;
+use kube_provisioner::{Secrets, parse_time_limit};
 use s3_client::{Client, Connections, Credentials, Settings, SettingsError};
 
 use crate::admin::Admin;
@@ -37,9 +37,9 @@ pub struct Defaults {
     #[arg(long, env = "GARAGE_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 
-    /// Timeout of one request to Garage, in seconds
-    #[arg(long, env = "GARAGE_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
-    pub(crate) call_timeout: u64,
+    /// Timeout of one request to Garage
+    #[arg(long, env = "GARAGE_CALL_TIMEOUT", value_name = "TIME", default_value = "15s", value_parser = parse_time_limit)]
+    pub(crate) call_timeout: Duration,
 }
 
 impl Defaults {
@@ -94,13 +94,21 @@ impl Stores {
         Self { defaults, connections: Connections::default() }
     }
 
+    /// Where S3 and the admin API of a class are.
+    pub(crate) fn endpoints<'a>(
+        &'a self,
+        parameters: &'a Parameters,
+    ) -> Result<(&'a Endpoint, &'a AdminUrl), Misconfigured> {
+        let endpoint = parameters.endpoint.as_ref().or(self.defaults.endpoint.as_ref());
+        let admin = parameters.admin_endpoint.as_ref().or(self.defaults.admin_endpoint.as_ref());
+        let endpoint = endpoint.ok_or_else(|| unknown("endpoint", "endpoint"))?;
+        Ok((endpoint, admin.ok_or_else(|| unknown("adminEndpoint", "admin-endpoint"))?))
+    }
+
     /// The cluster of a class.
     pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let defaults = &self.defaults;
-        let endpoint = parameters.endpoint.as_ref().or(defaults.endpoint.as_ref());
-        let endpoint = endpoint.ok_or_else(|| unknown("endpoint", "endpoint"))?;
-        let admin = parameters.admin_endpoint.as_ref().or(defaults.admin_endpoint.as_ref());
-        let AdminUrl(admin) = admin.ok_or_else(|| unknown("adminEndpoint", "admin-endpoint"))?;
+        let (endpoint, AdminUrl(admin)) = self.endpoints(parameters)?;
         let token = self.token(secrets)?;
         let ca_bundle = match (secrets.bytes(ADMIN, "caBundle"), &defaults.ca_bundle) {
             (Some(bundle), _) => Some(bundle.to_vec()),
@@ -110,7 +118,7 @@ impl Stores {
         let http = self.connections.trusting(ca_bundle)?;
         let region = parameters.region.as_ref().filter(|region| !region.is_empty()).unwrap_or(&defaults.region);
         let mut settings = Settings::new(http.clone()).at(endpoint.url());
-        settings.time_limit = Duration::from_secs(defaults.call_timeout);
+        settings.time_limit = defaults.call_timeout;
         settings.region = region.clone();
         // Every request names its own key.
         let client = Client::new(&settings, Credentials::new("", ""))?;
@@ -184,7 +192,7 @@ mod tests {
             region: "garage".to_owned(),
             admin_token_file: None,
             ca_bundle: None,
-            call_timeout: 15,
+            call_timeout: Duration::from_secs(15),
         };
         let error = Stores::new(defaults).of(&Parameters::default(), &Secrets::default()).unwrap_err();
         assert!(error.to_string().contains("set adminEndpoint in the StorageClass, or --admin-endpoint"), "{error}");

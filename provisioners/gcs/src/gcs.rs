@@ -149,7 +149,8 @@ impl BucketProvisioner for Gcs {
     }
 
     async fn probe(&self) -> Result<(), StartError> {
-        Ok(self.stores.probe().await?)
+        self.stores.probe().await?;
+        self.stores.endpoint().connect().await
     }
 
     fn capabilities() -> BucketCapabilities {

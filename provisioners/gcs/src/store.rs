@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::Secrets;
 use kube_provisioner::bucket::{Endpoint, RecentlyCreated};
+use kube_provisioner::{Secrets, parse_time_limit};
 use ring::digest::{SHA256, digest};
 
 use crate::api::Api;
@@ -61,9 +61,9 @@ pub(crate) struct Defaults {
     #[arg(long, env = "GCS_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 
-    /// Timeout of one request, in seconds
-    #[arg(long, env = "GCS_CALL_TIMEOUT", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
-    pub(crate) call_timeout: u64,
+    /// Timeout of one request
+    #[arg(long, env = "GCS_CALL_TIMEOUT", value_name = "TIME", default_value = "15s", value_parser = parse_time_limit)]
+    pub(crate) call_timeout: Duration,
 }
 
 impl Defaults {
@@ -111,7 +111,7 @@ impl From<TokenError> for Misconfigured {
 
 impl Stores {
     pub(crate) fn new(defaults: Defaults, proxies: Proxies) -> Self {
-        let clients = Clients::new(proxies, Duration::from_secs(defaults.call_timeout));
+        let clients = Clients::new(proxies, defaults.call_timeout);
         let recent = Arc::new(RecentlyCreated::within(SETTLED));
         Self { defaults, clients, sources: Mutex::default(), recent }
     }
@@ -140,6 +140,11 @@ impl Stores {
         let endpoint = self.defaults.endpoint.clone().region("auto");
         let pool = self.defaults.workload_identity_pool.clone();
         Ok(Store { storage, iam, endpoint, pool })
+    }
+
+    /// Where Cloud Storage is.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.defaults.endpoint
     }
 
     /// Whether the provisioner's own credentials, if it has some, give a token.

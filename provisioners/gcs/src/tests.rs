@@ -38,7 +38,7 @@ impl Defaults {
             iam_endpoint: google.endpoint.parse().unwrap(),
             metadata_host: google.endpoint.trim_start_matches("http://").to_owned(),
             ca_bundle: None,
-            call_timeout: 5,
+            call_timeout: Duration::from_secs(5),
         }
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use directory_volumes::{Root, TrashLimits, Worker};
-use kube_provisioner::{Options, Program};
+use kube_provisioner::{Options, Program, parse_duration};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::disk::Disk;
@@ -53,9 +53,8 @@ struct Args {
     #[arg(long, env = "NFS_MAX_EXPORTS", value_name = "COUNT", default_value = "-1", allow_hyphen_values = true)]
     max_exports: i32,
 
-    /// Seconds after a server restart in which clients can reclaim their locks; 0 disables the grace period
-    #[arg(long, env = "NFS_GRACE_PERIOD", value_name = "SECONDS", default_value = "90",
-        value_parser = clap::value_parser!(u16).range(0..=180))]
+    /// Time after a server restart in which clients can reclaim their locks; 0s disables the grace period
+    #[arg(long, env = "NFS_GRACE_PERIOD", value_name = "TIME", default_value = "90s", value_parser = grace_period)]
     nfs_grace_period: u16,
 
     /// Port of the server
@@ -79,6 +78,12 @@ struct Args {
 
     #[command(flatten)]
     options: Options,
+}
+
+/// The whole seconds of a grace period.
+fn grace_period(text: &str) -> Result<u16, String> {
+    let seconds = parse_duration(text)?.as_secs();
+    u16::try_from(seconds).ok().filter(|seconds| *seconds <= 180).ok_or_else(|| "expected 180s at most".to_owned())
 }
 
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {

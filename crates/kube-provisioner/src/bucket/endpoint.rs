@@ -3,6 +3,9 @@
 use std::str::FromStr;
 
 use serde::Deserialize;
+use tokio::net::TcpStream;
+
+use crate::error::StartError;
 
 /// Where clients reach a bucket.
 ///
@@ -59,6 +62,21 @@ impl Endpoint {
     #[must_use]
     pub fn sub_region(self, sub_region: impl Into<String>) -> Self {
         Self { sub_region: sub_region.into(), ..self }
+    }
+
+    /// Connects and sends nothing. Where the environment names a proxy, which alone may know the way, it does nothing.
+    ///
+    /// # Errors
+    /// When nothing accepts connections there.
+    pub async fn connect(&self) -> Result<(), StartError> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let proxies = if self.tls { ["HTTPS_PROXY", "https_proxy"] } else { ["HTTP_PROXY", "http_proxy"] };
+        if proxies.into_iter().any(is_set) {
+            return Ok(());
+        }
+        // An IPv6 address has brackets here.
+        let connected = TcpStream::connect(format!("{}:{}", self.host, self.port)).await;
+        connected.map(drop).map_err(|error| StartError::new(format!("cannot connect to {}: {error}", self.url())))
     }
 
     /// The URL.

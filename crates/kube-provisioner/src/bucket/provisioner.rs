@@ -1,6 +1,7 @@
 //! The trait that an author of a bucket provisioner implements.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
@@ -200,10 +201,21 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     }
 
     /// Whether the backend can work now, for the readiness probe. See [`Provisioner::probe`](crate::Provisioner::probe).
+    /// What classes name is asked by [`probe_class`](Self::probe_class).
     ///
     /// # Errors
     /// Any: `/readyz` answers 503 and shows its text.
     fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Whether the backend of a StorageClass can be reached, for the readiness probe. Asked for each class, without its
+    /// Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
+    ///
+    /// # Errors
+    /// Any: `/readyz` shows its text, and answers 503 if it is so for all classes.
+    fn probe_class(&self, parameters: Arc<Self::Parameters>) -> impl Future<Output = Result<(), StartError>> + Send {
+        drop(parameters);
         async { Ok(()) }
     }
 

@@ -7,17 +7,19 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command, FromArgMatches, Parser, Subcommand};
 use futures::future::LocalBoxFuture;
+use jiff::Timestamp;
 use provisioner_runtime::error_chain;
+use serde_json::json;
 
 use super::served::Served;
 use super::{BoxError, Invocation, read};
-use crate::options::Options;
+use crate::options::{LogStyle, Options};
 use crate::rbac::AccessRule;
 
 type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxError>>>;
 
 /// The whole `main` of a provisioner: parses the arguments, and runs the provisioner that `setup` returns until SIGTERM or
-/// SIGINT. An error is one line on stderr and exit code 1.
+/// SIGINT. An error is one line on stderr, in the format of the log, and exit code 1; 2 for wrong arguments.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -157,7 +159,16 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
         };
         let others = sidecar.clone().unwrap_or_default();
         install_crypto_provider();
-        let done = match read::<A, C, S>(arguments).unwrap_or_else(|error| error.exit()) {
+        let program = A::command();
+        let (invocation, style) = read::<A, C, S>(arguments);
+        let invocation = invocation.unwrap_or_else(|error| match style {
+            LogStyle::Json if error.use_stderr() => {
+                style.fatal(program.get_name(), &error.to_string());
+                std::process::exit(error.exit_code())
+            }
+            _ => error.exit(),
+        });
+        let done = match invocation {
             Invocation::CheckClass(check) => {
                 let (text, code) = check.run::<S>();
                 print(&text);
@@ -176,8 +187,7 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
         match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                let text = error_chain(&*error);
-                fail(A::command().get_name(), &text.lines().collect::<Vec<_>>().join(" "));
+                style.fatal(program.get_name(), &error_chain(&*error));
                 ExitCode::FAILURE
             }
         }
@@ -239,14 +249,25 @@ pub(super) fn print(text: &str) {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // The reader has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            fail("error", &format!("cannot write to stdout: {error}"));
+            LogStyle::Text.fatal("error", &format!("cannot write to stdout: {error}"));
             std::process::exit(1);
         }
         _ => {}
     }
 }
 
-/// The last word of a program that cannot go on. `eprintln!` would panic where stderr is full.
-fn fail(program: &str, text: &str) {
-    let _ = writeln!(io::stderr(), "{program}: {text}");
+impl LogStyle {
+    /// Writes the error that ends a program to stderr, as one line. Programs whose `main` is a [`Program`] need not call it.
+    pub fn fatal(self, program: &str, text: &str) {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = match self {
+            Self::Text => format!("{program}: {text}"),
+            Self::Json => {
+                let time = Timestamp::now().to_string();
+                json!({"timestamp": time, "level": "ERROR", "message": text, "target": program}).to_string()
+            }
+        };
+        // `eprintln!` would panic where stderr is full.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
 }

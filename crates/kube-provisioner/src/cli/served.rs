@@ -22,6 +22,9 @@ use crate::rbac::{AccessRule, bucket_rules, rules};
     note = "return `(provisioner, options)`: a `Provisioner` with `Options`, or a `BucketProvisioner` with `BucketOptions`"
 )]
 pub trait Served: Sized + 'static {
+    /// The options that have no effect, by their ids in clap.
+    const ABSENT: &'static [&'static str] = &[];
+
     /// Whether attempts are recorded in journals.
     const HAS_JOURNAL: bool;
 
@@ -123,6 +126,7 @@ impl<P: Provisioner> Served for (P, Options) {
 }
 
 impl<B: BucketProvisioner> Served for (B, BucketOptions) {
+    const ABSENT: &'static [&'static str] = &["node_name", "add_finalizer"];
     const HAS_JOURNAL: bool = false;
     const HAS_COSI: bool = cfg!(feature = "cosi");
 
@@ -194,6 +198,8 @@ fn read_parameters<P: Provisioner>(
     mut parameters: BTreeMap<String, String>,
     capabilities: &Capabilities,
 ) -> Result<(), String> {
-    secret_names::take(&mut parameters, &capabilities.secrets)?;
-    parameters::from_map::<P::Parameters>(&parameters).map(drop).map_err(|problems| problems.to_string())
+    let of_secrets = secret_names::take(&mut parameters, &capabilities.secrets).err();
+    let of_author = parameters::from_map::<P::Parameters>(&parameters).err().map(|problems| problems.to_string());
+    let problems: Vec<String> = of_author.into_iter().chain(of_secrets).collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }

@@ -54,7 +54,7 @@ enum Own {
 }
 
 fn invocation(arguments: &[&str]) -> Result<Invocation<Flags, Own>, clap::Error> {
-    read::<Flags, Own, (Exports, Options)>(["p"].iter().chain(arguments).map(OsString::from))
+    read::<Flags, Own, (Exports, Options)>(["p"].iter().chain(arguments).map(OsString::from)).0
 }
 
 fn options(more: &[&str]) -> Options {
@@ -326,7 +326,7 @@ fn a_program_of_buckets_has_commands_too() {
 fn rbac_knows_the_controller_of_cosi() {
     let rights = |arguments: &[&str]| {
         let base = ["p", "rbac", "--provisioner-name", "example.com/s3", "--namespace", "n", "--cosi-controller"];
-        match read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into)) {
+        match read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into)).0 {
             Ok(Invocation::Rbac(rbac, options)) => rbac.run::<(Store, BucketOptions)>(&options, Vec::new()),
             Ok(_) => panic!("no rbac"),
             Err(error) => Err(error.into()),
@@ -349,10 +349,39 @@ fn rbac_knows_the_controller_of_cosi() {
     let run = |arguments: &[&str]| {
         let base = ["p", "--provisioner-name", "example.com/s3", "--cosi-controller"];
         let read = read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into));
-        read.map(|invocation| matches!(invocation, Invocation::Run(flags) if flags.options.cosi_controller))
+        read.0.map(|invocation| matches!(invocation, Invocation::Run(flags) if flags.options.cosi_controller))
     };
     assert!(run(&[]).unwrap());
     assert!(run(&["--cosi-endpoint", "unix:///a"]).is_err());
+}
+
+#[test]
+fn each_program_has_only_the_options_that_have_an_effect() {
+    let run = |arguments: &[&str]| {
+        let base = ["p", "--provisioner-name", "example.com/s3"];
+        read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into)).0.map(drop)
+    };
+    assert!(run(&["--coordination", "none"]).is_ok());
+    assert_eq!(run(&["--help"]).unwrap_err().kind(), ErrorKind::DisplayHelp);
+    for wrong in [&["--node-name", "n"][..], &["--add-finalizer=true"], &["--volume-finalizer", "false"]] {
+        let error = run(wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{error}");
+        assert!(error.to_string().contains("this program has no such option"), "{error}");
+    }
+    let error = run(&["--coordination", "per-node"]).unwrap_err().to_string();
+    assert!(error.contains("[possible values: lease, none]"), "{error}");
+    let mut program = command::<BucketFlags, Own, (Store, BucketOptions)>();
+    let mut helps = vec![program.render_long_help().to_string()];
+    for name in [RBAC, CHECK_CLASS] {
+        helps.push(program.find_subcommand_mut(name).unwrap().render_long_help().to_string());
+    }
+    for absent in ["node-name", "add-finalizer", "per-node", "NODE_NAME", "ADD_FINALIZER"] {
+        assert!(helps.iter().all(|help| !help.contains(absent)), "{absent}");
+    }
+    let help = command::<Flags, Own, (Exports, Options)>().render_long_help().to_string();
+    for present in ["--node-name", "--add-finalizer", "- per-node", "Replicas:", "Calls and retries:"] {
+        assert!(help.contains(present), "{present}: {help}");
+    }
 }
 
 /// `UPDATE_FLAGS=1` writes the table.

@@ -29,6 +29,7 @@ mod messages;
 mod metrics;
 mod outcome;
 mod partial;
+mod reach;
 mod record;
 pub(crate) mod recorded;
 mod report;
@@ -253,8 +254,9 @@ impl Reconciler for BucketReconciler {
         self.actions.start().await
     }
 
-    async fn probe(&self) -> Result<(), String> {
-        self.actions.backend.probe().await.map_err(|error| error.to_string())
+    async fn probe(&self) -> Result<String, String> {
+        let classes = self.actions.context.cache().own_classes();
+        reach::reach(&*self.actions.backend, classes).await
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {

@@ -16,7 +16,7 @@ use super::shared::process::Process;
 use super::shared::program::Program;
 use crate::bucket::BucketProvisioner;
 use crate::options::{BucketOptions, Coordination, Options};
-use crate::rbac;
+use crate::{protocol, rbac};
 
 /// Runs a [`BucketProvisioner`]: calls it when a claim asks for a bucket and when a claim is deleted.
 ///
@@ -87,7 +87,10 @@ impl BucketController {
         if common.coordination == Coordination::PerNode {
             return Err(RunError::Options("buckets know --coordination lease and none only".to_owned()));
         }
-        let Some(process) = Process::identify(common, client, environment, &shutdown).await? else { return Ok(()) };
+        let Some(process) = Process::identify(common, protocol::SERVES_BUCKETS, client, environment, &shutdown).await?
+        else {
+            return Ok(());
+        };
         let rules = rules(&options, &*backend, (&process.namespace, &process.cluster_id), safeguards)?;
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
     }

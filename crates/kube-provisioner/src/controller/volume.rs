@@ -254,8 +254,9 @@ impl Reconciler for VolumeReconciler {
         self.actions.context.backend.while_leading().await;
     }
 
-    async fn probe(&self) -> Result<(), String> {
-        self.actions.context.backend.probe().await.map_err(|error| error.to_string())
+    async fn probe(&self) -> Result<String, String> {
+        let answer = self.actions.context.backend.probe().await;
+        answer.map(|()| String::new()).map_err(|error| error.to_string())
     }
 
     fn journal(&self) -> JournalSpec<VolumeCache> {

@@ -48,7 +48,7 @@ use crate::controller::shared::process::Process;
 use crate::controller::shared::program::Program;
 use crate::options::{BucketOptions, Coordination, Options};
 use crate::protocol::COSI_DRIVER;
-use crate::rbac;
+use crate::{protocol, rbac};
 
 /// Runs a [`BucketProvisioner`] as the controller of the Buckets and BucketAccesses of its COSI driver, without upstream's sidecar.
 /// [`Program`](crate::Program) runs it where [`BucketOptions::cosi_controller`] is set.
@@ -110,7 +110,8 @@ impl CosiController {
             let text = "a COSI controller knows --coordination lease and none, and has one shard";
             return Err(RunError::Options(text.to_owned()));
         }
-        let process = Process::identify(&options, client.clone(), environment, &shutdown).await?;
+        let process =
+            Process::identify(&options, protocol::SERVES_BUCKETS, client.clone(), environment, &shutdown).await?;
         let Some(process) = process else { return Ok(()) };
         let capabilities = capabilities(|| backend.capabilities())?;
         let options = Options { namespace: Some(process.namespace.clone()), ..options };
@@ -254,8 +255,9 @@ impl Reconciler for CosiReconciler {
         start_backend(self.limits.delete, async { self.actions.backend.start(start).await }).await
     }
 
-    async fn probe(&self) -> Result<(), String> {
-        self.actions.backend.probe().await.map_err(|error| error.to_string())
+    async fn probe(&self) -> Result<String, String> {
+        let answer = self.actions.backend.probe().await;
+        answer.map(|()| String::new()).map_err(|error| error.to_string())
     }
 
     fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {

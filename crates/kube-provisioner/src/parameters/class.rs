@@ -3,10 +3,10 @@
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 
-use super::Problem;
 use super::fault::Fault;
 use super::suggest::nearest;
 use super::value::Text;
+use super::{MOST_PROBLEMS, Problem};
 
 pub(super) struct ClassMap<'a> {
     /// Keys without a field are removed once the fields are known.
@@ -40,7 +40,7 @@ impl<'a> ClassMap<'a> {
             key: key.to_owned(),
             suggestion: nearest(key, free.iter().copied()).map(str::to_owned),
         };
-        self.unknown = unknown.into_iter().take(MOST_UNKNOWN).map(problem).collect();
+        self.unknown = unknown.into_iter().take(MOST_PROBLEMS).map(problem).collect();
     }
 }
 
@@ -116,6 +116,3 @@ impl<'de> MapAccess<'de> for &mut Entries<'_, '_> {
         seed.deserialize(Text::new(value)).map_err(|fault| fault.of(key, value))
     }
 }
-
-/// More than fit into an event.
-const MOST_UNKNOWN: usize = 64;

@@ -27,11 +27,12 @@ impl Checks {
     }
 
     /// Adds a check that takes its time: it is asked only when somebody asks for the report, has a time limit, and its
-    /// answer counts for a few seconds. A panic is a failure.
+    /// answer counts for a few seconds. A panic is a failure. The text of a success, if any, is what a person should know
+    /// although the process is ready.
     pub fn add_probe(
         &self,
         name: impl Into<String>,
-        ask: impl Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static,
+        ask: impl Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync + 'static,
     ) {
         crate::sync::lock(&self.probes).push(Probe::new(name.into(), Arc::new(ask)));
     }
@@ -43,7 +44,8 @@ impl Checks {
 
     /// Whether all checks pass, and one line about each.
     pub(super) async fn report(&self) -> (bool, String) {
-        let mut results = self.results();
+        let mut results: Vec<_> =
+            self.results().into_iter().map(|(name, result)| (name, result.map(|()| String::new()))).collect();
         let probes = crate::sync::lock(&self.probes).clone();
         for probe in probes {
             let answer = probe.answer().await;
@@ -54,7 +56,8 @@ impl Checks {
         for (name, result) in results {
             // Writing to a String cannot fail.
             let _ = match result {
-                Ok(()) => writeln!(text, "[+] {name}: ok"),
+                Ok(note) if note.is_empty() => writeln!(text, "[+] {name}: ok"),
+                Ok(note) => writeln!(text, "[+] {name}: {note}"),
                 Err(reason) => writeln!(text, "[-] {name}: {reason}"),
             };
         }

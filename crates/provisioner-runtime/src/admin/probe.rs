@@ -15,10 +15,10 @@ const FRESH: Duration = Duration::from_secs(5);
 /// How long an answer may take. A kubelet waits one second by default, and gets the answer with its next question.
 const LIMIT: Duration = Duration::from_secs(5);
 
-type Ask = dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync;
+type Ask = dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync;
 
 /// An answer, and when it came.
-type Answered = (Instant, Result<(), String>);
+type Answered = (Instant, Result<String, String>);
 
 /// A check with a time limit, whose answer counts for a while.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ impl Probe {
     }
 
     /// Runs in a task of its own: who hangs up early does not make the next one begin again.
-    pub(super) async fn answer(&self) -> Result<(), String> {
+    pub(super) async fn answer(&self) -> Result<String, String> {
         let probe = self.clone();
         let asking = tokio::spawn(async move {
             let mut last = probe.last.lock().await;

@@ -75,12 +75,12 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         std::future::ready(())
     }
 
-    /// Whether an author's backend can work now, for `/readyz`.
+    /// Whether an author's backend can work now, for `/readyz`; with a text if only a part of it can.
     ///
     /// # Errors
     /// Why not, for a person.
-    fn probe(&self) -> impl Future<Output = Result<(), String>> + Send {
-        std::future::ready(Ok(()))
+    fn probe(&self) -> impl Future<Output = Result<String, String>> + Send {
+        std::future::ready(Ok(String::new()))
     }
 
     /// How the entries of its journal become attempts in the cache.

@@ -64,7 +64,7 @@ impl Bed {
             ["--kubeconfig", &kubeconfig],
             ["--namespace", self.space.namespace()],
             ["--cosi-endpoint", &endpoint],
-            ["--call-timeout", "5"],
+            ["--call-timeout", "5s"],
         ];
         let command = variables.iter().copied().chain([program.as_str()]);
         // A driver that was killed has left it.

@@ -107,7 +107,7 @@ impl Native {
             ["--cosi-driver-name", &self.driver],
             ["--kubeconfig", &kubeconfig],
             ["--namespace", self.space.namespace()],
-            ["--call-timeout", "5"],
+            ["--call-timeout", "5s"],
             // A process that was killed is followed soon.
             ["--lease-duration", "3s"],
             ["--lease-renew-deadline", "2s"],

@@ -158,7 +158,7 @@ impl Server {
             format!("--nfs-port={}", self.client.port),
             format!("--server-hostname={}", self.address),
             format!("--bind-address={}", self.address),
-            "--nfs-grace-period=5".to_owned(),
+            "--nfs-grace-period=5s".to_owned(),
         ];
         arguments.extend(common(space, &access.kubeconfig.to_string_lossy(), more));
         space.spawn("nfs-server", provisioner_program("nfs-provisioner")?, arguments)

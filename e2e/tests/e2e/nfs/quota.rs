@@ -50,7 +50,8 @@ async fn sizes_hold(test: &str, disk: Disk) -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new(test).await?, Link::new()?);
     let access = account(&space).await?;
     let arguments = ["server".to_owned(), format!("--export-directory={MOUNT_POINT}/volumes")];
-    let server = [&arguments[..], &["--server-hostname=127.0.0.1", "--nfs-grace-period=0"].map(str::to_owned)].concat();
+    let server =
+        [&arguments[..], &["--server-hostname=127.0.0.1", "--nfs-grace-period=0s"].map(str::to_owned)].concat();
     let guest =
         Guest::start(Machine { disk: Some(disk), ..Machine::with(&link) }, &script(&inside(&space, &server)?)).await?;
     grant_access(&guest, &link, &space, &access).await?;

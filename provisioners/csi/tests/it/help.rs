@@ -44,6 +44,7 @@ fn wrong_arguments_are_one_clear_line_first() {
         (&["--feature-gates=CrossNamespaceVolumeDataSource"], 2, "expected a feature such as Topology=false"),
         (&["rbac", "--feature-gates=Topology=maybe"], 2, "expected a feature such as Topology=false"),
         (&["--enable-capacity"], 1, "use external-provisioner for this driver"),
+        (&["--enable-capacity", "--logging-format=json"], 1, "\"level\":\"ERROR\""),
     ] {
         let (code, text) = said(arguments);
         assert!(code == Some(status) && text.contains(says), "{says}: {code:?} {text}");

@@ -67,3 +67,45 @@ fn an_empty_environment_variable_counts_as_unset() {
     let text = String::from_utf8_lossy(&program.output().unwrap().stderr).into_owned();
     assert!(text.contains("/no/such/root") && !text.contains("invalid value"), "{text}");
 }
+
+#[test]
+fn an_error_that_ends_the_program_has_the_format_of_the_log() {
+    let name = ["--provisioner-name", "a/b"];
+    for (arguments, code, says) in [
+        (&["--root", "/no/such/root"][..], 1, "/no/such/root"),
+        (&[], 2, "--root"),
+        (&["--root", "/", "--log-format", "json", "--shards", "0"], 2, "--shards"),
+    ] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
+        program.args(name).args(arguments).env_clear().env("LOG_FORMAT", "json");
+        let output = program.output().unwrap();
+        let lines = String::from_utf8(output.stderr).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&lines).unwrap_or_else(|_| panic!("{lines}"));
+        assert_eq!((output.status.code(), lines.lines().count()), (Some(code), 1), "{lines}");
+        assert_eq!((&line["level"], &line["target"]), (&"ERROR".into(), &"hostpath-provisioner".into()), "{lines}");
+        assert!(line["message"].as_str().unwrap().contains(says), "{lines}");
+    }
+    let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
+    let output = program.args(["check-class"]).env_clear().env("LOG_FORMAT", "json").output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: "), "a person reads what a command says");
+}
+
+#[test]
+fn check_class_names_every_malformed_value_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("class.yaml");
+    let class = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: k}\nprovisioner: example.com/p\n\
+        parameters: {mode: abc, onDelete: vanish, trashRetention: soon, uidd: '0'}\n";
+    std::fs::write(&file, class).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
+    let output = program.arg("check-class").arg(&file).env_clear().output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for says in [
+        "\"mode\": \"abc\"",
+        "\"onDelete\": \"vanish\"",
+        "unknown parameter \"trashRetention\"",
+        "unknown parameter \"uidd\"",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+}

@@ -49,7 +49,10 @@ fn wrong_arguments_are_one_clear_line_first() {
         (&["subdir", "--share", "s:/a=/x", "--share", "s:/a/b=/y", "--provisioner-name", "a/b"], "in one another"),
         (&["server", "--provisioner-name", "a/b"], "--server-hostname"),
         (&["server", "--server-hostname", "h", "--export-subnet", "*; }", "--provisioner", "a/b"], "no subnet"),
-        (&["server", "--server-hostname", "h", "--nfs-grace-period", "181", "--provisioner-name", "a/b"], "0..=180"),
+        (
+            &["server", "--server-hostname", "h", "--nfs-grace-period", "181s", "--provisioner-name", "a/b"],
+            "180s at most",
+        ),
         (&["server", "--server-hostname", "h", "--export-directory", "/none", "--provisioner", "a/b"], "/none"),
     ] {
         let (ok, text) = run(arguments);

@@ -84,6 +84,7 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>>;
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError>;
     fn probe(&self) -> Answer<'_, (), StartError>;
+    fn probe_class(&self, parameters: Parsed) -> Answer<'_, (), StartError>;
     fn capabilities(&self) -> BucketCapabilities;
     fn access_rules(&self) -> Vec<AccessRule>;
 }
@@ -144,6 +145,10 @@ impl<B: BucketProvisioner> BucketBackend for B {
 
     fn probe(&self) -> Answer<'_, (), StartError> {
         Box::pin(BucketProvisioner::probe(self))
+    }
+
+    fn probe_class(&self, parameters: Parsed) -> Answer<'_, (), StartError> {
+        Box::pin(BucketProvisioner::probe_class(self, parameters.typed()))
     }
 
     fn capabilities(&self) -> BucketCapabilities {

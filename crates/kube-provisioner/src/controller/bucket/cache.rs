@@ -121,6 +121,11 @@ impl BucketCache {
         Vec::new()
     }
 
+    /// The classes of this provisioner.
+    pub(crate) fn own_classes(&self) -> Vec<Arc<OurClass>> {
+        self.classes.iter().filter_map(|(_, class)| class.clone()).collect()
+    }
+
     pub(crate) fn class_event(&mut self, event: Change<ReadClass>) -> Vec<Key> {
         let name = match event {
             Change::Begin => {

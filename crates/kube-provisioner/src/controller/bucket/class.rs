@@ -74,19 +74,29 @@ pub(crate) fn read_texts(
     capabilities: &BucketCapabilities,
     parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
 ) -> Result<ClassParameters, BadParameters> {
-    overlap(texts).map_err(BadParameters::Wrong)?;
     let mut of_author = texts.clone();
     of_author.remove(CLASS_BUCKET_NAME);
     of_author.remove(OVERLAP);
     of_author.remove(ALLOWED_CONFIG);
-    delivered_names::take(&mut of_author).map_err(BadParameters::Wrong)?;
-    ClassParameters::read(of_author, &capabilities.secrets, parse)
+    let of_names = delivered_names::take(&mut of_author);
+    let read = ClassParameters::read(of_author, &capabilities.secrets, parse);
+    if matches!(read, Err(BadParameters::Crashed(_))) {
+        return read;
+    }
+    let of_author = match &read {
+        Err(BadParameters::Wrong(problem)) => Some(problem.clone()),
+        _ => None,
+    };
+    let problems: Vec<String> = [of_author, overlap(texts).err(), of_names.err()].into_iter().flatten().collect();
+    if problems.is_empty() { read } else { Err(BadParameters::Wrong(problems.join("; "))) }
 }
 
 /// How long a key stays valid after it was rotated out.
 pub(crate) fn overlap(texts: &BTreeMap<String, String>) -> Result<Duration, String> {
     match texts.get(OVERLAP) {
         None => Ok(USUAL_OVERLAP),
-        Some(text) => crate::options::duration(text).map_err(|problem| format!("parameter \"{OVERLAP}\": {problem}")),
+        Some(text) => {
+            crate::options::parse_time_limit(text).map_err(|problem| format!("parameter \"{OVERLAP}\": {problem}"))
+        }
     }
 }

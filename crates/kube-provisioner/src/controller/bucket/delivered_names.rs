@@ -64,17 +64,18 @@ pub(crate) fn keys(kind: &str) -> [&'static str; 2] {
 
 /// Takes the parameters that name them out of a class's parameters.
 pub(crate) fn take(parameters: &mut BTreeMap<String, String>) -> Result<(), String> {
+    let mut problems = Vec::new();
     for kind in KINDS {
         let [_, key] = keys(kind);
         let Some(template) = parameters.remove(key) else { continue };
         let names = TemplateNames { claim: "claim", namespace: "namespace", volume: "" };
         if !is_dns_subdomain(&substitute(&template, names)) {
-            return Err(format!(
+            problems.push(format!(
                 "parameter \"{key}\": {template:?} does not name a {kind}: a name has lower case letters, digits, `-` and `.`, and the templates are ${{pvc.name}} and ${{pvc.namespace}}"
             ));
         }
     }
-    Ok(())
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
 /// A class's parameters for a bucket that another provisioner has made: its pods know the Secret and the ConfigMap as they are.

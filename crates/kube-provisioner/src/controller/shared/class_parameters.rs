@@ -63,8 +63,12 @@ impl ClassParameters {
         roles: &[SecretRole],
         parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
     ) -> Result<Self, BadParameters> {
-        let secrets = secret_names::take(&mut parameters, roles).map_err(BadParameters::Wrong)?;
+        let secrets = secret_names::take(&mut parameters, roles);
         let parsed = catch_panic(|| parse(&parameters)).map_err(BadParameters::Crashed)?;
-        Ok(Self { parsed: parsed.map_err(|error| BadParameters::Wrong(error.to_string()))?, secrets })
+        match (parsed.map_err(|error| error.to_string()), secrets) {
+            (Ok(parsed), Ok(secrets)) => Ok(Self { parsed, secrets }),
+            (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => Err(BadParameters::Wrong(problem)),
+            (Err(of_author), Err(of_secrets)) => Err(BadParameters::Wrong(format!("{of_author}; {of_secrets}"))),
+        }
     }
 }

@@ -36,8 +36,8 @@ impl AttemptMetrics {
     }
 
     pub(crate) fn register(&self, ours: &mut Registry) {
-        ours.register("attempts", "Attempts by what came of them.", self.attempts.clone());
-        let help = "Duration of attempts, the author's code included.";
+        ours.register("attempts", "Attempts by what came of them", self.attempts.clone());
+        let help = "Duration of attempts, the author's code included";
         ours.register("attempt_duration_seconds", help, self.seconds.clone());
     }
 

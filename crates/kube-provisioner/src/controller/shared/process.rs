@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::cluster;
 use crate::controller::RunError;
 use crate::options::{Coordination, Options};
-use crate::rbac;
+use crate::{protocol, rbac};
 
 /// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
 const CALLS: usize = 100;
@@ -39,13 +39,14 @@ impl Process {
     /// Finds out where it runs. `None` if `shutdown` comes first.
     pub(crate) async fn identify(
         options: &Options,
+        serves: &'static str,
         client: Client,
         environment: Environment,
         shutdown: &CancellationToken,
     ) -> Result<Option<Self>, RunError> {
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let instance = instance(options, &environment);
-        let sharing = sharing(options, &namespace, &instance, environment)?;
+        let sharing = sharing(options, serves, (&namespace, &instance), environment)?;
         let Some(cluster_id) = cluster::identify(options, &client, shutdown).await? else { return Ok(None) };
         let Some(journal) = journal_kind(options, &client, &namespace, shutdown).await else { return Ok(None) };
         Ok(Some(Self { client, namespace, cluster_id, journal, instance, sharing, environment }))
@@ -132,8 +133,14 @@ fn instance(options: &Options, environment: &Environment) -> String {
     format!("{host}_{random:016x}")
 }
 
-/// How replicas share the work.
-fn sharing(options: &Options, namespace: &str, instance: &str, environment: Environment) -> Result<Sharing, RunError> {
+/// How replicas share the work. Their Leases say what they serve.
+fn sharing(
+    options: &Options,
+    serves: &'static str,
+    (namespace, instance): (&str, &str),
+    environment: Environment,
+) -> Result<Sharing, RunError> {
+    let label = (protocol::SERVES.to_owned(), serves.to_owned());
     match options.coordination {
         Coordination::Lease => Ok(Sharing::Leases(LeaseOptions {
             shards: options.shards,
@@ -141,7 +148,7 @@ fn sharing(options: &Options, namespace: &str, instance: &str, environment: Envi
             renew_deadline: options.lease_renew_deadline,
             retry_period: options.lease_retry_period,
             fleet: lease_name(&options.provisioner_name),
-            labels: options.lease_labels.clone(),
+            labels: options.lease_labels.clone().into_iter().chain([label]).collect(),
             environment,
             ..LeaseOptions::new(namespace, options.lease_name(), instance)
         })),

@@ -41,21 +41,21 @@ impl SecretName {
 
 /// Takes the parameters that name Secrets out of a class's parameters.
 pub(crate) fn take(parameters: &mut BTreeMap<String, String>, roles: &[SecretRole]) -> Result<Vec<SecretName>, String> {
-    let mut found = Vec::new();
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
     for SecretRole { role, required } in roles {
         let [name, namespace] = keys(role);
         match (parameters.remove(&name), parameters.remove(&namespace)) {
             (Some(name), Some(namespace)) => {
                 let secret = SecretName { role: role.clone(), name, namespace };
-                secret.resolve(TemplateNames::ANY)?;
+                problems.extend(secret.resolve(TemplateNames::ANY).err());
                 found.push(secret);
             }
             (None, None) if !required => {}
-            (None, _) => return Err(format!("parameter \"{name}\" is required")),
-            (_, None) => return Err(format!("parameter \"{namespace}\" is required")),
+            (None, _) => problems.push(format!("parameter \"{name}\" is required")),
+            (_, None) => problems.push(format!("parameter \"{namespace}\" is required")),
         }
     }
-    Ok(found)
+    if problems.is_empty() { Ok(found) } else { Err(problems.join("; ")) }
 }
 
 /// The annotation of a volume that names the Secret for its deletion, and its value.

@@ -58,14 +58,14 @@ impl VolumeMetrics {
 
     pub(crate) fn register(&self, registry: &mut Registry, context: Context<VolumeCache>) {
         let go = registry.sub_registry_with_prefix("controller");
-        go.register("persistentvolumeclaim_provision", "Volumes provisioned.", self.provisioned.clone());
-        let help = "Provisioning attempts that failed.";
+        go.register("persistentvolumeclaim_provision", "Volumes provisioned", self.provisioned.clone());
+        let help = "Provisioning attempts that failed";
         go.register("persistentvolumeclaim_provision_failed", help, self.provision_failed.clone());
-        let help = "Duration of successful provisioning.";
+        let help = "Duration of successful provisioning";
         go.register("persistentvolumeclaim_provision_duration_seconds", help, self.provision_seconds.clone());
-        go.register("persistentvolume_delete", "Volumes deleted.", self.deleted.clone());
-        go.register("persistentvolume_delete_failed", "Deletion attempts that failed.", self.delete_failed.clone());
-        let help = "Duration of successful deletion.";
+        go.register("persistentvolume_delete", "Volumes deleted", self.deleted.clone());
+        go.register("persistentvolume_delete_failed", "Deletion attempts that failed", self.delete_failed.clone());
+        let help = "Duration of successful deletion";
         go.register("persistentvolume_delete_duration_seconds", help, self.delete_seconds.clone());
         let ours = registry.sub_registry_with_prefix("provisioner");
         self.attempts.register(ours);

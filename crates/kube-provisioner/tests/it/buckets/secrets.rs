@@ -209,6 +209,8 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     fixture.tight("its Secret is missed", || told("late", "SecretMissing")).await;
     sleep(Duration::from_secs(100)).await;
     let metrics = page(lines, "/metrics").await;
+    let helps = || metrics.lines().filter(|line| line.starts_with("# HELP"));
+    assert!(helps().count() > 10 && helps().all(|help| help.ends_with('.') && !help.ends_with("..")), "{metrics}");
     fixture.delete(CLAIMS, "late");
     let oldest = metrics.lines().find_map(|line| line.strip_prefix("bucket_provisioner_oldest_waiting_claim_seconds "));
     assert!(oldest.is_some_and(|age| (100.0..200.0).contains(&age.parse::<f64>().unwrap())), "{metrics}");

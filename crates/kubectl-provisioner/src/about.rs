@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::Asked;
 use crate::answer::Answer;
-use crate::fleets::{Fleet, Fleets};
-use crate::object::{ago, annotation, at, given, name, namespace, text, time, uid};
-use crate::reader::EVENT;
+use crate::fleets::{Fleet, Fleets, Shard};
+use crate::object::{ago, annotation, at, given, items, name, namespace, text, time, uid};
+use crate::reader::{EVENT, REPLICA};
 use crate::words::Words;
 
 /// Events that are shown.
@@ -44,14 +44,13 @@ pub(crate) fn newest_first(recorded: &mut [EventSummary]) {
     recorded.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
 }
 
-/// The provisioner's last message about the result of its work. Messages of other programs, of the beginning of a call, and of
+/// The provisioner's last message about the result of its work. Messages of Kubernetes, of the beginning of a call, and of
 /// replicas on other nodes are no result.
 pub(crate) fn last_word(recorded: &[EventSummary]) -> Option<&EventSummary> {
-    const OF_OTHERS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
     const NO_RESULTS: [&str; 3] =
         [" is provisioning a ", " is resizing volume ", " has not made the volume yet; if no other event"];
     let is_result = |event: &EventSummary| !NO_RESULTS.iter().any(|part| event.message.contains(part));
-    recorded.iter().find(|event| !OF_OTHERS.contains(&&*event.reason) && is_result(event))
+    recorded.iter().find(|event| !event.is_of_kubernetes() && is_result(event))
 }
 
 impl EventSummary {
@@ -83,30 +82,38 @@ impl EventSummary {
         format!("{kind} {reason}{often}{when}{from}: {message}")
     }
 
+    /// Whether a controller of Kubernetes wrote it, such as that of volumes, which also writes `ProvisioningFailed`.
+    fn is_of_kubernetes(&self) -> bool {
+        const REASONS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
+        const SOURCES: [&str; 5] =
+            ["persistentvolume-controller", "kubelet", "default-scheduler", "attachdetach-controller", "volume_expand"];
+        REASONS.contains(&&*self.reason) || SOURCES.contains(&&*self.source)
+    }
+
     /// What a person can do about a failure that the controllers report. `None` where the message itself says it.
     fn remedy(&self) -> Option<&'static str> {
-        const GRANT: &str = "grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them";
+        const GRANT: &str = "administrator: grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them";
         let known = [
             ("The API server does not allow this", GRANT),
             ("forbidden", GRANT),
             (
                 "cannot write its journal",
-                "mend what the event names: the provisioner begins nothing that it cannot record",
+                "administrator: mend what the event names: the provisioner begins nothing that it cannot record",
             ),
-            ("at the moment:", "mend what the event names; the provisioner's /readyz says the same"),
+            ("at the moment:", "administrator: mend what the event names; the provisioner's /readyz says the same"),
             (
                 "cannot be used:",
-                "create the class again with good parameters; the program's command `check-class` checks them before",
+                "administrator: delete the class and create it with good parameters; the program's command `check-class` checks them before",
             ),
             (
                 "gave up after",
-                "correct the cause, then change the claim's spec or create its class again; changed labels do not count",
+                "correct the cause, then delete the claim and create it again; or let an administrator delete and create its class",
             ),
             (
                 "did not answer within",
-                "check the backend; if it is only slow, raise --provision-timeout or --delete-timeout",
+                "administrator: check the backend; if it is only slow, raise --provision-timeout or --delete-timeout",
             ),
-            ("crashed in", "report it to the provisioner's authors"),
+            ("crashed in", "administrator: report it to the provisioner's authors"),
         ];
         known.into_iter().find(|(part, _)| self.message.contains(part)).map(|(_, remedy)| remedy)
     }
@@ -115,7 +122,7 @@ impl EventSummary {
 /// Writes the events down, and what they say of attempts.
 pub(crate) fn add_events(answer: &mut Answer, recorded: &[EventSummary], now: Timestamp) {
     answer.events.extend(recorded.iter().take(SHOWN).map(|event| event.line(now)));
-    let failed = |event: &&EventSummary| event.warning && event.reason.contains("Failed");
+    let failed = |event: &&EventSummary| event.warning && event.reason.contains("Failed") && !event.is_of_kubernetes();
     let failures: u64 = recorded.iter().filter(failed).map(|event| event.count).sum();
     if failures > 0 {
         answer.fact("Attempts", format!("at least {failures} failed, as far as events are kept"));
@@ -197,7 +204,7 @@ pub(crate) fn installation(
 }
 
 /// Who looks after the key, and whether anybody does.
-pub(crate) fn add_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets, key: &str) {
+pub(crate) async fn add_turn(asked: &Asked<'_>, answer: &mut Answer, provisioner: &str, fleets: &Fleets, key: &str) {
     let of = fleets.of(provisioner);
     for fleet in &of {
         answer.fact("Turn", fleet.turn(key));
@@ -208,17 +215,41 @@ pub(crate) fn add_turn(answer: &mut Answer, provisioner: &str, fleets: &Fleets, 
             answer.fact("Turn", format!("nobody: there is no Lease and no journal of {provisioner}"));
             answer.obstacle(format!("Nobody is seen to work for {provisioner}."));
             answer.remedy.push(format!(
-                "check whether {provisioner} is installed; if it is no program of this project, its pods alone show that"
+                "administrator: check whether {provisioner} is installed; if it is no program of this project, its pods alone show that"
             ));
         }
         None => answer.fact("Turn", format!("not known: Leases or journals of {provisioner} cannot be read")),
         Some(fleet) if fleet.is_abandoned() || fleet.shard(key).is_some_and(|shard| !shard.alive) => {
             let shard = if fleet.is_abandoned() { "" } else { " has this shard, so none" };
             answer.obstacle(format!("No replica of {provisioner}{shard} works on it."));
-            answer.remedy.push(format!("look at the pods of {provisioner} in namespace {}", fleet.namespace));
+            answer
+                .remedy
+                .push(format!("administrator: look at the pods of {provisioner} in namespace {}", fleet.namespace));
         }
-        Some(_) => {}
+        Some(fleet) => {
+            let pod = fleet.shard(key).and_then(Shard::pod);
+            if let Some(pod) = pod {
+                add_readiness(asked, answer, &fleet.namespace, pod).await;
+            }
+        }
     }
+}
+
+/// A replica that has the Lease and is not ready lacks something, such as a right that was taken from it.
+async fn add_readiness(asked: &Asked<'_>, answer: &mut Answer, namespace: &str, pod: &str) {
+    let found = asked.reader.get(&REPLICA, namespace, pod).await;
+    let conditions = found.object().map(|pod| items(pod, &["status", "conditions"])).unwrap_or_default();
+    let is_unready = |condition: &&Value| condition["type"] == "Ready" && condition["status"] == "False";
+    let Some(condition) = conditions.iter().find(is_unready) else { return };
+    let since = given(condition, &["lastTransitionTime"]).and_then(time);
+    let since = since.map(|since| format!(" since {}", ago(asked.environment.now(), since).replace(" ago", "")));
+    answer.obstacle(format!(
+        "Its pod {namespace}/{pod} is not ready{}: a right, the backend or the API server is missing.",
+        since.unwrap_or_default()
+    ));
+    answer.remedy.push(format!(
+        "administrator: read what it lacks with `kubectl logs -n {namespace} {pod}`, or at /readyz of its --http-endpoint"
+    ));
 }
 
 /// What the journals record of the key.

@@ -8,6 +8,9 @@ use serde_json::Value;
 /// How the words begin for what is asked of the provisioner, as far as the rules of the controllers go.
 pub(crate) const NO_OBSTACLE: &str = "Nothing stands in the way";
 
+/// How the remedies begin that the claim's owner may have no permission for.
+const ADMINISTRATOR: &str = "administrator: ";
+
 /// What is said of one object, or a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
@@ -21,7 +24,7 @@ pub struct Answer {
     /// Why it is so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
-    /// What a person can do.
+    /// What a person can do: the claim's owner, or an administrator where the text begins with `administrator: `.
     #[serde(rename = "do", skip_serializing_if = "Vec::is_empty")]
     pub remedy: Vec<String>,
     /// What else is known.
@@ -76,7 +79,12 @@ impl Answer {
             line(&mut text, "", &self.state);
         }
         self.why.iter().for_each(|why| line(&mut text, "  ", why));
-        self.remedy.iter().for_each(|remedy| line(&mut text, "  Do: ", remedy));
+        for remedy in &self.remedy {
+            match remedy.strip_prefix(ADMINISTRATOR) {
+                Some(remedy) => line(&mut text, "  Do (administrator): ", remedy),
+                None => line(&mut text, "  Do: ", remedy),
+            }
+        }
         self.table.lines().for_each(|row| line(&mut text, "", row));
         if !self.facts.is_empty() {
             text.push('\n');

@@ -46,7 +46,7 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
     }
     newest_first(&mut recorded);
     let mut answer = Answer::about(subject, "");
-    case.judge(asked, &mut answer, &recorded);
+    case.judge(asked, &mut answer, &recorded).await;
     case.describe(&mut answer);
     add_finalizers(&mut answer, &case.claim, asked.environment.now());
     add_events(&mut answer, &recorded, asked.environment.now());
@@ -94,7 +94,19 @@ impl Case {
         format!("{}/{}/{}", text(claim, &["metadata", "namespace"]), name(claim), uid(claim))
     }
 
-    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
+    async fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
+        let provisioner = self.provisioner.as_deref().unwrap_or_default();
+        if self.buckets.is_empty() && self.fleets.serves_another(provisioner, protocol::SERVES_BUCKETS) {
+            answer.state = "its class is for volumes".to_owned();
+            answer.why = vec![format!(
+                "{provisioner}, which the claim's StorageClass names, makes volumes for PersistentVolumeClaims, and never buckets."
+            )];
+            answer.remedy = vec![
+                "delete the claim and create it with a StorageClass for buckets; for a volume, create a PersistentVolumeClaim"
+                    .to_owned(),
+            ];
+            return;
+        }
         let Some(judgement) = self.judgement(asked, recorded, answer) else { return };
         let Judgement { decision, message } = judgement;
         answer.decision = Some(format!("{decision:?}"));
@@ -116,14 +128,34 @@ impl Case {
                 if let Some(words) = bucket_action(&decision) {
                     say(answer, words, None);
                     add_failure(answer, recorded);
+                    self.add_end(answer);
                 }
             }
         }
         if let Some(provisioner) = &self.provisioner
             && !matches!(decision, Decision::NoAction(NoAction::Bound))
         {
-            add_turn(answer, provisioner, &self.fleets, &shard_text(&self.key()));
+            add_turn(asked, answer, provisioner, &self.fleets, &shard_text(&self.key())).await;
         }
+    }
+
+    /// In the phase `Failed` nothing is tried until something changes. Events may have expired; the condition stays.
+    fn add_end(&self, answer: &mut Answer) {
+        if text(&self.claim, &["status", "phase"]) != "Failed" {
+            return;
+        }
+        let conditions = items(&self.claim, &["status", "conditions"]);
+        let ready = conditions.iter().find(|condition| text(condition, &["type"]) == "Ready");
+        answer.state = "failed; nothing is tried until the claim or its class changes".to_owned();
+        answer.why = ready.map(|ready| text(ready, &["message"]).to_owned()).into_iter().collect();
+        answer.remedy = vec![
+            "correct in the claim what the message names; if nothing in it is wrong, delete the claim and create it again once the cause is gone"
+                .to_owned(),
+            "administrator: correct the backend, or delete the class and create it with other parameters, if the message names them"
+                .to_owned(),
+        ];
+        answer.facts.retain(|fact| fact.about != "Next");
+        answer.fact("Next", "nothing, until the claim or its class changes");
     }
 
     fn judgement(&self, asked: &Asked<'_>, recorded: &[EventSummary], answer: &mut Answer) -> Option<Judgement> {
@@ -223,13 +255,13 @@ async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
             answer.fact("Provisioner", maker.unwrap_or("not named"));
             if let Some(provisioner) = provisioner {
                 let key = format!("{}/{claim}/{}", asked.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
-                add_turn(&mut answer, provisioner, &fleets(asked, provisioner).await, &shard_text(&key));
+                add_turn(asked, &mut answer, provisioner, &fleets(asked, provisioner).await, &shard_text(&key)).await;
             }
             add_finalizers(&mut answer, &bucket, asked.environment.now());
             let recorded = events(asked, "ObjectBucket", &bucket).await;
             add_events(&mut answer, &recorded, asked.environment.now());
         }
-        Found::Absent => answer.remedy = vec!["look at the name and the namespace (-n)".to_owned()],
+        Found::Absent => answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()],
         Found::Unknown => {}
     }
     answer

@@ -48,8 +48,8 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
     checks::tell_class(asked, &mut answer, &case).await;
     if let Some(provisioner) = &case.provisioner {
         let is_done = case.is_bound() && !answer.state.starts_with("is being");
-        if !is_done && provisioner != HAND_MADE {
-            add_turn(&mut answer, provisioner, &case.fleets, &case.key());
+        if !is_done && provisioner != HAND_MADE && !case.is_of_buckets() {
+            add_turn(asked, &mut answer, provisioner, &case.fleets, &case.key()).await;
         }
         add_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
     }
@@ -96,6 +96,12 @@ impl Case {
         given(&self.claim, &["spec", "volumeName"]).is_some()
     }
 
+    /// Returns whether the claim's provisioner makes buckets.
+    fn is_of_buckets(&self) -> bool {
+        let serves_another = |provisioner| self.fleets.serves_another(provisioner, protocol::SERVES_VOLUMES);
+        !self.is_bound() && self.provisioner.as_deref().is_some_and(serves_another)
+    }
+
     /// Returns whether Kubernetes has bound the claim, as far as the claim says so. A user may set `spec.volumeName` alone.
     fn is_complete(&self) -> bool {
         let phase = given(&self.claim, &["status", "phase"]);
@@ -125,8 +131,10 @@ impl Case {
             answer.why = vec![format!(
                 "Its spec.volumeName is {volume}, which does not exist. Kubernetes binds the claim to that volume only, and asks no provisioner."
             )];
-            answer.remedy =
-                vec![format!("create the PersistentVolume {volume}, or create the claim without volumeName")];
+            answer.remedy = vec![
+                "delete the claim and create it without volumeName".to_owned(),
+                format!("administrator: or create the PersistentVolume {volume}"),
+            ];
             return;
         }
         if self.names_volume_of_another() {
@@ -149,12 +157,24 @@ impl Case {
                 text(&self.claim, &["spec", "volumeName"])
             )];
             answer.remedy = vec![
-                "restore the volume's object if the data exist; otherwise delete the claim and create it again"
-                    .to_owned(),
+                "delete the claim and create it again, if the data may be lost".to_owned(),
+                "administrator: or restore the volume's object, if the data exist".to_owned(),
             ];
             return;
         }
         let Some(provisioner) = self.provisioner.clone() else { return self.without_provisioner(answer) };
+        if self.is_of_buckets() {
+            let class = class_name(&self.claim).unwrap_or_default();
+            answer.state = "its class is for buckets".to_owned();
+            answer.why = vec![format!(
+                "{provisioner}, which the StorageClass \"{class}\" names, makes buckets for ObjectBucketClaims, and never volumes."
+            )];
+            answer.remedy = vec![
+                "delete the claim and create it with a StorageClass for volumes; for a bucket, create an ObjectBucketClaim"
+                    .to_owned(),
+            ];
+            return;
+        }
         if !self.is_bound() && asked_provisioner(&self.claim).is_none() {
             return self.not_asked_yet(asked, answer, &provisioner);
         }
@@ -242,15 +262,18 @@ impl Case {
                 let refusal = Refusal::ClassMissing(Some(class.to_owned()));
                 say(answer, volume_refusal(&refusal), None);
                 answer.why.push(format!("There is no StorageClass \"{class}\"."));
-                answer.remedy.push("create the class, or create the claim with another one".to_owned());
+                answer.remedy.push("delete the claim and create it with another class".to_owned());
+                answer.remedy.push(format!("administrator: or create the StorageClass \"{class}\""));
             } else {
                 answer.state = "not known, because its class cannot be read".to_owned();
             }
         } else if self.claim["spec"]["storageClassName"] == "" {
             answer.state = "waits for a volume that is made by hand".to_owned();
             answer.why = vec!["It has storageClassName \"\", so no provisioner is ever asked.".to_owned()];
-            answer.remedy =
-                vec!["create a PersistentVolume that fits, or the claim with a storageClassName".to_owned()];
+            answer.remedy = vec![
+                "delete the claim and create it with a storageClassName".to_owned(),
+                "administrator: or create a PersistentVolume that fits".to_owned(),
+            ];
         } else {
             answer.state = "names no class".to_owned();
             answer.why = vec!["Without a class no provisioner is asked.".to_owned()];
@@ -274,7 +297,7 @@ impl Case {
                 answer.state = "waits for a volume that is made by hand".to_owned();
                 answer.why = vec!["The provisioner of its class makes none: kubernetes.io/no-provisioner.".to_owned()];
                 answer.remedy = vec![format!(
-                    "create a PersistentVolume of the class {}",
+                    "administrator: create a PersistentVolume of the class {}",
                     class_name(&self.claim).unwrap_or_default()
                 )];
             }
@@ -286,8 +309,10 @@ impl Case {
                 )];
                 let refused = judgement.and_then(|judgement| judgement.message);
                 answer.why.extend(refused.map(|message| format!("Once it is asked, it refuses: {message}")));
-                answer.remedy =
-                    vec!["look at kube-controller-manager if this lasts for more than some seconds".to_owned()];
+                answer.remedy = vec![
+                    "administrator: look at kube-controller-manager if this lasts for more than some seconds"
+                        .to_owned(),
+                ];
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube_provisioner::explain::volume::Attempt;
+use kube_provisioner::protocol;
 use provisioner_runtime::controller::shard_of;
 use provisioner_runtime::journal::{Entry, JournalObject, Listing, selector};
 use provisioner_runtime::lease_name;
@@ -34,6 +35,8 @@ pub(crate) struct Fleet {
     pub(crate) name: String,
     pub(crate) shards: Vec<Shard>,
     pub(crate) journals: Vec<Listing>,
+    /// What its Leases say that claims are for.
+    serves: Option<String>,
     /// Replicas that share several shards and live.
     pub(crate) members: usize,
 }
@@ -72,6 +75,7 @@ impl Fleets {
         for lease in leases.iter().flatten() {
             let fleet = label(lease, FLEET).unwrap_or(name(lease));
             let fleet = fleets.entry(of(namespace(lease), fleet)).or_default();
+            fleet.serves = label(lease, protocol::SERVES).map(str::to_owned).or(fleet.serves.take());
             match label(lease, MEMBER) {
                 Some(_) => fleet.members += usize::from(Shard::read(lease, now).alive),
                 None => fleet.shards.push(Shard::read(lease, now)),
@@ -98,6 +102,11 @@ impl Fleets {
         }
     }
 
+    /// Whether this provisioner serves claims of another kind than `kind`, as far as it is known.
+    pub(crate) fn serves_another(&self, provisioner: &str, kind: &str) -> bool {
+        self.of(provisioner).first().and_then(|fleet| fleet.serves()).is_some_and(|served| served != kind)
+    }
+
     /// The installations of this provisioner, those that work first.
     pub(crate) fn of(&self, provisioner: &str) -> Vec<&Fleet> {
         let mut fleets: Vec<&Fleet> = self.all.iter().filter(|fleet| fleet.is_of(provisioner)).collect();
@@ -111,6 +120,12 @@ impl Fleet {
     pub(crate) fn is_of(&self, provisioner: &str) -> bool {
         let name = lease_name(provisioner);
         self.name == name || selector(Some(&name)).rsplit('=').next() == Some(&self.name)
+    }
+
+    /// What claims are for. Attempts for buckets are recorded in no journal.
+    fn serves(&self) -> Option<&str> {
+        let by_journal = (!self.journals.is_empty()).then_some(protocol::SERVES_VOLUMES);
+        self.serves.as_deref().or(by_journal)
     }
 
     /// Whether a shard has a holder that lives. Without Leases nobody can see that.
@@ -200,6 +215,11 @@ impl Shard {
             }
             (None, _) => format!("nobody; the Lease {} was given up", self.lease),
         }
+    }
+
+    /// The pod of the replica that has the Lease. Names of pods have no underscores.
+    pub(crate) fn pod(&self) -> Option<&str> {
+        self.holder.as_deref().filter(|_| self.alive)?.split('_').next()
     }
 
     pub(crate) fn state(&self) -> &'static str {

@@ -39,6 +39,7 @@ pub(crate) const CLAIM: Kind = kind(CORE, "persistentvolumeclaims", "what the cl
 pub(crate) const VOLUME: Kind = kind(CORE, "persistentvolumes", "whether there is a volume, and how it is");
 pub(crate) const CLASS: Kind = kind(STORAGE, "storageclasses", "which provisioner is asked, and how");
 pub(crate) const POD: Kind = kind(CORE, "pods", "which pods use the claim");
+pub(crate) const REPLICA: Kind = kind(CORE, "pods", "whether the provisioner's pod is ready");
 pub(crate) const NODE: Kind = kind(CORE, "nodes", "whether the node exists");
 pub(crate) const NAMESPACE: Kind = kind(CORE, "namespaces", "which cluster this is");
 pub(crate) const EVENT: Kind = kind(CORE, "events", "the controllers' events");

@@ -44,7 +44,7 @@ pub(crate) async fn explain(asked: &Asked<'_>, volume: &str) -> Answer {
             .await;
             answer.fact("Provisioner", provisioner);
             if !answer.state.starts_with("bound") || is_going(&volume) {
-                add_turn(&mut answer, provisioner, &fleets, name(&volume));
+                add_turn(asked, &mut answer, provisioner, &fleets, name(&volume)).await;
             }
             add_journal(&mut answer, &fleets.of(provisioner), name(&volume));
         }
@@ -98,8 +98,8 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
                 say(answer, volume_refusal(&refusal), None);
                 answer.why.push(format!("There is no node {name}."));
                 answer.remedy.extend([
-                    "if the node has another name now, run the provisioner's command `root adopt` on it".to_owned(),
-                    "if the node returns, keep its name; if its disk is lost, delete the PersistentVolume".to_owned(),
+                    "administrator: if the node has another name now, run the provisioner's command `root adopt` on it".to_owned(),
+                    "administrator: if the node returns, keep its name; if its disk is lost, delete the PersistentVolume".to_owned(),
                 ]);
             }
             _ => say_action(answer, &decision, recorded),
@@ -133,7 +133,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
             Some("Released") => {
                 answer.state = "released and kept".to_owned();
                 answer.remedy.push(
-                    "set persistentVolumeReclaimPolicy to Delete if the data may go; to use them again, remove spec.claimRef".to_owned(),
+                    "administrator: set persistentVolumeReclaimPolicy to Delete if the data may go; to use them again, remove spec.claimRef".to_owned(),
                 );
             }
             phase => {
@@ -159,7 +159,9 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
             answer.why = vec![format!(
                 "The provisioner deletes its data when Kubernetes has released it; its phase is {phase}."
             )];
-            answer.remedy = vec!["look at kube-controller-manager if this lasts for more than some seconds".to_owned()];
+            answer.remedy = vec![
+                "administrator: look at kube-controller-manager if this lasts for more than some seconds".to_owned(),
+            ];
         }
         _ => {}
     }

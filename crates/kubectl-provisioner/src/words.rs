@@ -19,6 +19,9 @@ pub(crate) struct Words {
     pub(crate) remedy: &'static str,
 }
 
+/// What helps where a class is wrong: its parameters cannot be changed.
+const CLASS: &str = "administrator: delete the class and create it with correct parameters; the provisioner's command `check-class` checks them before";
+
 const fn words(state: &'static str, why: &'static str, remedy: &'static str) -> Words {
     Words { state, why, remedy }
 }

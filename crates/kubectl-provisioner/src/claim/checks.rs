@@ -48,7 +48,8 @@ async fn tell_default(asked: &Asked<'_>, answer: &mut Answer) {
     match defaults.as_slice() {
         [] => {
             answer.fact("Class", "none, and there is no default class");
-            answer.remedy.push("make a class the default one, or create the claim with storageClassName".to_owned());
+            answer.remedy.push("delete the claim and create it with storageClassName".to_owned());
+            answer.remedy.push("administrator: or make a class the default one".to_owned());
         }
         names => {
             answer.fact("Class", format!("none yet; the default class is {}", names.join(", ")));
@@ -76,7 +77,8 @@ fn tell_topology(answer: &mut Answer, case: &Case, class: &Value) {
     if !allowed {
         answer.obstacle(format!("The selected node {selected} is not where the class allows volumes."));
         answer.remedy.push(
-            "delete the pod that waits, so that the scheduler chooses another node; or change the class".to_owned(),
+            "delete the pod and the claim, and create both again, so that the scheduler chooses another node"
+                .to_owned(),
         );
     }
 }
@@ -109,10 +111,12 @@ pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
     if !of_nodes.is_empty() && !has_run {
         answer.obstacle(format!("No replica of {provisioner} has run on the selected node {selected}."));
         answer.remedy.push(format!(
-            "let the provisioner's pods run on that node (node selector, tolerations), or keep the claim's pod off it and remove \
-             the claim's annotation {}",
+            "keep the claim's pod off that node, and remove the claim's annotation {}",
             protocol::SELECTED_NODE
         ));
+        answer.remedy.push(
+            "administrator: or let the provisioner's pods run on that node (node selector, tolerations)".to_owned(),
+        );
     }
 }
 
@@ -188,7 +192,9 @@ pub(super) async fn tell_source(asked: &Asked<'_>, answer: &mut Answer, case: &C
         Found::Absent => {
             answer.fact("Source", format!("{kind} {source_name}"));
             answer.obstacle(format!("There is no {kind} {source_name} to copy."));
-            answer.remedy.push(format!("create {kind} {source_name}, or the claim without a data source"));
+            answer
+                .remedy
+                .push(format!("create {kind} {source_name}, or delete the claim and create it without a data source"));
         }
         _ => answer.fact("Source", format!("{kind} {source_name}")),
     }

@@ -11,10 +11,15 @@ use crate::reader::{EVENT, QUOTA};
 pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let events = asked.reader.list(&EVENT, asked.namespace, ("", "")).await.unwrap_or_default();
-    // A controller that creates claims, such as a StatefulSet's, records an event when it fails.
-    let mentions = |recorded: &EventSummary| {
-        recorded.warning && recorded.message.split(|c: char| !is_of_name(c)).any(|word| word == claim)
-    };
+    // Controllers that create claims record an event when they fail, and the scheduler when a pod needs one. Other events have
+    // the claim's name as a word of another meaning, or are about an earlier claim.
+    let names = [
+        format!("create Claim {claim} "),
+        format!("persistentvolumeclaims \"{claim}\""),
+        format!("persistentvolumeclaim \"{claim}\""),
+    ];
+    let mentions =
+        |recorded: &EventSummary| recorded.warning && names.iter().any(|name| recorded.message.contains(name));
     let recorded: Vec<EventSummary> = events.iter().map(EventSummary::read).filter(mentions).collect();
     let now = asked.environment.now();
     answer.events.extend(recorded.iter().map(|event| event.line(now)));
@@ -22,19 +27,18 @@ pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> 
     if recorded.iter().any(|event| event.message.contains("exceeded quota")) {
         answer.state = "does not exist, because a quota refuses it".to_owned();
         answer.why = vec!["The API server refused it. A provisioner never sees such a claim.".to_owned()];
-        answer.remedy = vec!["raise the ResourceQuota, or delete claims that nobody needs".to_owned()];
-    } else if recorded.is_empty() {
-        answer.why = vec![format!("No event in namespace {} mentions it.", asked.namespace)];
-        answer.remedy = vec!["look at the name and the namespace (-n)".to_owned()];
+        answer.remedy =
+            vec!["delete claims that nobody needs".to_owned(), "administrator: or raise the ResourceQuota".to_owned()];
+    } else {
+        if recorded.is_empty() {
+            answer.why = vec![format!("No event in namespace {} says that creating it failed.", asked.namespace)];
+        }
+        answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()];
     }
     for quota in full {
         answer.fact("Quota", quota);
     }
     answer
-}
-
-fn is_of_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "-.".contains(c)
 }
 
 /// The quotas on storage that leave no room.

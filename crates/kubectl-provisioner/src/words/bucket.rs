@@ -2,7 +2,7 @@
 
 use kube_provisioner::explain::bucket::{Decision, Ending, NoAction, Reason, Refusal};
 
-use super::{Words, words};
+use super::{CLASS, Words, words};
 
 /// Why the controller rests.
 pub(crate) fn rest(why: NoAction) -> Words {
@@ -11,12 +11,12 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::ClassMissing => words(
             "waits for its class",
             "The claim's StorageClass does not exist, so nobody knows which provisioner is asked.",
-            "create the StorageClass, or create the claim with another one",
+            "delete the claim and create it with another StorageClass, or let an administrator create this one",
         ),
         NoAction::ClassOfAnother => words(
             "its class is another provisioner's",
             "The provisioner of the claim's StorageClass is another one.",
-            "look at that provisioner",
+            "administrator: look at that provisioner",
         ),
         NoAction::NothingHere => words(
             "nothing is to be done",
@@ -36,12 +36,12 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::OtherInstallation => words(
             "another installation looks after it",
             "The ObjectBucket says that another installation of this provisioner made the bucket.",
-            "start that installation, or this one with its --identity",
+            "administrator: start that installation, or this one with its --identity",
         ),
         NoAction::OtherProvisioner => words(
             "its ObjectBucket is another provisioner's",
             "The ObjectBucket of this claim was made by another provisioner, which has to remove it.",
-            "look at that provisioner",
+            "administrator: look at that provisioner",
         ),
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::Unreadable { .. } => words(
             "cannot be read",
             "A field of the claim or of its ObjectBucket has the wrong type.",
-            "mend the object",
+            "administrator: mend the object",
         ),
         Refusal::OtherCluster { .. } => words(
             "left to another cluster",
@@ -94,7 +94,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         ),
         Refusal::NoName => words("refused: no name", "Neither the claim nor its class names a bucket.", ""),
         Refusal::BadName { .. } => words("refused: bad name", "No bucket can have this name.", ""),
-        Refusal::Parameters(_) => words("refused: its class cannot be used", "The class's parameters are wrong.", ""),
+        Refusal::Parameters(_) => {
+            words("refused: its class cannot be used", "The class's parameters are wrong.", CLASS)
+        }
         Refusal::ParametersCrash(_) => words(
             "refused: its class cannot be read",
             "The provisioner's code crashes on the parameters of the class.",
@@ -190,7 +192,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::Release(Ending::RevokeUnknown) => words(
             "is being deleted; the bucket is kept",
             "Nobody knows any more whether the bucket was made for this claim. The user is removed.",
-            "delete the bucket in the backend if nobody needs it",
+            "administrator: delete the bucket in the backend if nobody needs it",
         ),
         Decision::Release(Ending::CleanUp) => {
             words("is being deleted before it had a bucket", "What was begun for it is removed.", "")
@@ -198,7 +200,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::Release(Ending::Abandon) => words(
             "is being given up",
             "A person has asked for it, whatever is left in the backend.",
-            "remove by hand what the backend may still have",
+            "administrator: remove by hand what the backend may still have",
         ),
         Decision::ReleaseClaim => {
             words("is being deleted", "Nothing was made for it. The provisioner takes its finalizer off.", "")

@@ -2,7 +2,7 @@
 
 use kube_provisioner::explain::volume::{Decision, Deletion, NoAction, Refusal};
 
-use super::{Words, words};
+use super::{CLASS, Words, words};
 
 /// Why the controller rests.
 pub(crate) fn rest(why: NoAction) -> Words {
@@ -16,7 +16,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::Provisioned => words(
             "its volume is made and not bound yet",
             "The volume is saved. kube-controller-manager binds the claim to it.",
-            "look at kube-controller-manager if this lasts for more than some seconds",
+            "administrator: look at kube-controller-manager if this lasts for more than some seconds",
         ),
         NoAction::Vetoed => words(
             "the provisioner does not accept it",
@@ -31,17 +31,17 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::ClassOfAnother => words(
             "its class is another provisioner's",
             "The claim asks one provisioner, and its class names another one, so the first leaves it alone.",
-            "create the claim again, so that kube-controller-manager asks the class's provisioner",
+            "delete the claim and create it again, so that kube-controller-manager asks the class's provisioner",
         ),
         NoAction::OtherNode => words(
             "another node's replica looks after it",
             "Every node has a replica of this provisioner, and this claim or volume is for another node.",
-            "check whether the replica of that node runs",
+            "administrator: check whether the replica of that node runs",
         ),
         NoAction::OtherCluster => words(
             "made in another cluster",
             "The volume says that it was made in another cluster, whose provisioner may still use its data. Nothing is touched.",
-            "delete the volume if it is of no use here; its data stay",
+            "administrator: delete the volume if it is of no use here; its data stay",
         ),
         NoAction::OtherInstallation => words(
             "another installation looks after it",
@@ -74,7 +74,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::VolumeTerminating => words(
             "is being deleted",
             "No data of the provisioner depends on it any more. Kubernetes removes the object with its last finalizer.",
-            "look at the program that each remaining finalizer belongs to",
+            "administrator: look at the program that each remaining finalizer belongs to",
         ),
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
             "",
         ),
         Refusal::Parameters(_) => {
-            words("refused: its class cannot be used", "The parameters of the class are wrong.", "")
+            words("refused: its class cannot be used", "The parameters of the class are wrong.", CLASS)
         }
         Refusal::ParametersCrash(_) => words(
             "refused: its class cannot be read",
@@ -227,7 +227,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::LookForNode { .. } => words(
             "left to the replica of its node",
             "The node's replica makes the volume, or deletes the data. The others check whether the node still exists.",
-            "check whether the node is there and its replica runs",
+            "administrator: check whether the node is there and its replica runs",
         ),
         Decision::Protect => words(
             "bound; the provisioner adds its finalizer",

@@ -58,3 +58,99 @@ async fn every_situation_has_its_answer() {
         assert!(!text.contains(secret), "a Secret's data are shown");
     }
 }
+
+/// What an administrator is called for: the situation, what is wrong, and what helps. `Do (administrator):` is for those who
+/// look after the cluster, `Do:` for the claim's owner.
+const STUCK: [(&str, &str, &str); 20] = [
+    ("A claim that nobody has made", "does not exist", "Do: create it, or correct the name or the namespace (-n)"),
+    ("A claim that a quota refuses", "a quota refuses it", "Do (administrator): or raise the ResourceQuota"),
+    (
+        "A class that does not exist",
+        "There is no StorageClass \"gold\"",
+        "Do: delete the claim and create it with another class",
+    ),
+    ("No class, and no default class", "names no class", "Do (administrator): or make a class the default one"),
+    (
+        "kube-controller-manager does not run",
+        "its Lease was renewed 60 min ago",
+        "Do (administrator): look at kube-controller-manager",
+    ),
+    (
+        "The provisioner is not installed",
+        "Nobody is seen to work for example.com/p",
+        "Do (administrator): check whether example.com/p is installed",
+    ),
+    (
+        "All replicas are dead",
+        "No replica of example.com/p works on it",
+        "Do (administrator): look at the pods of example.com/p in namespace storage",
+    ),
+    (
+        "A shard without a holder",
+        "No replica of example.com/p has this shard",
+        "Do (administrator): look at the pods of example.com/p",
+    ),
+    (
+        "Permissions were revoked while the provisioner runs",
+        "storage/pod-1 is not ready since 10 min",
+        "Do (administrator): read what it lacks with `kubectl logs -n storage pod-1`",
+    ),
+    (
+        "A right is missing",
+        "The API server does not allow this",
+        "Do (administrator): grant the provisioner's account the right",
+    ),
+    (
+        "The class is wrong",
+        "parameter \"pool\" is missing",
+        "Do (administrator): delete the class and create it with correct parameters",
+    ),
+    (
+        "A class for buckets",
+        "makes buckets for ObjectBucketClaims",
+        "Do: delete the claim and create it with a StorageClass for volumes",
+    ),
+    (
+        "The provisioner has given up",
+        "pool is full (gave up after 15 attempts",
+        "Do: correct the cause, then delete the claim and create it again",
+    ),
+    ("The selected node is gone", "The selected node n9 does not exist", "otherwise remove the claim's annotation"),
+    (
+        "The selected node has no replica",
+        "No replica of example.com/p has run on the selected node n2",
+        "Do (administrator): or let the provisioner's pods run on that node",
+    ),
+    (
+        "A bound claim whose volume is gone",
+        "does not exist. Kubernetes never binds it",
+        "Do: delete the claim and create it again",
+    ),
+    ("A bucket has failed for good", "maxObjects must be a number", "Do: correct in the claim what the message names"),
+    (
+        "A bucket's class is for volumes",
+        "makes volumes for PersistentVolumeClaims",
+        "Do: delete the claim and create it with a StorageClass for buckets",
+    ),
+    (
+        "A bucket's class does not exist",
+        "The claim's StorageClass does not exist",
+        "or let an administrator create this one",
+    ),
+    (
+        "A bucket's provisioner lost its permissions",
+        "storage/pod-1 is not ready since 10 min",
+        "Do (administrator): read what it lacks",
+    ),
+];
+
+#[test]
+fn a_stuck_situation_has_its_cause_and_who_can_end_it() {
+    let all = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/situations.txt")).unwrap();
+    for (title, wrong, remedy) in STUCK {
+        let (_, from) = all.split_once(&format!("# {title}\n")).unwrap_or_else(|| panic!("no situation {title:?}"));
+        let answer = from.split("\n# ").next().unwrap_or_default();
+        assert!(answer.contains(wrong) && answer.contains(remedy), "{title}:\n{answer}");
+        assert!(!answer.contains("Nothing stands in the way"), "{title}:\n{answer}");
+    }
+}

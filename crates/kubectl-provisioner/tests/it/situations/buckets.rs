@@ -1,6 +1,6 @@
 //! Claims of buckets.
 
-use super::cluster::{ALIVE, class, event, lease};
+use super::cluster::{ALIVE, class, event, journal, lease, lease_for, replica};
 use super::{Situation, situation};
 
 const ASK: &str = "bucket photos";
@@ -28,6 +28,12 @@ pub(crate) fn all() -> Vec<Situation> {
     let unlabelled =
         "{apiVersion: v1, kind: Secret, metadata: {name: photos, namespace: shop}, stringData: {password: sesame}}";
     let fails = event("ObjectBucketClaim", "photos", "ProvisioningFailed", "the store does not answer");
+    let failed = claim(
+        "",
+        "bucketName: photos",
+        "status: {phase: Failed, conditions: [{type: Ready, status: 'False', reason: ProvisioningFailed, \
+         lastTransitionTime: '2029-12-31T23:00:00Z', message: 'maxObjects must be a number'}]}",
+    );
     let record = "kube-provisioner/bucket: '{\"source\":\"Provisioned\",\"made\":true}'";
     let bound = claim("", "bucketName: photos, objectBucketName: obc-shop-photos", "status: {phase: Bound}");
     let rotate = claim(
@@ -45,6 +51,17 @@ pub(crate) fn all() -> Vec<Situation> {
         is("A bucket's class does not exist", &[&good]),
         is("A bucket is being made", &[&good, &class(""), &lease(ALIVE)]),
         is("A bucket cannot be made", &[&good, &class(""), &lease(ALIVE), &fails]),
+        is("A bucket has failed for good", &[&failed, &class(""), &lease(ALIVE)]),
+        is("A bucket has failed for good, and its event is kept", &[&failed, &class(""), &lease(ALIVE), &fails]),
+        is("A bucket's class is for volumes", &[&good, &class(""), &lease_for("volumes")]),
+        is(
+            "A bucket's class is for volumes, as the journal shows",
+            &[&good, &class(""), &lease(ALIVE), &journal("example.com-p-journal", "1", None)],
+        ),
+        is(
+            "A bucket's provisioner lost its permissions",
+            &[&good, &class(""), &lease_for("buckets"), &replica("False")],
+        ),
         is("A bucket without a name", &[&claim("", "", ""), &class(""), &lease(ALIVE)]),
         is("A name that no bucket can have", &[&claim("", "bucketName: My_Photos", ""), &class(""), &lease(ALIVE)]),
         is("A Secret has the claim's name", &[&good, &class(""), &lease(ALIVE), secret]),

@@ -1,6 +1,8 @@
 //! Claims of volumes.
 
-use super::cluster::{ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, lease_of, volume};
+use super::cluster::{
+    ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, lease_for, lease_of, replica, volume,
+};
 use super::{Situation, situation};
 
 const ASK: &str = "explain pvc data";
@@ -42,8 +44,21 @@ fn missing() -> Vec<Situation> {
         "FailedCreate",
         "create Claim data for Pod web-0 in StatefulSet web failed error: persistentvolumeclaims \"data\" is forbidden: exceeded quota: small",
     );
+    let unrelated = event("Pod", "web-0", "Failed", "Error: cannot open data in container web");
+    let awaited = event(
+        "Pod",
+        "web-0",
+        "FailedScheduling",
+        "0/1 nodes are available: persistentvolumeclaim \"data\" not found. not found",
+    );
     vec![
         situation("A claim that nobody has made", ASK, &[]),
+        situation(
+            "A claim that nobody has made, and an event that has its name as a word",
+            ASK,
+            &[&unrelated.replace("UID(web-0)", "")],
+        ),
+        situation("A claim that a pod waits for", ASK, &[&awaited.replace("UID(web-0)", "")]),
         situation("A claim that a quota refuses", ASK, &[quota, &refused.replace("UID(web)", "")]),
     ]
 }
@@ -78,6 +93,9 @@ fn asked() -> Vec<Situation> {
     let failed = |message: &str| event(PVC, "data", "ProvisioningFailed", message);
     let later = |reason, message| event(PVC, "data", reason, message).replace("23:58:00", "23:59:50");
     let others = later("ExternalProvisioning", "Waiting for a volume to be created").replace("pod-1_0a", "manager");
+    let of_kubernetes = later("ProvisioningFailed", "storageclass.storage.k8s.io \"gold\" not found")
+        .replace("data.provisioningfailed", "data.of-kubernetes")
+        .replace("\"reportingComponent\":\"example.com/p\"", "\"reportingComponent\":\"persistentvolume-controller\"");
     let at_work = later("Provisioning", "the copy is at 40 %");
     let fails = |title, message: &str| {
         situation(title, ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed(message)])
@@ -96,6 +114,28 @@ fn asked() -> Vec<Situation> {
             "The provisioner has given up",
             "backend: pool is full (gave up after 15 attempts; change the claim or its class to try again)",
         ),
+        situation(
+            "Kubernetes also tells of failures",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed("the pool is full"), &of_kubernetes],
+        ),
+        situation(
+            "The provisioner's pod is ready",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &replica("True")],
+        ),
+        situation(
+            "Permissions were revoked while the provisioner runs",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &replica("False")],
+        ),
+        situation("A class for buckets", ASK, &[&claim(ASKED, GOLD), &class(""), &lease_for("buckets")]),
+        situation(
+            "A class for buckets, and nobody is asked yet",
+            ASK,
+            &[&claim("", GOLD), &class(""), &lease_for("buckets")],
+        ),
+        situation("A class for volumes", ASK, &[&claim(ASKED, GOLD), &class(""), &lease_for("volumes")]),
         situation(
             "Others tell more often than the provisioner",
             ASK,

@@ -128,6 +128,19 @@ pub(crate) fn lease_of(name: &str, shards: &str, renewed: &str) -> String {
     )
 }
 
+/// The same Lease, which says what the claims of `example.com/p` are for.
+pub(crate) fn lease_for(kind: &str) -> String {
+    lease(ALIVE).replace("labels: {", &format!("labels: {{kube-provisioner/serves: {kind}, "))
+}
+
+/// The pod that has the Lease, ready or not.
+pub(crate) fn replica(ready: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: pod-1, namespace: storage}}, spec: {{containers: [{{name: c, image: i}}]}},
+        status: {{conditions: [{{type: Ready, status: '{ready}', lastTransitionTime: '2029-12-31T23:50:00Z'}}]}}}}"
+    )
+}
+
 /// A journal of `example.com/p`; with an entry for the claim `data` of this uid, where one is given.
 pub(crate) fn journal(name: &str, layout: &str, uid: Option<&str>) -> String {
     let entry = uid.map(|uid| {

@@ -48,7 +48,7 @@ pub(crate) fn newest_first(recorded: &mut [EventSummary]) {
 /// replicas on other nodes are no result.
 pub(crate) fn last_word(recorded: &[EventSummary]) -> Option<&EventSummary> {
     const NO_RESULTS: [&str; 3] =
-        [" is provisioning a ", " is resizing volume ", " has not made the volume yet; if no other event"];
+        [" is provisioning a ", " is resizing volume ", " has not provisioned the volume yet; if no other event"];
     let is_result = |event: &EventSummary| !NO_RESULTS.iter().any(|part| event.message.contains(part));
     recorded.iter().find(|event| !event.is_of_kubernetes() && is_result(event))
 }
@@ -100,7 +100,8 @@ impl EventSummary {
                 "cannot write its journal",
                 "administrator: mend what the event names: the provisioner begins nothing that it cannot record",
             ),
-            ("at the moment:", "administrator: mend what the event names; the provisioner's /readyz says the same"),
+            ("at the moment:", "administrator: read the reason in the provisioner's log or on /readyz, and remove it"),
+            ("additionalConfig cannot be used:", "correct additionalConfig of the claim"),
             (
                 "cannot be used:",
                 "administrator: delete the class and create it with good parameters; the program's command `check-class` checks them before",

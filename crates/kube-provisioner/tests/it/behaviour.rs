@@ -13,6 +13,12 @@ fn every_rule_has_a_test() {
     let twice: Vec<_> = ids.filter(|id| !rules.insert(id.clone())).collect();
     assert!(twice.is_empty(), "two rows have these ids: {twice:?}");
     assert!(rules.len() > 130, "only {} rules were found in the page", rules.len());
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    assert!(
+        readme.contains(&format!("each with at least one test | {} |", rules.len())),
+        "README.md: {} rules",
+        rules.len()
+    );
     let (_, shared) = page.split_once("## Rules that all three controllers have").unwrap();
     let cells = shared.lines().filter(|line| line.starts_with("| ")).flat_map(|row| row.split('|').skip(2));
     let named: BTreeSet<_> = cells.flat_map(ids_of_row).collect();

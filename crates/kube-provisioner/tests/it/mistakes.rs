@@ -205,7 +205,7 @@ async fn mistakes_in_claims_for_buckets() {
         (
             "unknown-key",
             config(json!({"colour": "red"})),
-            "the keys are \"maxObjects\", \"authentication\", \"bucketClaimName\"",
+            "the keys are \"maxObjects\", \"accessMode\", \"authentication\", \"bucketClaimName\"",
         ),
         ("bad-value", config(json!({"maxObjects": "many"})), "\"many\" is not"),
         ("bad-variant", config(json!({"authentication": "Password"})), "is not one of \"Key\", \"ServiceAccount\""),

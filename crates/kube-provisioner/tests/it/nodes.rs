@@ -124,7 +124,7 @@ async fn g64_a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_
     for (texts, expected) in texts.iter().zip([
         "Warning ProvisioningFailed: No replica of example.com/fixture has run on the selected node virtual",
         "Warning ProvisioningFailed: The selected node down is not ready",
-        "Normal Provisioning: The replica of example.com/fixture on the selected node crashing has not made the volume",
+        "Normal Provisioning: The replica of example.com/fixture on the selected node crashing has not provisioned the volume",
     ]) {
         assert!(texts.len() == 1 && texts[0].starts_with(expected), "one for all replicas: {texts:?}");
     }

@@ -60,7 +60,7 @@ impl BucketSpace {
             ["--provisioner-name", self.space.provisioner()],
             ["--kubeconfig", &kubeconfig],
             ["--namespace", self.space.namespace()],
-            ["--call-timeout", "5"],
+            ["--call-timeout", "5s"],
             ["--retry-interval-start", "300ms"],
             ["--retry-interval-max", "3s"],
             // Who was killed is not waited for as long as usual.

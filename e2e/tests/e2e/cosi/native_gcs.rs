@@ -14,7 +14,7 @@ async fn gcs_j14_j17_one_account_of_two_buckets() -> anyhow::Result<()> {
     // The test's namespace has no account of the chart's name.
     let account = std::fs::read_to_string(project().join("deploy/gcs/cosi/rbac.yaml"))?;
     let account = parse(&account.replace("gcs-provisioner", &name))?;
-    let native = Native::with(space, "gcs.example.com".to_owned(), (&name, &account)).await?;
+    let native = Native::with(space, "gcs.kube-provisioner".to_owned(), (&name, &account)).await?;
     let (google, files) = (Server::start().await?, tempfile::tempdir()?);
     let program = native.start_on_google(&google, files.path())?;
     for claim in ["photos", "films"] {

@@ -13,7 +13,7 @@ use serde_json::json;
 use testbed::cluster::{Installed, TestSpace, Variant, eventually, is_bound};
 use testbed::control_plane::Signal;
 
-const LONG: Duration = Duration::from_secs(300);
+const LONG: Duration = Duration::from_secs(600);
 
 /// Claims as the scheduler leaves them once their pods have a node. There are no pods.
 async fn scheduled_claims(space: &TestSpace, installed: &Installed<'_>, count: usize) -> anyhow::Result<()> {

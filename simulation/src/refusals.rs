@@ -32,6 +32,18 @@ pub enum Reason {
     NoNamespace,
 }
 
+impl Reason {
+    /// One of them, by a number below 4. Only creations in a namespace are refused because of the namespace.
+    pub(crate) fn of(number: u32, creates_in_namespace: bool) -> Self {
+        match number {
+            0 if creates_in_namespace => Self::Terminating,
+            1 if creates_in_namespace => Self::NoNamespace,
+            2 => Self::Permission,
+            _ => Self::Admission,
+        }
+    }
+}
+
 /// More refusals about one object than a process needs in a minute, with growing pauses: a Lease of 3 s is renewed each second.
 const MANY: u32 = 100;
 

@@ -221,8 +221,9 @@ impl Root {
         result
     }
 
-    /// Removes the mark of a volume that has left its path, and the directories above it. A power cut brings them back, because nobody
-    /// waits until their end is on the disk, and the mark would keep the path from others. A process that is killed leaves them.
+    /// Removes the mark of a volume that has left its path, and the directories above it. A power cut brings them back,
+    /// because their removal is not synced to the disk, and the mark would block the path for other volumes. A process that is killed
+    /// leaves them.
     fn unmark_moved(&self, state: &State, of: &'static str, volume: &str) -> Result<(), DirectoryError> {
         // One that cannot be read must not keep the others, and says nothing about a path.
         let Ok(Some(Discarded { mark, path, .. })) = state.discarded(of, volume) else { return Ok(()) };

@@ -98,12 +98,7 @@ impl Plays {
             let kinds = ["secrets", "configmaps", "objectbuckets", "objectbucketclaims", "leases", "events"];
             let kind = kinds[random.usize(0..kinds.len())];
             let creates = kind != "objectbucketclaims" && random.bool();
-            let reason = match random.u8(0..4) {
-                0 if creates && kind != "objectbuckets" => Reason::Terminating,
-                1 if creates && kind != "objectbuckets" => Reason::NoNamespace,
-                2 => Reason::Permission,
-                _ => Reason::Admission,
-            };
+            let reason = Reason::of(random.u8(0..4).into(), creates && kind != "objectbuckets");
             let from = Duration::from_millis(random.u64(0..60_000));
             Refusal { kind, creates, reason, time: from..from + Duration::from_millis(random.u64(1000..90_000)) }
         };

@@ -154,12 +154,7 @@ fn refuse(plan: &mut Plan) {
         ]);
         let is_namespaced = kind != "persistentvolumes";
         let creates = kind != "persistentvolumeclaims" && dice.chance(0.6);
-        let reason = match dice.number(0, 3) {
-            0 if creates && is_namespaced => Reason::Terminating,
-            1 if creates && is_namespaced => Reason::NoNamespace,
-            2 => Reason::Permission,
-            _ => Reason::Admission,
-        };
+        let reason = Reason::of(dice.number(0, 3), creates && is_namespaced);
         let from = dice.seconds(0.0, plan.storm.as_secs_f64());
         let length = dice.seconds(1.0, plan.storm.as_secs_f64());
         plan.api.refusals.push(Refusal { kind, creates, reason, time: from..from + length });

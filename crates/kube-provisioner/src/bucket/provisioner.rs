@@ -201,7 +201,7 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     }
 
     /// Whether the backend can work now, for the readiness probe. See [`Provisioner::probe`](crate::Provisioner::probe).
-    /// What classes name is asked by [`probe_class`](Self::probe_class).
+    /// For the backends that classes name, see [`probe_class`](Self::probe_class).
     ///
     /// # Errors
     /// Any: `/readyz` answers 503 and shows its text.
@@ -209,7 +209,7 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
         async { Ok(()) }
     }
 
-    /// Whether the backend of a StorageClass can be reached, for the readiness probe. Asked for each class, without its
+    /// Whether the backend of a StorageClass can be reached, for the readiness probe. Called for each class, without its
     /// Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
     ///
     /// # Errors

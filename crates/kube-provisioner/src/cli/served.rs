@@ -1,15 +1,12 @@
 //! What a program serves: claims of volumes or claims of buckets.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::BoxError;
 use super::orphans::{Console, Orphans, Scene, is_confirmed};
 use super::program::print;
 use crate::bucket::BucketProvisioner;
-use crate::capabilities::Capabilities;
-use crate::controller::shared::secret_names;
+use crate::controller::shared::class_parameters::read_with_secrets;
 use crate::controller::{BucketController, Controller, RunError, bucket, cluster_id, volume};
 use crate::options::{BucketOptions, Options};
 use crate::parameters;
@@ -93,7 +90,8 @@ impl<P: Provisioner> Served for (P, Options) {
             problems.push("mountOptions are not supported by this provisioner; remove them".to_owned());
         }
         let parameters = class.parameters.clone().unwrap_or_default();
-        if let Err(problem) = read_parameters::<P>(parameters, &capabilities) {
+        let parse = parameters::from_map::<P::Parameters>;
+        if let Err(problem) = read_with_secrets(parameters, &capabilities.secrets, parse) {
             problems.push(volume::parameters_problem(&problem));
         }
         let mut problems: Vec<String> =
@@ -192,14 +190,4 @@ impl<B: BucketProvisioner> Served for (B, BucketOptions) {
         }
         BucketController::new(provisioner, options).run().await
     }
-}
-
-fn read_parameters<P: Provisioner>(
-    mut parameters: BTreeMap<String, String>,
-    capabilities: &Capabilities,
-) -> Result<(), String> {
-    let of_secrets = secret_names::take(&mut parameters, &capabilities.secrets).err();
-    let of_author = parameters::from_map::<P::Parameters>(&parameters).err().map(|problems| problems.to_string());
-    let problems: Vec<String> = of_author.into_iter().chain(of_secrets).collect();
-    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }

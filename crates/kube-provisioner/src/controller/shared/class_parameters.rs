@@ -59,16 +59,26 @@ pub(crate) enum BadParameters {
 impl ClassParameters {
     /// `parse` calls the author's code.
     pub(crate) fn read(
-        mut parameters: BTreeMap<String, String>,
+        parameters: BTreeMap<String, String>,
         roles: &[SecretRole],
         parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
     ) -> Result<Self, BadParameters> {
-        let secrets = secret_names::take(&mut parameters, roles);
-        let parsed = catch_panic(|| parse(&parameters)).map_err(BadParameters::Crashed)?;
-        match (parsed.map_err(|error| error.to_string()), secrets) {
-            (Ok(parsed), Ok(secrets)) => Ok(Self { parsed, secrets }),
-            (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => Err(BadParameters::Wrong(problem)),
-            (Err(of_author), Err(of_secrets)) => Err(BadParameters::Wrong(format!("{of_author}; {of_secrets}"))),
-        }
+        let read = catch_panic(|| read_with_secrets(parameters, roles, parse)).map_err(BadParameters::Crashed)?;
+        let (parsed, secrets) = read.map_err(BadParameters::Wrong)?;
+        Ok(Self { parsed, secrets })
+    }
+}
+
+/// Reads the names of Secrets, and lets the author's code read the rest. An error has all problems of both.
+pub(crate) fn read_with_secrets<T>(
+    mut parameters: BTreeMap<String, String>,
+    roles: &[SecretRole],
+    parse: impl FnOnce(&BTreeMap<String, String>) -> Result<T, ParameterError>,
+) -> Result<(T, Vec<SecretName>), String> {
+    let secrets = secret_names::take(&mut parameters, roles);
+    match (parse(&parameters).map_err(|error| error.to_string()), secrets) {
+        (Ok(parsed), Ok(secrets)) => Ok((parsed, secrets)),
+        (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => Err(problem),
+        (Err(of_author), Err(of_secrets)) => Err(format!("{of_author}; {of_secrets}")),
     }
 }

@@ -46,7 +46,7 @@ impl Process {
     ) -> Result<Option<Self>, RunError> {
         let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let instance = instance(options, &environment);
-        let sharing = sharing(options, serves, (&namespace, &instance), environment)?;
+        let sharing = sharing(options, serves, &namespace, &instance, environment)?;
         let Some(cluster_id) = cluster::identify(options, &client, shutdown).await? else { return Ok(None) };
         let Some(journal) = journal_kind(options, &client, &namespace, shutdown).await else { return Ok(None) };
         Ok(Some(Self { client, namespace, cluster_id, journal, instance, sharing, environment }))
@@ -137,7 +137,8 @@ fn instance(options: &Options, environment: &Environment) -> String {
 fn sharing(
     options: &Options,
     serves: &'static str,
-    (namespace, instance): (&str, &str),
+    namespace: &str,
+    instance: &str,
     environment: Environment,
 ) -> Result<Sharing, RunError> {
     let label = (protocol::SERVES.to_owned(), serves.to_owned());

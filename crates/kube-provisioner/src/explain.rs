@@ -23,10 +23,11 @@ pub mod volume {
 
 /// Decisions about claims of buckets and their ObjectBuckets.
 pub mod bucket {
-    pub use crate::controller::bucket::decision::{ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal};
+    pub use crate::controller::bucket::decision::{
+        BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal,
+    };
     pub use crate::controller::bucket::explain::{Delivery, Judgement, Objects, about_claim, delivered_names};
     pub use crate::controller::bucket::key::shard_text;
-    pub use crate::controller::bucket::share::BucketClaimProblem;
 }
 
 /// What a journal records.

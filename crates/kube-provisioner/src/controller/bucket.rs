@@ -1,11 +1,14 @@
 //! The bucket controller: makes buckets and users for claims, and removes them with their claims.
 //!
-//! The steps of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report` and `messages`. The
-//! loop around it is [`provisioner_runtime::controller`]. The ObjectBucket is the record of what was begun.
+//! One key: `cache` (what is known) -> `facts` -> `decide` -> one operation (`attempt`, `rotation`, `adoption`, `release`, or
+//! `delivery` alone) -> `outcome` -> `report` and `messages`. Operations call the author's code through `calls` and the API server
+//! through `objects`. The loop around it is [`provisioner_runtime::controller`]. The ObjectBucket is the record of what was begun.
 
-mod act;
+mod adoption;
+mod attempt;
 mod backend;
 mod cache;
+mod calls;
 mod class;
 mod decide;
 #[cfg(test)]
@@ -16,6 +19,7 @@ mod delivered;
 mod delivered_index;
 mod delivered_names;
 mod delivered_table;
+mod delivery;
 #[cfg(test)]
 mod event_table;
 mod events;
@@ -23,19 +27,22 @@ mod events;
 pub(crate) mod explain;
 mod facts;
 mod gone;
+mod inputs;
 #[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
 pub(crate) mod key;
 mod messages;
 mod metrics;
+mod objects;
 mod outcome;
 mod partial;
 mod reach;
 mod record;
 pub(crate) mod recorded;
+mod release;
 mod report;
+mod rotation;
 mod safeguards;
-#[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
-pub(crate) mod share;
+mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,27 +60,30 @@ use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope, WatchHealth};
 use tokio::sync::Mutex;
 
-use self::act::{Actions, Step};
+use self::attempt::Attempt;
 use self::cache::BucketCache;
-use self::class::read_class;
 pub(crate) use self::class::read_texts;
+use self::class::{known_config, read_class};
 use self::decide::{Rules, decide};
-use self::decision::Decision;
-use self::delivered::{of_config_map, of_secret};
+use self::decision::{Decision, NoAction};
+use self::delivered::Deliverable;
 use self::facts::Facts;
 use self::key::Key;
 use self::messages::{UserMessage, user_message};
 use self::metrics::BucketMetrics;
-use self::outcome::{Operation, Outcome};
+use self::objects::Objects;
+use self::outcome::{Done, NotServed, Operation, Outcome, Stopped};
 use self::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
+use self::release::{Release, release_claim};
 use self::report::{gives_up, label, next};
-use super::shared::calls::{self, Crashed};
+use self::rotation::{Rotation, verify};
+use super::shared::calls::{self as shared_calls, Crashed, start_backend};
 use super::shared::class_parameters::{BadParameters, Parsed};
 use super::shared::limits::{CallLimits, Thresholds};
 use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
 use super::shared::watched::WatchedClass;
-use crate::bucket::BucketProvisioner;
+use crate::bucket::{BucketProvisioner, BucketStart};
 use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
@@ -88,9 +98,23 @@ pub use self::safeguards::BucketSafeguard;
 use self::safeguards::BucketSafeguard;
 pub(crate) use self::safeguards::Safeguards;
 
+/// One step of the work on one key.
+type Step<'a> = provisioner_runtime::controller::Step<'a, BucketCache>;
+
+/// How long a claim may wait for its class, or for another provisioner, without an event.
+const UNSERVED: Duration = Duration::from_secs(60);
+
 /// The reconciler of claims and ObjectBuckets.
 pub(crate) struct BucketReconciler {
-    actions: Arc<Actions>,
+    objects: Objects,
+    backend: Arc<dyn BucketBackend>,
+    rules: Arc<Rules>,
+    limits: CallLimits,
+    /// How often the keys of claims are looked at.
+    resync: Duration,
+    thresholds: Thresholds,
+    /// Serializes the ends of claims with a shared account of an earlier version, so that the last claim revokes it.
+    shared_accounts: Mutex<()>,
     metrics: BucketMetrics,
 }
 
@@ -107,17 +131,13 @@ pub(crate) fn control_loop(
     let (client, loop_options) = process.into_loop(options, ("buckets", key::shard_text), safeguards);
     let cache = BucketCache::new(rules.clone());
     let reconciler = |context: Context<BucketCache>| BucketReconciler {
-        actions: Arc::new(Actions {
-            context,
-            backend,
-            rules,
-            limits: CallLimits::of(options),
-            resync: options.resync_period,
-            thresholds: Thresholds::of(options),
-            shared_accounts: Mutex::new(()),
-            claims: WatchHealth::new(),
-            buckets: WatchHealth::new(),
-        }),
+        objects: Objects { context, rules: rules.clone(), claims: WatchHealth::new(), buckets: WatchHealth::new() },
+        backend,
+        rules,
+        limits: CallLimits::of(options),
+        resync: options.resync_period,
+        thresholds: Thresholds::of(options),
+        shared_accounts: Mutex::new(()),
         metrics: BucketMetrics::new(),
     };
     ControlLoop::new(client, loop_options, cache, reconciler)
@@ -143,11 +163,11 @@ pub(crate) fn rules(
     let BucketOptions { options, allowed_additional_config, .. } = options;
     Ok(Rules {
         names: ProvisionerNames::of(options),
-        capabilities: calls::capabilities(|| backend.capabilities())?,
+        capabilities: shared_calls::capabilities(|| backend.capabilities())?,
         identity: options.identity.as_deref().unwrap_or(namespace).into(),
         cluster_id: cluster_id.into(),
         allowed_config: allowed_additional_config.clone(),
-        known_config: share::known_config(backend),
+        known_config: known_config(backend),
         safeguards,
     })
 }
@@ -159,24 +179,24 @@ impl Reconciler for BucketReconciler {
     type Status = UserMessage;
 
     fn watches(&self) -> Vec<WatchSpec<BucketCache>> {
-        let client = || self.actions.context.client().clone();
+        let client = || self.objects.context.client().clone();
         let claims = WatchSpec::new(
             "objectbucketclaims",
             Api::<WatchedClaim>::all(client()),
-            self.actions.claims.clone(),
+            self.objects.claims.clone(),
             |event: Change<WatchedClaim>| event.map(|claim| claim_facts(&claim)),
             BucketCache::claim_event,
         );
         let buckets = WatchSpec::new(
             "objectbuckets",
             Api::<WatchedBucket>::all(client()),
-            self.actions.buckets.clone(),
+            self.objects.buckets.clone(),
             |event: Change<WatchedBucket>| event.map(|bucket| bucket_facts(&bucket)),
             BucketCache::bucket_event,
         );
-        let (actions, metrics) = (self.actions.clone(), self.metrics.clone());
+        let (rules, backend, metrics) = (self.rules.clone(), self.backend.clone(), self.metrics.clone());
         let on_class = move |event: Change<WatchedClass>| {
-            let event = read_class(event, &actions.rules, &*actions.backend);
+            let event = read_class(event, &rules, &*backend);
             metrics.start_class_of(&event);
             event
         };
@@ -187,39 +207,24 @@ impl Reconciler for BucketReconciler {
             on_class,
             BucketCache::class_event,
         );
-        let selector = self.selector();
-        let secrets = WatchSpec::new(
-            "secrets",
-            Scope::labelled(Api::<Secret>::all(client()), &selector),
-            WatchHealth::new(),
-            |event: Change<Secret>| event.map(|secret| of_secret(&secret)),
-            BucketCache::secret_event,
-        );
-        let config_maps = WatchSpec::new(
-            "configmaps",
-            Scope::labelled(Api::<ConfigMap>::all(client()), &selector),
-            WatchHealth::new(),
-            |event: Change<ConfigMap>| event.map(|map| of_config_map(&map)),
-            BucketCache::config_map_event,
-        );
         // A claim without its ObjectBucket would be taken for a new one, so the claims come last: the watches start from
         // the last to the first.
         vec![
             claims.dated().after_first_term(),
             buckets.dated().after_first_term(),
-            secrets.dated(),
-            config_maps,
+            self.delivered_watch::<Secret>("secrets").dated(),
+            self.delivered_watch::<ConfigMap>("configmaps"),
             classes,
         ]
     }
 
     fn decide(&self, facts: &Facts) -> Decision {
-        decide(facts, &self.actions.rules)
+        decide(facts, &self.rules)
     }
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> (Operation, Outcome) {
         let operation = Operation::of(&decision, facts);
-        (operation, self.actions.execute(decision, facts, step).await)
+        (operation, self.execute(decision, facts, step).await)
     }
 
     fn report(
@@ -229,13 +234,13 @@ impl Reconciler for BucketReconciler {
         work: &Work<Key>,
         took: Duration,
     ) -> Report<UserMessage> {
-        let (attempt, thresholds) = (work.attempt(), self.actions.thresholds);
+        let (attempt, thresholds) = (work.attempt(), self.thresholds);
         let label = label(&outcome);
         if let Some(label) = label {
             self.metrics.count((operation.label(), label), facts.class_name(), took);
         }
         let gave_up = gives_up(&outcome, attempt, thresholds).then_some(attempt);
-        let message = user_message(&outcome, facts, &self.actions.rules.names.own, gave_up);
+        let message = user_message(&outcome, facts, &self.rules.names.own, gave_up);
         events::log(message.as_ref(), facts, attempt, label.unwrap_or("nothing to do"));
         Report {
             next: next(&outcome, attempt, thresholds),
@@ -245,18 +250,20 @@ impl Reconciler for BucketReconciler {
     }
 
     async fn write_status(&self, message: UserMessage, step: &Step<'_>) -> Result<(), (Operation, Outcome)> {
-        let written = self.actions.write_status(&message, step.key()).await;
+        let written = status::write_status(&self.objects, &message, step.key()).await;
         let doing = "writing the claim's status";
-        written.map_err(|error| (Operation::WriteStatus, Outcome::CallFailed { doing, error }))
+        written.map_err(|error| (Operation::WriteStatus, Err(Stopped::CallFailed { doing, error })))
     }
 
     async fn start(&self) -> Result<(), String> {
-        self.actions.start().await
+        let (client, cluster_id) = (self.objects.context.client().clone(), self.rules.cluster_id.to_string());
+        let start = BucketStart { client, cluster_id };
+        start_backend(self.limits.delete, async { self.backend.start(start).await }).await
     }
 
     async fn probe(&self) -> Result<String, String> {
-        let classes = self.actions.context.cache().own_classes();
-        reach::reach(&*self.actions.backend, classes).await
+        let classes = self.objects.cache().own_classes();
+        reach::reach(&*self.backend, classes).await
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
@@ -266,16 +273,54 @@ impl Reconciler for BucketReconciler {
     }
 
     fn register(&self, registry: &mut Registry) {
-        self.metrics.register(registry, self.actions.context.clone());
+        self.metrics.register(registry, self.objects.context.clone());
     }
 }
 
 impl BucketReconciler {
-    /// What selects our Secrets and ConfigMaps.
+    async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
+        match decision {
+            Decision::NoAction(NoAction::Bound) => Box::pin(verify(self, facts, step, None)).await,
+            Decision::NoAction(NoAction::ClassMissing) => not_served(NotServed::NoClass, facts, step),
+            Decision::NoAction(NoAction::ClassOfAnother) => not_served(NotServed::ClassOfAnother, facts, step),
+            Decision::NoAction(_) => Ok(Done::Nothing),
+            Decision::Refuse(refusal) => Err(Stopped::Refused(refusal)),
+            // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
+            Decision::Attempt(reason) => Box::pin(Attempt::run(self, reason, facts, step)).await,
+            Decision::Adopt => Box::pin(adoption::adopt(self, facts)).await,
+            Decision::Restore => Box::pin(delivery::restore(&self.objects, facts)).await,
+            Decision::Rotate => Box::pin(Rotation::new(self, facts, step)?.rotate()).await,
+            Decision::Retire => Box::pin(Rotation::new(self, facts, step)?.retire()).await,
+            Decision::Release(ending) => Box::pin(Release::run(self, ending, facts, step)).await,
+            Decision::ReleaseClaim => Box::pin(release_claim(self, facts, step)).await,
+        }
+    }
+
+    /// The watch of our Secrets or ConfigMaps.
+    fn delivered_watch<K: Deliverable>(&self, name: &'static str) -> WatchSpec<BucketCache> {
+        let api = Api::<K>::all(self.objects.context.client().clone());
+        WatchSpec::new(
+            name,
+            Scope::labelled(api, &self.selector()),
+            WatchHealth::new(),
+            |event: Change<K>| event.map(|object| object.seen()),
+            BucketCache::delivered_event::<K>,
+        )
+    }
+
     fn selector(&self) -> String {
-        let names = &self.actions.rules.names;
+        let names = &self.rules.names;
         let labels: Vec<String> =
             [&names.own].into_iter().chain(&names.additional).map(|name| provisioner_label(name)).collect();
         format!("{PROVISIONER_LABEL} in ({})", labels.join(","))
+    }
+}
+
+/// Waits some time for a claim to be worked on.
+fn not_served(why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
+    match facts.claim.as_ref().filter(|claim| claim.is_untouched()) {
+        Some(_) if step.work().waits() == 0 => Ok(Done::Rests { after: UNSERVED }),
+        Some(_) => Err(Stopped::NotServed(why)),
+        None => Ok(Done::Nothing),
     }
 }

@@ -12,7 +12,7 @@ use provisioner_runtime::watch::Change;
 
 use super::class::ReadClass;
 use super::decide::Rules;
-use super::delivered::{DeliveredFacts, Seen};
+use super::delivered::{Deliverable, DeliveredFacts, Seen};
 use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
@@ -28,8 +28,8 @@ pub(crate) struct BucketCache {
     claims: Table<Key, Arc<ClaimFacts>>,
     buckets: Table<Arc<str>, Arc<BucketFacts>>,
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
-    secrets: DeliveredTable,
-    config_maps: DeliveredTable,
+    /// The Secrets and the ConfigMaps.
+    delivered: [DeliveredTable; 2],
     /// The claims that there are now, by `namespace/name`.
     by_path: HashMap<Box<str>, Key>,
     /// ObjectBuckets by the `namespace/name` of their claim.
@@ -62,8 +62,7 @@ impl BucketCache {
             claims: Table::new(),
             buckets: Table::new(),
             classes: Table::new(),
-            secrets: DeliveredTable::new(),
-            config_maps: DeliveredTable::new(),
+            delivered: [DeliveredTable::new(), DeliveredTable::new()],
             by_path: HashMap::new(),
             of_claim: HashMap::new(),
             pointing: HashMap::new(),
@@ -148,15 +147,10 @@ impl BucketCache {
         self.of_class(&name)
     }
 
-    pub(crate) fn secret_event(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
+    pub(crate) fn delivered_event<K: Deliverable>(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
         let (by_path, by_delivered) = (&self.by_path, &self.by_delivered);
-        self.secrets.event(|path| by_path.get(path).into_iter().chain(by_delivered.at(path)).cloned().collect(), event)
-    }
-
-    pub(crate) fn config_map_event(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
-        let (by_path, by_delivered) = (&self.by_path, &self.by_delivered);
-        self.config_maps
-            .event(|path| by_path.get(path).into_iter().chain(by_delivered.at(path)).cloned().collect(), event)
+        let keys_at = |path: &str| by_path.get(path).into_iter().chain(by_delivered.at(path)).cloned().collect();
+        self.delivered[K::INDEX].event(keys_at, event)
     }
 
     /// Applies a claim that the API server has returned.
@@ -206,19 +200,13 @@ impl BucketCache {
 
     /// How many lists of Secrets and ConfigMaps are complete: a write is begun at this.
     pub(crate) fn lists(&self) -> u64 {
-        self.secrets.lists() + self.config_maps.lists()
+        self.delivered.iter().map(DeliveredTable::lists).sum()
     }
 
-    /// Applies a Secret that the API server has returned for a write that was begun at `lists`.
-    pub(crate) fn observe_secret(&mut self, seen: Option<Seen>, lists: u64) {
+    /// Applies a Secret or a ConfigMap that the API server has returned for a write that was begun at `lists`.
+    pub(crate) fn observe_delivered(&mut self, index: usize, seen: Option<Seen>, lists: u64) {
         if lists == self.lists() {
-            self.secrets.observe(seen);
-        }
-    }
-
-    pub(crate) fn observe_config_map(&mut self, seen: Option<Seen>, lists: u64) {
-        if lists == self.lists() {
-            self.config_maps.observe(seen);
+            self.delivered[index].observe(seen);
         }
     }
 
@@ -250,8 +238,9 @@ impl BucketCache {
 
     /// The Secret and the ConfigMap of these names.
     pub(crate) fn delivered(&self, namespace: &str, names: &DeliveredNames) -> [Option<&DeliveredFacts>; 2] {
+        let [secrets, config_maps] = &self.delivered;
         let [secret, config_map] = names.paths(namespace);
-        [self.secrets.get(&secret), self.config_maps.get(&config_map)]
+        [secrets.get(&secret), config_maps.get(&config_map)]
     }
 
     /// Claims of ours by whether they have their bucket.

@@ -6,21 +6,26 @@ use std::time::Duration;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use objectbucket_api::names::CLASS_BUCKET_NAME;
+use provisioner_runtime::controller::catch_panic;
 use provisioner_runtime::watch::Change;
 
 use super::backend::BucketBackend;
-use super::decide::{Rules, class_fingerprint};
+use super::decide::Rules;
 use super::delivered_names;
 use super::facts::{OurClass, ReclaimPolicy};
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
+use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::watched::WatchedClass;
 use crate::parameters::ParameterError;
+use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
 /// The class parameter that says how long a key stays valid after it was rotated out.
 const OVERLAP: &str = "credentialsOverlap";
 /// The class parameter with the keys of `additionalConfig` that its claims may use.
 const ALLOWED_CONFIG: &str = "allowedAdditionalConfig";
+/// The keys of `additionalConfig` that no author gets.
+const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
 /// How long that is where the class says nothing.
 const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
@@ -37,7 +42,7 @@ fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurCl
     let metadata = &class.metadata;
     OurClass {
         name: metadata.name.as_deref().unwrap_or_default().into(),
-        fingerprint: class_fingerprint(metadata.uid.as_deref(), metadata.resource_version.as_deref()),
+        fingerprint: fingerprint(&(&metadata.uid, &metadata.resource_version)),
         policy: if class.reclaim_policy.as_deref() == Some("Retain") {
             ReclaimPolicy::Retain
         } else {
@@ -99,4 +104,16 @@ pub(crate) fn overlap(texts: &BTreeMap<String, String>) -> Result<Duration, Stri
             crate::options::parse_time_limit(text).map_err(|problem| format!("parameter \"{OVERLAP}\": {problem}"))
         }
     }
+}
+
+/// The keys of `additionalConfig` that claims can use. A crash of the author's code is reported when it reads a claim.
+pub(crate) fn known_config(backend: &dyn BucketBackend) -> Option<Vec<String>> {
+    let of_author = catch_panic(|| backend.keys()[1]).ok()??;
+    Some(of_author.iter().copied().chain(OF_CONTROLLER).map(str::to_owned).collect())
+}
+
+/// The texts of `additionalConfig` that are the author's.
+pub(crate) fn of_author(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let texts = config.iter().filter(|(key, _)| !OF_CONTROLLER.contains(&key.as_str()));
+    texts.map(|(key, value)| (key.clone(), value.clone())).collect()
 }

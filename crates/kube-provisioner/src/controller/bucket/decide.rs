@@ -1,19 +1,20 @@
 //! Whether: every rule about making, converging, adopting, rotating and removing. A pure function over [`Facts`].
 
-use provisioner_runtime::stable_hash;
+use std::collections::BTreeMap;
 
-use super::decision::{ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig};
+use super::decision::{
+    BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
+};
 use super::delivered_names::{BadName, DeliveredNames};
 use super::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
 };
 use super::record::{Record, Source};
 use super::safeguards::{BucketSafeguard, Safeguards};
-use super::share;
-use crate::bucket::BucketCapabilities;
+use crate::bucket::{BucketCapabilities, ClaimName};
 use crate::controller::shared::class_parameters::BadParameters;
 use crate::controller::shared::names::ProvisionerNames;
-use crate::protocol::{CONFIG_MAP_NAME, SECRET_NAME};
+use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
 /// What decisions depend on beside the facts.
 #[derive(Clone, Debug)]
@@ -129,13 +130,13 @@ fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
 
 /// The claim's bucket was made or is being made by us.
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    if !record.made && share::is_over(record, claim, facts) {
+    if !record.made && is_over(record, claim, facts) {
         return Decision::Release(Ending::CleanUp);
     }
     if !record.made {
         return attempt(claim, facts, rules, Reason::New);
     }
-    let wanted = facts.wanted_names(claim).ok();
+    let wanted = wanted_names(facts, claim).ok();
     if let Some(kind) = foreign(facts, wanted.as_ref()) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
@@ -151,7 +152,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
         return Decision::Rotate;
     }
     let is_renamed = wanted.as_ref() != Some(&facts.names);
-    if record.config != record.effective_config(claim, facts.is_served()) || !record.attempted.is_empty() || is_renamed
+    if record.config != effective_config(record, claim, facts.is_served()) || !record.attempted.is_empty() || is_renamed
     {
         return attempt(claim, facts, rules, Reason::Config);
     }
@@ -202,7 +203,7 @@ pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect
         });
         asked != applied && !names_it
     };
-    record.fixed_keys(facts.is_served()).iter().find(differs).map(|key| ChangeWithoutEffect::Config { key })
+    fixed_keys(record, facts.is_served()).iter().find(differs).map(|key| ChangeWithoutEffect::Config { key })
 }
 
 /// A bucket that needs no call of the author's code.
@@ -252,7 +253,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             Err(BadParameters::Crashed(panic)) => return Decision::Refuse(Refusal::ParametersCrash(panic.clone())),
             Ok(_) => {}
         }
-        match share::shared_bucket(claim, class, facts, rules) {
+        match shared_bucket(claim, class, facts, rules) {
             Err(refusal) => return Decision::Refuse(refusal),
             Ok(Some(_)) => {}
             Ok(None) => match bucket_name(claim, class) {
@@ -276,7 +277,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
         let is_new =
             |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
         let asked =
-            begun.map_or_else(|| claim.config.clone(), |record| record.effective_config(claim, facts.is_served()));
+            begun.map_or_else(|| claim.config.clone(), |record| effective_config(record, claim, facts.is_served()));
         let asked = asked.iter().filter(is_new).map(|(key, _)| key);
         let refused: Vec<String> = asked.filter(|key| !allowed.contains(key)).cloned().collect();
         if !refused.is_empty() {
@@ -286,7 +287,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             return Decision::Refuse(Refusal::ConfigNotAllowed(refused));
         }
     }
-    let wanted = match facts.wanted_names(claim) {
+    let wanted = match wanted_names(facts, claim) {
         Ok(wanted) => wanted,
         Err(BadName { kind, name }) => return Decision::Refuse(Refusal::BadObjectName { kind, name }),
     };
@@ -422,7 +423,105 @@ pub(crate) fn object_name(claim: &ClaimFacts, is_taken: impl FnOnce(&str) -> boo
     if usual.len() <= 253 && !is_taken(&usual) { usual } else { format!("obc-{}", claim.uid) }
 }
 
-/// What says whether a class is another one.
-pub(crate) fn class_fingerprint(uid: Option<&str>, version: Option<&str>) -> u64 {
-    stable_hash(&format!("{uid:?} {version:?}"))
+/// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. A class that is recorded
+/// counts as it was then.
+pub(crate) fn wanted_names(facts: &Facts, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
+    let record = facts.bucket().and_then(|bucket| bucket.record());
+    if let Some(record) = record.filter(|record| record.made && facts.is_served()) {
+        return Ok(record.delivered_names(&claim.name));
+    }
+    let class = match (record, &facts.class) {
+        (Some(record), _) => record.parameters.as_ref(),
+        (None, ClassState::Ours(class)) => Some(&*class.texts),
+        (None, _) => None,
+    };
+    DeliveredNames::wanted(claim.template_names(), &claim.config, class)
+}
+
+/// The claim's `additionalConfig`, with the keys that cannot change any more as they are recorded.
+pub(crate) fn effective_config(record: &Record, claim: &ClaimFacts, is_served: bool) -> BTreeMap<String, String> {
+    let mut config = claim.config.clone();
+    for key in fixed_keys(record, is_served).iter().copied() {
+        match record.config.get(key) {
+            Some(recorded) => config.insert(key.to_owned(), recorded.clone()),
+            None => config.remove(key),
+        };
+    }
+    config
+}
+
+/// The keys of `additionalConfig` that have no effect any more when they change.
+fn fixed_keys(record: &Record, is_served: bool) -> &'static [&'static str] {
+    match (record.made, is_served) {
+        (false, _) => &[],
+        (true, false) => &[BUCKET_CLAIM_NAME],
+        (true, true) => &[BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME],
+    }
+}
+
+/// A bucket of another claim that a new claim gets.
+pub(crate) struct SharedBucket {
+    /// The claim that the bucket was made for.
+    pub(crate) owner: ClaimName,
+    pub(crate) bucket: String,
+    /// The parameters of the class that the bucket was made with.
+    pub(crate) parameters: Option<BTreeMap<String, String>>,
+}
+
+/// The bucket that a new claim shares; `None` for a claim that wants one of its own.
+pub(crate) fn shared_bucket(
+    claim: &ClaimFacts,
+    class: &OurClass,
+    facts: &Facts,
+    rules: &Rules,
+) -> Result<Option<SharedBucket>, Refusal> {
+    let Some(name) = claim.bucket_claim() else { return Ok(None) };
+    let found = match (&facts.owner.claim, &facts.owner.bucket) {
+        _ if name == &*claim.name => Err(BucketClaimProblem::Itself),
+        _ if class.bucket.is_some() => Err(BucketClaimProblem::OfClass),
+        (None, _) => Err(BucketClaimProblem::Missing),
+        (Some(owner), _) if owner.class != claim.class => {
+            Err(BucketClaimProblem::OtherClass { class: owner.class.as_deref().unwrap_or_default().to_owned() })
+        }
+        (Some(owner), _) if owner.deleting => Err(BucketClaimProblem::Deleting),
+        (Some(_), None) => Err(BucketClaimProblem::NotBound),
+        (Some(_), Some(bucket)) => usable(claim, bucket, rules),
+    };
+    found.map(Some).map_err(|problem| Refusal::BucketClaim { claim: name.to_owned(), problem })
+}
+
+fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<SharedBucket, BucketClaimProblem> {
+    if bucket.deleting {
+        return Err(BucketClaimProblem::Deleting);
+    }
+    // Another cluster's, or another installation's, is not ours to give.
+    let is_ours = rules.is_of_this_installation(bucket);
+    let record = bucket.record().filter(|record| record.made && is_ours && bucket.unreadable.is_none());
+    let (Some(record), Some(owner)) = (record, bucket.claim()) else { return Err(BucketClaimProblem::NotBound) };
+    if record.source != Some(Source::Provisioned) {
+        return Err(BucketClaimProblem::NotItsOwn);
+    }
+    let name = &*bucket.endpoint.bucket;
+    // An earlier attempt has named the bucket that the other claim had then.
+    let is_named_by_user = claim.object_bucket.is_none();
+    if is_named_by_user && claim.bucket_name.as_deref().is_some_and(|wanted| wanted != name) {
+        return Err(BucketClaimProblem::OtherName { bucket: name.to_owned() });
+    }
+    let (owner, parameters) = (bucket.made_for(owner), record.parameters.clone());
+    Ok(SharedBucket { owner, bucket: name.to_owned(), parameters })
+}
+
+/// Whether an unfinished attempt cannot come to its end: the bucket is going, or the claim does not ask for it any more.
+fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
+    let has_leaving_claim = |bucket: &BucketFacts| {
+        let owner = facts.owner.claim.as_ref().filter(|owner| owner.deleting);
+        owner.is_some_and(|owner| bucket.claim().is_some_and(|of| *of.uid == *owner.uid))
+    };
+    let is_going = || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting || has_leaving_claim(bucket));
+    asks_for_another(record, claim) || record.owner.is_some() && is_going()
+}
+
+/// Whether the claim names another claim than when its bucket was made.
+fn asks_for_another(record: &Record, claim: &ClaimFacts) -> bool {
+    claim.bucket_claim() != record.owner.as_ref().map(|owner| owner.name.as_str())
 }

@@ -13,14 +13,14 @@ use super::cache::BucketCache;
 use super::class::read_class;
 use super::decide::{Rules, decide};
 use super::decision::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
-use super::decision::{ChangeWithoutEffect, Ending, NoAction, Reason, Refusal, RefusedConfig};
+use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, NoAction, Reason, Refusal, RefusedConfig};
 use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, Facts};
+use super::inputs::inputs;
 use super::key::Key;
 use super::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use super::record::{NewKey, Record, SharedAccount, Source};
 use super::safeguards::Safeguards;
-use super::share::BucketClaimProblem;
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::controller::shared::watched::WatchedClass;
@@ -155,7 +155,7 @@ impl Fixture {
     }
 
     fn inputs(&self) -> u64 {
-        self.facts(&Key::of("shop", "photos", "u")).inputs()
+        inputs(&self.facts(&Key::of("shop", "photos", "u")))
     }
 
     fn facts(&self, key: &Key) -> Facts {

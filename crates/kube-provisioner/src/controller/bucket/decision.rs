@@ -1,7 +1,5 @@
 //! What can be decided about one key, and why.
 
-use super::share::BucketClaimProblem;
-
 /// What to do about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -150,6 +148,33 @@ pub enum Refusal {
     InUse {
         /// Their names, or those of their ObjectBuckets.
         by: Vec<String>,
+    },
+}
+
+/// Why a claim does not get the bucket of the claim that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BucketClaimProblem {
+    /// There is no such claim.
+    Missing,
+    /// It has no bucket yet.
+    NotBound,
+    /// It is being deleted.
+    Deleting,
+    /// It is the claim itself.
+    Itself,
+    /// The bucket was not made for it.
+    NotItsOwn,
+    /// It has another class.
+    OtherClass {
+        /// Its class.
+        class: String,
+    },
+    /// The class names a bucket.
+    OfClass,
+    /// The claim gives another name to its bucket.
+    OtherName {
+        /// The bucket's name.
+        bucket: String,
     },
 }
 

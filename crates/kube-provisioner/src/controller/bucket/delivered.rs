@@ -3,15 +3,82 @@
 //! A checksum in an annotation reveals an edited object. Entries that others add are theirs.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, BUCKET_NAME};
+use kube::Resource;
+use kube::core::NamespaceResourceScope;
+use objectbucket_api::names::{
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, BUCKET_HOST, BUCKET_NAME, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION,
+};
+use provisioner_runtime::watch::FromJson;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::facts::Delivered;
+use super::delivered_names::DeliveredNames;
+use super::facts::{Delivered, EndpointFacts};
 use super::record::Record;
 use crate::controller::shared::checksum::{CHECKSUM, hash_of};
+
+/// A Secret or a ConfigMap.
+pub(crate) trait Deliverable:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+    + FromJson
+    + Send
+    + Sync
+    + 'static
+{
+    const KIND: &'static str;
+    /// Its place where there is one of each.
+    const INDEX: usize;
+    /// The field of a write that has its entries.
+    const ENTRIES: &'static str;
+
+    fn name_in(names: &DeliveredNames) -> &str;
+    fn seen(&self) -> Option<Seen>;
+}
+
+impl Deliverable for Secret {
+    const KIND: &'static str = "Secret";
+    const INDEX: usize = 0;
+    const ENTRIES: &'static str = "stringData";
+
+    fn name_in(names: &DeliveredNames) -> &str {
+        &names.secret
+    }
+
+    /// Nothing of its data is kept but the id of the key.
+    fn seen(&self) -> Option<Seen> {
+        let data = self.data.as_ref();
+        let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.0.as_slice())).collect();
+        let given = |name| data.and_then(|data| data.get(name)).filter(|value| !value.0.is_empty());
+        let complete = given(AWS_ACCESS_KEY_ID).is_some() && given(AWS_SECRET_ACCESS_KEY).is_some();
+        let access_key_id = given(AWS_ACCESS_KEY_ID).and_then(|id| str::from_utf8(&id.0).ok()).map(Into::into);
+        seen(&self.metadata, &entries, complete, access_key_id)
+    }
+}
+
+impl Deliverable for ConfigMap {
+    const KIND: &'static str = "ConfigMap";
+    const INDEX: usize = 1;
+    const ENTRIES: &'static str = "data";
+
+    fn name_in(names: &DeliveredNames) -> &str {
+        &names.config_map
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        let data = self.data.as_ref();
+        let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        seen(&self.metadata, &entries, data.is_some_and(|data| data.contains_key(BUCKET_NAME)), None)
+    }
+}
 
 /// A Secret or ConfigMap with our label.
 #[derive(Clone, Debug)]
@@ -52,9 +119,10 @@ impl DeliveredFacts {
         let known = record.and_then(|record| record.access_key_id.as_deref());
         let new = record.and_then(|record| record.new_key.as_ref()).map(|new| &*new.access_key_id);
         let keyless = record.is_some_and(|record| record.keyless);
-        let recorded_key = match keyless {
-            true => self.access_key_id.is_none(),
-            false => [known, new].into_iter().flatten().any(|id| self.has_key(id)),
+        let recorded_key = if keyless {
+            self.access_key_id.is_none()
+        } else {
+            [known, new].into_iter().flatten().any(|id| self.has_key(id))
         };
         match self.state(claim_uid, |_| known.is_none() && !keyless || recorded_key) {
             Delivered::Unowned if !recorded_key => Delivered::Unmanaged,
@@ -87,21 +155,15 @@ impl DeliveredFacts {
     }
 }
 
-/// A Secret from the watch. Nothing of its data is kept but the id of the key.
-pub(crate) fn of_secret(secret: &Secret) -> Option<Seen> {
-    let data = secret.data.as_ref();
-    let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.0.as_slice())).collect();
-    let given = |name| data.and_then(|data| data.get(name)).filter(|value| !value.0.is_empty());
-    let complete = given(AWS_ACCESS_KEY_ID).is_some() && given(AWS_SECRET_ACCESS_KEY).is_some();
-    let access_key_id = given(AWS_ACCESS_KEY_ID).and_then(|id| str::from_utf8(&id.0).ok()).map(Into::into);
-    seen(&secret.metadata, &entries, complete, access_key_id)
-}
-
-/// A ConfigMap from the watch.
-pub(crate) fn of_config_map(map: &ConfigMap) -> Option<Seen> {
-    let data = map.data.as_ref();
-    let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-    seen(&map.metadata, &entries, data.is_some_and(|data| data.contains_key(BUCKET_NAME)), None)
+/// The entries of the claim's ConfigMap.
+pub(crate) fn config_map_entries(record: &Record, endpoint: &EndpointFacts) -> BTreeMap<String, String> {
+    let mut data = record.data.clone();
+    data.insert(BUCKET_NAME.to_owned(), endpoint.bucket.to_string());
+    data.insert(BUCKET_HOST.to_owned(), endpoint.host.to_string());
+    data.insert(BUCKET_PORT.to_owned(), endpoint.port.to_string());
+    data.insert(BUCKET_REGION.to_owned(), endpoint.region.to_string());
+    data.insert(BUCKET_SUBREGION.to_owned(), endpoint.sub_region.to_string());
+    data
 }
 
 /// The annotation for these entries: their names, and a hash of them.
@@ -161,7 +223,7 @@ mod tests {
         let mut secret: Secret = serde_json::from_value(text).unwrap();
         let bytes = |value: &str| k8s_openapi::ByteString(value.as_bytes().to_vec());
         secret.data = Some(data.iter().map(|(name, value)| ((*name).to_owned(), bytes(value))).collect());
-        of_secret(&secret).unwrap().facts
+        secret.seen().unwrap().facts
     }
 
     fn record(access_key_id: &str) -> Record {

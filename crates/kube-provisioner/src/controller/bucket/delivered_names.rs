@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use provisioner_runtime::is_dns_subdomain;
 use serde::{Deserialize, Serialize};
 
-use super::facts::ClaimFacts;
 use crate::controller::shared::secret_names::{TemplateNames, substitute};
 use crate::protocol::{CONFIG_MAP_NAME, SECRET_NAME};
 
@@ -33,13 +32,16 @@ impl DeliveredNames {
         Self { secret: claim.to_owned(), config_map: claim.to_owned() }
     }
 
-    /// Those that a claim and the parameters of its class ask for.
-    pub(crate) fn wanted(claim: &ClaimFacts, class: Option<&BTreeMap<String, String>>) -> Result<Self, BadName> {
-        let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: "" };
+    /// Those that a claim asks for by its `additionalConfig`, and its class by its parameters.
+    pub(crate) fn wanted(
+        claim: TemplateNames<'_>,
+        config: &BTreeMap<String, String>,
+        class: Option<&BTreeMap<String, String>>,
+    ) -> Result<Self, BadName> {
         let [secret, config_map] = KINDS.map(|kind| {
             let [key, parameter] = keys(kind);
-            let of_class = || Some(substitute(class?.get(parameter)?, names));
-            let name = claim.config.get(key).cloned().or_else(of_class).unwrap_or_else(|| claim.name.to_string());
+            let of_class = || Some(substitute(class?.get(parameter)?, claim));
+            let name = config.get(key).cloned().or_else(of_class).unwrap_or_else(|| claim.claim.to_owned());
             if is_dns_subdomain(&name) { Ok(name) } else { Err(BadName { kind, name }) }
         });
         Ok(Self { secret: secret?, config_map: config_map? })

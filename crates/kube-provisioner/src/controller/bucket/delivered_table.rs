@@ -89,7 +89,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Secret;
     use serde_json::json;
 
-    use super::super::delivered::of_secret;
+    use super::super::delivered::Deliverable as _;
     use super::*;
 
     const PATH: &str = "shop/photos";
@@ -97,7 +97,7 @@ mod tests {
     fn secret(resource_version: &str) -> Option<Seen> {
         let metadata = json!({"namespace": "shop", "name": "photos", "uid": "s", "resourceVersion": resource_version});
         let secret: Secret = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        of_secret(&secret)
+        secret.seen()
     }
 
     fn knows(table: &DeliveredTable) -> bool {

@@ -7,15 +7,14 @@ use std::time::Duration;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::limiter::Flow;
 
-use super::decision::{ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
+use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{
     Severity, UserMessage, has_unused_prefix, made_with_warning, not_now, pinned_text, removed_unknown_keys,
     still_provisioning, user_message,
 };
-use super::outcome::{NotServed, Outcome};
-use super::share::BucketClaimProblem;
+use super::outcome::{Done, NotServed, Stopped};
 use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
@@ -81,59 +80,63 @@ every!(endings -> Ending {
     Ending::Abandon => [Ending::Abandon],
 });
 
-every!(outcomes -> Outcome {
-    Outcome::NoAction => [Outcome::NoAction],
-    Outcome::Refused(_) => refusals().into_iter().map(Outcome::Refused),
-    Outcome::NotServed(_) => [NotServed::NoClass, NotServed::ClassOfAnother].map(Outcome::NotServed),
-    Outcome::BadConfig { .. } => [Vec::new(), vec!["KEYS".to_owned()]].map(|known| {
-        Outcome::BadConfig { problem: "PROBLEMS".to_owned(), known }
+every!(all_done -> Done {
+    Done::Nothing => [Done::Nothing],
+    Done::Provisioned { .. } => [Done::Provisioned { bucket: "BUCKET".to_owned() }],
+    Done::Configured => [Done::Configured],
+    Done::Restored => [Done::Restored],
+    Done::KeyReplaced => [Done::KeyReplaced],
+    Done::Adopted => [Done::Adopted],
+    Done::Rotated => [Done::Rotated],
+    Done::Retired => [Done::Retired],
+    Done::Rests { .. } => [Done::Rests { after: Duration::ZERO }],
+    Done::Released { .. } => endings().into_iter().map(|ending| {
+        Done::Released { ending, bucket: "BUCKET".to_owned() }
     }),
-    Outcome::BadRecord(_) => [Outcome::BadRecord("PROBLEMS".to_owned())],
-    Outcome::ClassGone => [Outcome::ClassGone],
-    Outcome::AwaitsPermit(_) => [Outcome::AwaitsPermit(Flow::creating("CLASS"))],
-    Outcome::Changed => [Outcome::Changed],
-    Outcome::Provisioned { .. } => [Outcome::Provisioned { bucket: "BUCKET".to_owned() }],
-    Outcome::Configured => [Outcome::Configured],
-    Outcome::Restored => [Outcome::Restored],
-    Outcome::KeyReplaced => [Outcome::KeyReplaced],
-    Outcome::Adopted => [Outcome::Adopted],
-    Outcome::Rotated => [Outcome::Rotated],
-    Outcome::Retired => [Outcome::Retired],
-    Outcome::Rests { .. } => [Outcome::Rests { after: Duration::ZERO }],
-    // The type is another crate's, which may add to it. Nothing is recorded there, so no other comes.
-    Outcome::NotFenced(_) => [
-        Outcome::NotFenced(JournalError::Lost("another".to_owned())),
-        Outcome::NotFenced(JournalError::Call(Arc::new(call_error()))),
-    ],
-    Outcome::SecretMissing { .. } => [
-        Outcome::SecretMissing { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() },
-    ],
-    Outcome::SecretName(_) => [Outcome::SecretName("PROBLEM".to_owned())],
-    Outcome::NotProvisioned { .. } => verdicts().into_iter().map(not_provisioned),
-    Outcome::NotRotated { .. } => [Outcome::NotRotated { message: MESSAGE.to_owned(), retry_after: None }],
-    Outcome::NotRetired { .. } => [Outcome::NotRetired { message: MESSAGE.to_owned(), retry_after: None }],
-    Outcome::RotationAborted { .. } => all_aborted().into_iter().map(|aborted| {
-        Outcome::RotationAborted { method: "METHOD", aborted }
-    }),
-    Outcome::ProvisionAborted { .. } => all_aborted().into_iter().map(|aborted| Outcome::ProvisionAborted { method: "METHOD", aborted }),
-    Outcome::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Outcome::NotOwned { kind, name: "NAME".to_owned() }),
-    Outcome::Released { .. } => endings().into_iter().map(|ending| {
-        Outcome::Released { ending, bucket: "BUCKET".to_owned() }
-    }),
-    Outcome::ClaimReleased => [Outcome::ClaimReleased],
-    Outcome::NotReleased { .. } => delete_verdicts().into_iter().map(not_released),
-    Outcome::ReleaseAborted { .. } => all_aborted().into_iter().map(|aborted| {
-        Outcome::ReleaseAborted { method: "METHOD", aborted }
-    }),
-    Outcome::CallFailed { .. } => [Outcome::CallFailed { doing: "DOING", error: call_error() }],
+    Done::ClaimReleased => [Done::ClaimReleased],
 });
 
-fn not_provisioned(verdict: ProvisionVerdict) -> Outcome {
-    Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None }
+every!(all_stopped -> Stopped {
+    Stopped::ClaimGone => [Stopped::ClaimGone],
+    Stopped::Refused(_) => refusals().into_iter().map(Stopped::Refused),
+    Stopped::NotServed(_) => [NotServed::NoClass, NotServed::ClassOfAnother].map(Stopped::NotServed),
+    Stopped::BadConfig { .. } => [Vec::new(), vec!["KEYS".to_owned()]].map(|known| {
+        Stopped::BadConfig { problem: "PROBLEMS".to_owned(), known }
+    }),
+    Stopped::BadRecord(_) => [Stopped::BadRecord("PROBLEMS".to_owned())],
+    Stopped::ClassGone => [Stopped::ClassGone],
+    Stopped::AwaitsPermit(_) => [Stopped::AwaitsPermit(Flow::creating("CLASS"))],
+    Stopped::Changed => [Stopped::Changed],
+    // The type is another crate's, which may add to it. Nothing is recorded there, so no other comes.
+    Stopped::NotFenced(_) => [
+        Stopped::NotFenced(JournalError::Lost("another".to_owned())),
+        Stopped::NotFenced(JournalError::Call(Arc::new(call_error()))),
+    ],
+    Stopped::SecretMissing { .. } => [
+        Stopped::SecretMissing { namespace: "NAMESPACE".to_owned(), name: "NAME".to_owned() },
+    ],
+    Stopped::SecretName(_) => [Stopped::SecretName("PROBLEM".to_owned())],
+    Stopped::NotProvisioned { .. } => verdicts().into_iter().map(not_provisioned),
+    Stopped::NotRotated { .. } => [Stopped::NotRotated { message: MESSAGE.to_owned(), retry_after: None }],
+    Stopped::NotRetired { .. } => [Stopped::NotRetired { message: MESSAGE.to_owned(), retry_after: None }],
+    Stopped::RotationAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Stopped::RotationAborted { method: "METHOD", aborted }
+    }),
+    Stopped::ProvisionAborted { .. } => all_aborted().into_iter().map(|aborted| Stopped::ProvisionAborted { method: "METHOD", aborted }),
+    Stopped::NotOwned { .. } => ["Secret", "ConfigMap"].map(|kind| Stopped::NotOwned { kind, name: "NAME".to_owned() }),
+    Stopped::NotReleased { .. } => delete_verdicts().into_iter().map(not_released),
+    Stopped::ReleaseAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Stopped::ReleaseAborted { method: "METHOD", aborted }
+    }),
+    Stopped::CallFailed { .. } => [Stopped::CallFailed { doing: "DOING", error: call_error() }],
+});
+
+fn not_provisioned(verdict: ProvisionVerdict) -> Stopped {
+    Stopped::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None }
 }
 
-fn not_released(verdict: DeleteVerdict) -> Outcome {
-    Outcome::NotReleased { verdict, message: MESSAGE.to_owned(), retry_after: None }
+fn not_released(verdict: DeleteVerdict) -> Stopped {
+    Stopped::NotReleased { verdict, message: MESSAGE.to_owned(), retry_after: None }
 }
 
 fn facts(deleting: bool) -> Facts {
@@ -192,7 +195,7 @@ fn rows_of(message: &UserMessage) -> Vec<Row> {
 
 fn rows_of_outcomes() -> BTreeSet<Row> {
     let facts = [facts(false), facts(true)];
-    let of_outcomes = outcomes().into_iter().flat_map(|outcome| {
+    let of_outcomes = all_done().into_iter().map(Ok).chain(all_stopped().into_iter().map(Err)).flat_map(|outcome| {
         let each = facts.each_ref().map(|facts| user_message(&outcome, facts, "PROVISIONER", None));
         each.into_iter().flatten()
     });
@@ -210,8 +213,8 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
 fn rows_of_additions() -> BTreeSet<Row> {
     let last =
         [(not_provisioned(ProvisionVerdict::Retry), facts(false)), (not_released(DeleteVerdict::Retry), facts(true))];
-    let addition = |(outcome, facts): (Outcome, Facts)| {
-        let message = user_message(&outcome, &facts, "PROVISIONER", Some(NUMBER)).unwrap();
+    let addition = |(stopped, facts): (Stopped, Facts)| {
+        let message = user_message(&Err(stopped), &facts, "PROVISIONER", Some(NUMBER)).unwrap();
         let text = with_capitals(&message.text);
         ("Additions".to_owned(), text.strip_prefix("MESSAGE ").unwrap_or_else(|| panic!("{text}")).to_owned())
     };

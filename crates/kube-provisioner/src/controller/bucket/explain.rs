@@ -12,12 +12,12 @@ use super::cache::BucketCache;
 use super::class::read_class;
 use super::decide::{Rules, decide};
 use super::decision::Decision;
-use super::delivered::{of_config_map, of_secret};
+use super::delivered::Deliverable;
 use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, Facts};
 use super::key::Key;
 use super::messages::user_message;
-use super::outcome::Outcome;
+use super::outcome::Stopped;
 use super::partial::{bucket_facts, claim_facts};
 use super::safeguards::Safeguards;
 use crate::bucket::BucketCapabilities;
@@ -82,7 +82,8 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
     let decision = decide(&facts, &rules);
     let message = match &decision {
         Decision::Refuse(refusal) => {
-            let message = user_message(&Outcome::Refused(refusal.clone()), &facts, &installation.provisioner, None);
+            let message =
+                user_message(&Err(Stopped::Refused(refusal.clone())), &facts, &installation.provisioner, None);
             message.map(|message| message.text)
         }
         _ => None,
@@ -100,7 +101,7 @@ pub fn delivered_names(claim: &Value, class: Option<&Value>, buckets: &[Value]) 
             return Some(record.delivered_names(&claim.name));
         }
         let parameters = class.and_then(|class| typed(&class["parameters"]));
-        DeliveredNames::wanted(&claim, parameters.as_ref()).ok()
+        DeliveredNames::wanted(claim.template_names(), &claim.config, parameters.as_ref()).ok()
     };
     let own = || DeliveredNames::of(claim["metadata"]["name"].as_str().unwrap_or_default());
     let DeliveredNames { secret, config_map } = names().unwrap_or_else(own);
@@ -120,10 +121,12 @@ fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
     if let Delivery::Present(secret) = objects.secret {
         // Never more than the metadata, whatever is handed in.
         let secret = typed::<Secret>(&json!({"metadata": secret["metadata"]}));
-        cache.secret_event(Change::Applied(secret.as_ref().and_then(of_secret)));
+        cache.delivered_event::<Secret>(Change::Applied(secret.as_ref().and_then(Deliverable::seen)));
     }
     if let Delivery::Present(map) = objects.config_map {
-        cache.config_map_event(Change::Applied(typed::<ConfigMap>(map).as_ref().and_then(of_config_map)));
+        cache.delivered_event::<ConfigMap>(Change::Applied(
+            typed::<ConfigMap>(map).as_ref().and_then(Deliverable::seen),
+        ));
     }
     let mut facts = cache.facts(key);
     // Without its data nobody can say whether a Secret was edited.

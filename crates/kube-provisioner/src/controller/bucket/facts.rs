@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use objectbucket_api::names::generated_bucket_name;
-use provisioner_runtime::limiter::{Flow, Purpose};
-use provisioner_runtime::stable_hash;
 
-use super::delivered_names::{BadName, DeliveredNames};
-use super::record::{Record, Source};
-use crate::bucket::{Account, BucketAccess, ClaimName};
+use super::delivered_names::DeliveredNames;
+use super::record::Record;
+use crate::bucket::{Account, ClaimName};
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::secret_names::TemplateNames;
 use crate::protocol::BUCKET_CLAIM_NAME;
 
 /// Everything that a decision about one key needs.
@@ -206,42 +204,6 @@ impl Facts {
         }
     }
 
-    /// The claim's bucket, as authors get it together with the claim's account.
-    pub(crate) fn access(
-        &self,
-        bucket: &BucketFacts,
-        (record, source): (Option<&Record>, Source),
-        account: &Account,
-    ) -> BucketAccess {
-        let shared = record.and_then(|record| record.owner.clone());
-        let (owner, state) = match (shared, source) {
-            (Some(claim), _) => {
-                let state = self.owner.bucket.as_ref().map(|bucket| bucket.kept_state());
-                (Some(Account::of(claim)), state.unwrap_or_default())
-            }
-            (None, Source::Provisioned) => (Some(account.clone()), bucket.kept_state()),
-            (None, Source::Granted) => (None, BTreeMap::new()),
-        };
-        BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
-    }
-
-    /// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. A class that is recorded
-    /// counts as it was then.
-    pub(crate) fn wanted_names(&self, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
-        if let Some(record) = self.bucket().and_then(|bucket| bucket.record())
-            && record.made
-            && self.is_served()
-        {
-            return Ok(record.delivered_names(&claim.name));
-        }
-        let class = match (self.bucket().and_then(|bucket| bucket.record()), &self.class) {
-            (Some(record), _) => record.parameters.as_ref(),
-            (None, ClassState::Ours(class)) => Some(&*class.texts),
-            (None, _) => None,
-        };
-        DeliveredNames::wanted(claim, class)
-    }
-
     /// Returns true once the Secret was delivered. The ObjectBucket says so, because other programs can damage the claim's status, or
     /// the Secret itself where the process ended before it wrote that.
     pub(crate) fn is_served(&self) -> bool {
@@ -261,15 +223,6 @@ impl Facts {
         self.claim.as_ref().is_none_or(|claim| claim.deleting)
     }
 
-    /// What a call takes its permits for: classes share them, and so do the namespaces of a class.
-    pub(crate) fn flow(&self, purpose: Purpose) -> Flow {
-        let flow = Flow { purpose, group: self.class_name().into(), tenant: None };
-        match self.claim_name() {
-            Some(claim) => flow.of_tenant(claim.namespace),
-            None => flow,
-        }
-    }
-
     /// The class's name, for metrics and for fairness.
     pub(crate) fn class_name(&self) -> &str {
         let of_claim = self.claim.as_ref().and_then(|claim| claim.class.as_deref());
@@ -283,75 +236,6 @@ impl Facts {
             (None, Some(bucket)) => bucket.claim(),
             (None, None) => None,
         }
-    }
-
-    /// A fingerprint of what may end a delay. It contains nothing that an attempt writes before it fails, because the write would
-    /// wake the next attempt at once.
-    pub(crate) fn inputs(&self) -> u64 {
-        let claim = self.claim.as_ref().map(|claim| {
-            let name = claim.bucket_name.as_deref().filter(|name| !self.is_given_by_us(claim, name));
-            let unreadable = claim.unreadable.is_some();
-            (&claim.class, name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting, unreadable)
-        });
-        let lives = self.claim.as_ref().is_some_and(|claim| !claim.deleting);
-        let made = self.bucket().filter(|bucket| bucket.record().is_none_or(|record| record.made));
-        let made = made.map(|bucket| {
-            let deleted = lives && bucket.deleting;
-            let origin = (&bucket.cluster_id, &bucket.identity, &bucket.provisioner, &bucket.reference);
-            let protection = self.claim.as_ref().filter(|claim| !claim.deleting).map(|claim| {
-                let names_object = claim.object_bucket.as_deref() == Some(&bucket.name);
-                (claim.has_finalizer(), &claim.label, names_object, claim.bucket_name.is_some())
-            });
-            (
-                protection,
-                &*bucket.uid,
-                deleted,
-                bucket.policy,
-                bucket.record.fingerprint(),
-                &bucket.endpoint.bucket,
-                origin,
-            )
-        });
-        let by_hand = self.bucket().map(|bucket| {
-            let deleted = self.claim.is_none() && bucket.deleting;
-            (bucket.abandoned, bucket.adopt_for.as_deref(), deleted, bucket.unreadable.is_some())
-        });
-        let by_hand = by_hand.unwrap_or_default();
-        let class = match &self.class {
-            ClassState::Missing => 0,
-            ClassState::Unmanaged => 1,
-            ClassState::Ours(class) => class.fingerprint,
-        };
-        let others = (&self.obstacle, self.secret, self.config_map, self.owner.inputs(), &self.users);
-        stable_hash(&format!("{:?}", (claim, made, by_hand, class, others)))
-    }
-}
-
-impl Facts {
-    /// Whether the claim's bucket name is the one that we write on a claim without one.
-    fn is_given_by_us(&self, claim: &ClaimFacts, name: &str) -> bool {
-        let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
-        let granted = matches!(&self.class, ClassState::Ours(class) if class.bucket.as_deref() == Some(name));
-        let shared = self.owner.bucket.as_ref().is_some_and(|bucket| &*bucket.endpoint.bucket == name);
-        granted || shared || generated.as_deref() == Some(name)
-    }
-}
-
-impl OwnerFacts {
-    fn inputs(&self) -> u64 {
-        // It is bound or ready again after a call that has made the bucket again, although nothing of its ObjectBucket has changed. Only
-        // newer CustomResourceDefinitions keep conditions.
-        let claim = self.claim.as_ref().map(|claim| {
-            let state = (claim.is_bound(), claim.is_ready());
-            (&claim.uid, &claim.class, claim.deleting, state)
-        });
-        let bucket = self.bucket.as_ref().map(|bucket| {
-            // Each call that succeeds makes a bucket again that somebody has removed from the store.
-            let record = bucket.record().map(|record| (record.made, &record.config, &record.attempted));
-            let object = (&bucket.uid, bucket.deleting, bucket.unreadable.is_some(), &bucket.endpoint.bucket);
-            (record, object, &bucket.identity, &bucket.cluster_id)
-        });
-        stable_hash(&format!("{:?}", (claim, bucket)))
     }
 }
 
@@ -368,6 +252,10 @@ impl ClaimFacts {
 
     pub(crate) fn name(&self) -> ClaimName {
         ClaimName { namespace: self.namespace.to_string(), name: self.name.to_string(), uid: self.uid.to_string() }
+    }
+
+    pub(crate) fn template_names(&self) -> TemplateNames<'_> {
+        TemplateNames { claim: &self.name, namespace: &self.namespace, volume: "" }
     }
 
     pub(crate) fn is_bound(&self) -> bool {
@@ -409,19 +297,17 @@ impl BucketFacts {
     /// Returns true if the ObjectBucket differs from a former version only in what decides nothing: labels and annotations of others,
     /// its phase, and the mark that claims share it.
     pub(crate) fn is_alike(&self, former: &Self) -> bool {
-        let of = |bucket: &Self| {
-            let metadata =
-                (bucket.uid.clone(), bucket.deleting, bucket.finalizers.clone(), bucket.unreadable.is_some());
-            let marks =
-                (bucket.abandoned, bucket.adopt_for.clone(), bucket.identity.clone(), bucket.cluster_id.clone());
-            (metadata, marks, bucket.endpoint.clone(), bucket.state.clone(), bucket.reference.clone(), bucket.policy)
-        };
+        fn read(bucket: &BucketFacts) -> impl PartialEq {
+            let metadata = (&bucket.uid, bucket.deleting, &bucket.finalizers, bucket.unreadable.is_some());
+            let marks = (bucket.abandoned, &bucket.adopt_for, &bucket.identity, &bucket.cluster_id);
+            (metadata, marks, &bucket.endpoint, &bucket.state, &bucket.reference, bucket.policy)
+        }
         let is_same_record = match (&self.record, &former.record) {
             (Recorded::Nothing, Recorded::Nothing) => true,
             (Recorded::As(record), Recorded::As(former)) => record == former,
             _ => false,
         };
-        is_same_record && of(self) == of(former)
+        is_same_record && read(self) == read(former)
     }
 
     /// The claim that it stands for, by its own reference or by our record. The uid is empty where only another provisioner's
@@ -452,19 +338,5 @@ impl BucketFacts {
     /// Whether a person gives it to this claim.
     pub(crate) fn is_given_to(&self, claim: &ClaimFacts) -> bool {
         self.adopt_for.as_deref() == Some(&claim.path())
-    }
-}
-
-impl Recorded {
-    /// Only what attempts never change in a record, and what an administrator may have to correct.
-    fn fingerprint(&self) -> u64 {
-        match self {
-            Self::Nothing => 0,
-            Self::Unreadable(_) => 1,
-            Self::As(record) => {
-                let Record { source, owner, parameters, .. } = &**record;
-                stable_hash(&format!("{:?}", (source, owner, parameters)))
-            }
-        }
     }
 }

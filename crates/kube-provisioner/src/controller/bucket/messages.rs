@@ -6,11 +6,10 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;
 
 use super::decide::change_without_effect;
-use super::decision::{ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
+use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::keys;
 use super::facts::{ClassState, Facts};
-use super::outcome::{NotServed, Outcome};
-use super::share::BucketClaimProblem;
+use super::outcome::{Done, NotServed, Outcome, Stopped};
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, limited, listed, no_answer_text, sentence,
 };
@@ -69,7 +68,7 @@ pub(crate) fn user_message(
     gave_up: Option<u32>,
 ) -> Option<UserMessage> {
     let mut message = message_once(outcome, facts, provisioner)?;
-    if matches!(outcome, Outcome::NotProvisioned { .. } | Outcome::NotReleased { .. })
+    if matches!(outcome, Err(Stopped::NotProvisioned { .. } | Stopped::NotReleased { .. }))
         && let Some(object) = pinned_to_former_class(facts)
     {
         message.text = pinned_text(&message.text, object);
@@ -101,104 +100,110 @@ pub(crate) fn pinned_text(text: &str, object: &str) -> String {
 }
 
 fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<UserMessage> {
-    Some(match outcome {
-        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed | Outcome::ClaimReleased => return None,
-        // The claim rests otherwise.
-        Outcome::Rests { .. } => {
-            return change_without_effect(facts).map(|change| without_effect(&change, facts.class_name()));
-        }
-        Outcome::ProvisionAborted { aborted: CallAborted::Fenced, .. }
-        | Outcome::RotationAborted { aborted: CallAborted::Fenced, .. }
-        | Outcome::ReleaseAborted { aborted: CallAborted::Fenced, .. } => return None,
-        Outcome::NotFenced(JournalError::Call(error)) if !error.is_transient() => not_fenced(error, facts),
+    let stopped = match outcome {
+        Ok(done) => return message_of(done, facts, provisioner),
+        Err(stopped) => stopped,
+    };
+    Some(match stopped {
+        Stopped::Changed | Stopped::ClaimGone | Stopped::AwaitsPermit(_) => return None,
+        Stopped::ProvisionAborted { aborted: CallAborted::Fenced, .. }
+        | Stopped::RotationAborted { aborted: CallAborted::Fenced, .. }
+        | Stopped::ReleaseAborted { aborted: CallAborted::Fenced, .. } => return None,
+        Stopped::NotFenced(JournalError::Call(error)) if !error.is_transient() => not_fenced(error, facts),
         // Another replica continues.
-        Outcome::NotFenced(_) => return None,
-        Outcome::CallFailed { error, .. } if error.is_transient() => return None,
-        Outcome::Refused(refusal) => refused(refusal, facts, provisioner),
-        Outcome::NotServed(why) => not_served(*why, facts.class_name()),
-        Outcome::NotOwned { kind, name } => not_owned(kind, name, facts),
-        Outcome::BadConfig { problem, known } => {
+        Stopped::NotFenced(_) => return None,
+        Stopped::CallFailed { error, .. } if error.is_transient() => return None,
+        Stopped::Refused(refusal) => refused(refusal, facts, provisioner),
+        Stopped::NotServed(why) => not_served(*why, facts.class_name()),
+        Stopped::NotOwned { kind, name } => not_owned(kind, name, facts),
+        Stopped::BadConfig { problem, known } => {
             let text = format!("The claim's additionalConfig cannot be used: {problem}; correct the claim")
                 .replace("parameter", "key");
             let keys = known.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(", ");
             let text = if known.is_empty() { text } else { format!("{text}; the keys are {keys}") };
             warning("InvalidConfig", text, State::Failed)
         }
-        Outcome::BadRecord(problem) => {
+        Stopped::BadRecord(problem) => {
             let text = format!(
                 "The provisioner cannot use the class parameters that the annotation {} of the claim's ObjectBucket records: {problem}; an administrator has to correct them in the annotation, or run a version of the provisioner that supports them",
                 protocol::BUCKET
             );
             warning("InvalidClass", text, going_or(facts, State::Pending))
         }
-        Outcome::ClassGone => {
+        Stopped::ClassGone => {
             let text = format!(
                 "The claim's StorageClass \"{}\" does not exist any more, and nothing else defines how to create the bucket; an administrator has to create the class again",
                 facts.class_name()
             );
             warning("InvalidClass", text, State::Pending)
         }
-        Outcome::SecretMissing { namespace, name } => {
+        Stopped::SecretMissing { namespace, name } => {
             let text = format!(
                 "The Secret {namespace}/{name}, which the class names, does not exist; an administrator has to create it"
             );
             warning("SecretMissing", text, going_or(facts, State::Pending))
         }
-        Outcome::SecretName(problem) => warning("InvalidClass", sentence(problem), going_or(facts, State::Failed)),
-        Outcome::Provisioned { bucket } => {
-            normal("ProvisioningSucceeded", format!("Successfully provisioned bucket {bucket}"), State::Bound)
-        }
-        Outcome::Configured => normal("Configured", "The changed additionalConfig is applied".to_owned(), State::Bound),
-        Outcome::Restored => {
-            let (reason, text) = USABLE;
-            UserMessage { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
-        }
-        Outcome::KeyReplaced => {
-            let text = "The claim's Secret has a new key: the Secret was edited or deleted, or its key did not work any more; former keys stay valid for the credentialsOverlap of the class where the backend allows it; restart the pods that use them".to_owned();
-            warning("CredentialsReplaced", text, State::Bound)
-        }
-        Outcome::Adopted => {
-            event_only(normal("Adopted", format!("{provisioner} now manages this bucket"), State::Bound))
-        }
-        Outcome::Rotated => {
-            let text = "The claim's Secret has a new key; the provisioner removes the previous key later".to_owned();
-            event_only(normal("CredentialsRotated", text, State::Bound))
-        }
-        Outcome::Retired => {
-            let text = "Removed the keys from before the last rotation".to_owned();
-            event_only(normal("CredentialsRetired", text, State::Bound))
-        }
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::Ignored, .. } => return None,
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::Invalid, message, .. } => {
+        Stopped::SecretName(problem) => warning("InvalidClass", sentence(problem), going_or(facts, State::Failed)),
+        Stopped::NotProvisioned { verdict: ProvisionVerdict::Ignored, .. } => return None,
+        Stopped::NotProvisioned { verdict: ProvisionVerdict::Invalid, message, .. } => {
             warning("ProvisioningFailed", message.clone(), State::Failed)
         }
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::InProgress, message, .. } => {
+        Stopped::NotProvisioned { verdict: ProvisionVerdict::InProgress, message, .. } => {
             normal("Provisioning", message.clone(), State::Pending)
         }
-        Outcome::NotProvisioned { message, .. } => warning("ProvisioningFailed", message.clone(), State::Pending),
-        Outcome::ProvisionAborted { method, aborted } => {
+        Stopped::NotProvisioned { message, .. } => warning("ProvisioningFailed", message.clone(), State::Pending),
+        Stopped::ProvisionAborted { method, aborted } => {
             warning(failed_reason(facts), no_answer_text(aborted, method), going_or(facts, State::Pending))
         }
-        Outcome::NotRotated { message, .. } => event_only(warning("RotationFailed", message.clone(), State::Bound)),
-        Outcome::NotRetired { message, .. } => {
+        Stopped::NotRotated { message, .. } => event_only(warning("RotationFailed", message.clone(), State::Bound)),
+        Stopped::NotRetired { message, .. } => {
             let text = format!("The keys from before the last rotation still exist: {message}");
             event_only(warning("RotationFailed", text, State::Bound))
         }
-        Outcome::RotationAborted { method, aborted } => {
+        Stopped::RotationAborted { method, aborted } => {
             event_only(warning("RotationFailed", no_answer_text(aborted, method), State::Bound))
         }
-        Outcome::Released { ending, bucket } => {
-            UserMessage { state: Some(State::Released), ..released(*ending, bucket) }
-        }
-        Outcome::NotReleased { verdict: DeleteVerdict::Ignored, .. } => return None,
-        Outcome::NotReleased { verdict: DeleteVerdict::InProgress | DeleteVerdict::InUse, message, .. } => {
+        Stopped::NotReleased { verdict: DeleteVerdict::Ignored, .. } => return None,
+        Stopped::NotReleased { verdict: DeleteVerdict::InProgress | DeleteVerdict::InUse, message, .. } => {
             normal("BucketDelete", message.clone(), State::Going)
         }
-        Outcome::NotReleased { message, .. } => warning("BucketFailedDelete", message.clone(), State::Going),
-        Outcome::ReleaseAborted { method, aborted } => {
+        Stopped::NotReleased { message, .. } => warning("BucketFailedDelete", message.clone(), State::Going),
+        Stopped::ReleaseAborted { method, aborted } => {
             warning("BucketFailedDelete", no_answer_text(aborted, method), State::Going)
         }
-        Outcome::CallFailed { doing, error } => call_failed(doing, error, facts),
+        Stopped::CallFailed { doing, error } => call_failed(doing, error, facts),
+    })
+}
+
+fn message_of(done: &Done, facts: &Facts, provisioner: &str) -> Option<UserMessage> {
+    Some(match done {
+        Done::Nothing | Done::ClaimReleased => return None,
+        // The claim rests otherwise.
+        Done::Rests { .. } => {
+            return change_without_effect(facts).map(|change| without_effect(&change, facts.class_name()));
+        }
+        Done::Provisioned { bucket } => {
+            normal("ProvisioningSucceeded", format!("Successfully provisioned bucket {bucket}"), State::Bound)
+        }
+        Done::Configured => normal("Configured", "The changed additionalConfig is applied".to_owned(), State::Bound),
+        Done::Restored => {
+            let (reason, text) = USABLE;
+            UserMessage { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
+        }
+        Done::KeyReplaced => {
+            let text = "The claim's Secret has a new key: the Secret was edited or deleted, or its key did not work any more; former keys stay valid for the credentialsOverlap of the class where the backend allows it; restart the pods that use them".to_owned();
+            warning("CredentialsReplaced", text, State::Bound)
+        }
+        Done::Adopted => event_only(normal("Adopted", format!("{provisioner} now manages this bucket"), State::Bound)),
+        Done::Rotated => {
+            let text = "The claim's Secret has a new key; the provisioner removes the previous key later".to_owned();
+            event_only(normal("CredentialsRotated", text, State::Bound))
+        }
+        Done::Retired => {
+            let text = "Removed the keys from before the last rotation".to_owned();
+            event_only(normal("CredentialsRetired", text, State::Bound))
+        }
+        Done::Released { ending, bucket } => UserMessage { state: Some(State::Released), ..released(*ending, bucket) },
     })
 }
 

@@ -80,28 +80,15 @@ pub(crate) enum NotServed {
 }
 
 /// The outcome of one decision.
+pub(crate) type Outcome = Result<Done, Stopped>;
+
+/// What was done.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Done {
     /// Nothing was to be done.
-    NoAction,
-    /// The claim gets nothing until something changes.
-    Refused(Refusal),
-    /// The claim's class does not exist, or it is another provisioner's, and nobody has begun to work on the claim for some time.
-    NotServed(NotServed),
-    /// The claim's `additionalConfig` is not what the author can use.
-    BadConfig {
-        problem: String,
-        /// All keys that exist, if one of the claim does not.
-        known: Vec<String>,
-    },
-    /// What is written down of the class cannot be used any more.
-    BadRecord(String),
-    /// Nothing is written down of the class, and it is gone.
-    ClassGone,
-    /// As many attempts as allowed are under way for this namespace, in this class or altogether.
-    AwaitsPermit(Flow),
-    /// The facts were out of date. The cache has the current ones.
-    Changed,
+    Nothing,
+    /// The claim can be used. After this time its keys are looked at again.
+    Rests { after: Duration },
     /// The bucket is there, and all that its user needs.
     Provisioned { bucket: String },
     /// A changed `additionalConfig` is applied.
@@ -116,8 +103,35 @@ pub(crate) enum Outcome {
     Rotated,
     /// The keys before it are removed.
     Retired,
-    /// The claim can be used. After this time its keys are looked at again.
-    Rests { after: Duration },
+    /// Everything that the claim had is gone, or as its class wants it.
+    Released { ending: Ending, bucket: String },
+    /// The claim had nothing, and is let go.
+    ClaimReleased,
+}
+
+/// Why the decision was not carried out.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The facts were out of date. The cache has the current ones.
+    Changed,
+    /// The claim is gone, and its key runs again if something is left to do.
+    ClaimGone,
+    /// As many attempts as allowed are under way for this namespace, in this class or altogether.
+    AwaitsPermit(Flow),
+    /// The claim gets nothing until something changes.
+    Refused(Refusal),
+    /// The claim's class does not exist, or it is another provisioner's, and nobody has begun to work on the claim for some time.
+    NotServed(NotServed),
+    /// The claim's `additionalConfig` is not what the author can use.
+    BadConfig {
+        problem: String,
+        /// All keys that exist, if one of the claim does not.
+        known: Vec<String>,
+    },
+    /// What is written down of the class cannot be used any more.
+    BadRecord(String),
+    /// Nothing is written down of the class, and it is gone.
+    ClassGone,
     /// This process may not begin anything.
     NotFenced(JournalError),
     /// A Secret that the class names does not exist.
@@ -126,20 +140,16 @@ pub(crate) enum Outcome {
     SecretName(String),
     /// The author's code returned an error.
     NotProvisioned { verdict: ProvisionVerdict, message: String, retry_after: Option<Duration> },
+    /// It gave no answer.
+    ProvisionAborted { method: &'static str, aborted: CallAborted },
     /// It returned an error when it was to make another key.
     NotRotated { message: String, retry_after: Option<Duration> },
     /// It returned an error when it was to remove keys.
     NotRetired { message: String, retry_after: Option<Duration> },
     /// It gave no answer when it was to make or remove keys.
     RotationAborted { method: &'static str, aborted: CallAborted },
-    /// It gave no answer.
-    ProvisionAborted { method: &'static str, aborted: CallAborted },
     /// The object with the name of the claim's Secret or ConfigMap is not the claim's.
     NotOwned { kind: &'static str, name: String },
-    /// Everything that the claim had is gone, or as its class wants it.
-    Released { ending: Ending, bucket: String },
-    /// The claim had nothing, and is let go.
-    ClaimReleased,
     /// The author's code did not remove what the claim had.
     NotReleased { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// It gave no answer.

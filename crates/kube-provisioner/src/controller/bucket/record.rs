@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::delivered_names::DeliveredNames;
-use super::facts::{ClaimFacts, EndpointFacts};
 use crate::bucket::{Account, ClaimName};
-use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
 /// Where a claim's bucket comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,39 +172,6 @@ impl Record {
     /// Records the names of the Secret and the ConfigMap of the claim of this name.
     pub(crate) fn named(self, claim: &str, names: DeliveredNames) -> Self {
         Self { delivered: Some(names).filter(|names| *names != DeliveredNames::of(claim)), ..self }
-    }
-
-    /// Returns the claim's `additionalConfig`, with the keys that cannot change any more as they are recorded.
-    pub(crate) fn effective_config(&self, claim: &ClaimFacts, is_served: bool) -> BTreeMap<String, String> {
-        let mut config = claim.config.clone();
-        for key in self.fixed_keys(is_served).iter().copied() {
-            match self.config.get(key) {
-                Some(recorded) => config.insert(key.to_owned(), recorded.clone()),
-                None => config.remove(key),
-            };
-        }
-        config
-    }
-
-    /// Returns the keys of `additionalConfig` that have no effect any more when they change.
-    pub(crate) fn fixed_keys(&self, is_served: bool) -> &'static [&'static str] {
-        match (self.made, is_served) {
-            (false, _) => &[],
-            (true, false) => &[BUCKET_CLAIM_NAME],
-            (true, true) => &[BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME],
-        }
-    }
-
-    /// The entries of the claim's ConfigMap.
-    pub(crate) fn config_map(&self, endpoint: &EndpointFacts) -> BTreeMap<String, String> {
-        use objectbucket_api::names::{BUCKET_HOST, BUCKET_NAME, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION};
-        let mut data = self.data.clone();
-        data.insert(BUCKET_NAME.to_owned(), endpoint.bucket.to_string());
-        data.insert(BUCKET_HOST.to_owned(), endpoint.host.to_string());
-        data.insert(BUCKET_PORT.to_owned(), endpoint.port.to_string());
-        data.insert(BUCKET_REGION.to_owned(), endpoint.region.to_string());
-        data.insert(BUCKET_SUBREGION.to_owned(), endpoint.sub_region.to_string());
-        data
     }
 }
 

@@ -3,61 +3,69 @@
 use provisioner_runtime::queue::Next;
 
 use super::decision::Refusal;
-use super::outcome::Outcome;
+use super::outcome::{Done, Outcome, Stopped};
 use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
 /// When the key runs again.
 pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
-    let next = match outcome {
-        Outcome::NoAction | Outcome::NotServed(_) => Next::Done,
-        Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
-        Outcome::Changed => Next::Again,
+    let stopped = match outcome {
+        Ok(done) => return next_of(done),
+        Err(_) if gives_up(outcome, attempt, thresholds) => return Next::AwaitChange,
+        Err(stopped) => stopped,
+    };
+    match stopped {
+        Stopped::ClaimGone | Stopped::NotServed(_) => Next::Done,
+        Stopped::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
+        Stopped::Changed => Next::Again,
         // Work on another key ends these, and the watch shows it.
-        Outcome::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Outcome::NotOwned { .. } => Next::Retry,
-        Outcome::Refused(_) | Outcome::BadConfig { .. } => REMIND,
-        Outcome::SecretMissing { .. } => retry(secret_missing(attempt)),
-        Outcome::BadRecord(_) | Outcome::ClassGone | Outcome::SecretName(_) => Next::Retry,
-        // A rotation may be asked for by now, or old keys wait for their end.
-        Outcome::Provisioned { .. }
-        | Outcome::Configured
-        | Outcome::Restored
-        | Outcome::KeyReplaced
-        | Outcome::Adopted
-        | Outcome::Rotated
-        | Outcome::Retired => Next::Again,
-        Outcome::Rests { after } => Next::Wait(Some(*after)),
-        Outcome::NotFenced(_) => Next::Retry,
-        Outcome::NotProvisioned { verdict, retry_after, .. } => match verdict {
+        Stopped::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Stopped::NotOwned { .. } => Next::Retry,
+        Stopped::Refused(_) | Stopped::BadConfig { .. } => REMIND,
+        Stopped::SecretMissing { .. } => retry(secret_missing(attempt)),
+        Stopped::BadRecord(_) | Stopped::ClassGone | Stopped::SecretName(_) | Stopped::NotFenced(_) => Next::Retry,
+        Stopped::NotProvisioned { verdict, retry_after, .. } => match verdict {
             ProvisionVerdict::Ignored => Next::AwaitChange,
             ProvisionVerdict::Invalid => REMIND,
             ProvisionVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
-        Outcome::NotRotated { retry_after, .. } | Outcome::NotRetired { retry_after, .. } => retry(*retry_after),
-        Outcome::ProvisionAborted { .. } | Outcome::RotationAborted { .. } | Outcome::ReleaseAborted { .. } => {
+        Stopped::NotRotated { retry_after, .. } | Stopped::NotRetired { retry_after, .. } => retry(*retry_after),
+        Stopped::ProvisionAborted { .. } | Stopped::RotationAborted { .. } | Stopped::ReleaseAborted { .. } => {
             Next::Retry
         }
-        Outcome::Released { .. } | Outcome::ClaimReleased => Next::Done,
-        Outcome::NotReleased { verdict, retry_after, .. } => match verdict {
+        Stopped::NotReleased { verdict, retry_after, .. } => match verdict {
             DeleteVerdict::Ignored => Next::AwaitChange,
             DeleteVerdict::InProgress => Next::Wait(*retry_after),
             _ => retry(*retry_after),
         },
-        Outcome::CallFailed { error, .. } => after_call(error, attempt),
-    };
-    if gives_up(outcome, attempt, thresholds) { Next::AwaitChange } else { next }
+        Stopped::CallFailed { error, .. } => after_call(error, attempt),
+    }
+}
+
+fn next_of(done: &Done) -> Next {
+    match done {
+        Done::Nothing | Done::Released { .. } | Done::ClaimReleased => Next::Done,
+        Done::Rests { after } => Next::Wait(Some(*after)),
+        // A rotation may be asked for by now, or old keys wait for their end.
+        Done::Provisioned { .. }
+        | Done::Configured
+        | Done::Restored
+        | Done::KeyReplaced
+        | Done::Adopted
+        | Done::Rotated
+        | Done::Retired => Next::Again,
+    }
 }
 
 /// Whether this was the last attempt until something changes. Only a failure that the author's code reports counts.
 pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = match outcome {
-        Outcome::NotProvisioned { verdict, .. } => match verdict {
+        Err(Stopped::NotProvisioned { verdict, .. }) => match verdict {
             ProvisionVerdict::Ignored | ProvisionVerdict::Invalid | ProvisionVerdict::InProgress => 0,
             _ => thresholds.provision,
         },
-        Outcome::NotReleased { verdict, .. } => match verdict {
+        Err(Stopped::NotReleased { verdict, .. }) => match verdict {
             DeleteVerdict::Ignored | DeleteVerdict::InProgress => 0,
             _ => thresholds.delete,
         },
@@ -68,40 +76,32 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
 
 /// The outcome's name in metrics and logs; `None` where nothing was done.
 pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
-    Some(match outcome {
-        Outcome::NoAction
-        | Outcome::NotServed(_)
-        | Outcome::AwaitsPermit(_)
-        | Outcome::Changed
-        | Outcome::Rests { .. } => return None,
-        Outcome::Refused(_)
-        | Outcome::BadConfig { .. }
-        | Outcome::BadRecord(_)
-        | Outcome::ClassGone
-        | Outcome::NotOwned { .. } => "refused",
-        Outcome::Provisioned { .. }
-        | Outcome::Configured
-        | Outcome::Restored
-        | Outcome::KeyReplaced
-        | Outcome::Adopted
-        | Outcome::Rotated
-        | Outcome::Retired
-        | Outcome::Released { .. }
-        | Outcome::ClaimReleased => "success",
-        Outcome::NotFenced(_) => "lost",
-        Outcome::SecretMissing { .. } | Outcome::SecretName(_) => "not_ready",
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::InProgress, .. }
-        | Outcome::NotReleased { verdict: DeleteVerdict::InProgress, .. } => "in_progress",
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::Invalid, .. } => "invalid",
-        Outcome::NotProvisioned { verdict: ProvisionVerdict::Ignored, .. } => "ignored",
-        Outcome::NotReleased { verdict: DeleteVerdict::InUse, .. } => "in_use",
-        Outcome::NotProvisioned { .. }
-        | Outcome::NotRotated { .. }
-        | Outcome::NotRetired { .. }
-        | Outcome::NotReleased { .. } => "failed",
-        Outcome::ProvisionAborted { aborted, .. }
-        | Outcome::RotationAborted { aborted, .. }
-        | Outcome::ReleaseAborted { aborted, .. } => aborted_label(aborted),
-        Outcome::CallFailed { .. } => "api_error",
+    let stopped = match outcome {
+        Ok(Done::Nothing | Done::Rests { .. }) => return None,
+        Ok(_) => return Some("success"),
+        Err(stopped) => stopped,
+    };
+    Some(match stopped {
+        Stopped::ClaimGone | Stopped::NotServed(_) | Stopped::AwaitsPermit(_) | Stopped::Changed => return None,
+        Stopped::Refused(_)
+        | Stopped::BadConfig { .. }
+        | Stopped::BadRecord(_)
+        | Stopped::ClassGone
+        | Stopped::NotOwned { .. } => "refused",
+        Stopped::NotFenced(_) => "lost",
+        Stopped::SecretMissing { .. } | Stopped::SecretName(_) => "not_ready",
+        Stopped::NotProvisioned { verdict: ProvisionVerdict::InProgress, .. }
+        | Stopped::NotReleased { verdict: DeleteVerdict::InProgress, .. } => "in_progress",
+        Stopped::NotProvisioned { verdict: ProvisionVerdict::Invalid, .. } => "invalid",
+        Stopped::NotProvisioned { verdict: ProvisionVerdict::Ignored, .. } => "ignored",
+        Stopped::NotReleased { verdict: DeleteVerdict::InUse, .. } => "in_use",
+        Stopped::NotProvisioned { .. }
+        | Stopped::NotRotated { .. }
+        | Stopped::NotRetired { .. }
+        | Stopped::NotReleased { .. } => "failed",
+        Stopped::ProvisionAborted { aborted, .. }
+        | Stopped::RotationAborted { aborted, .. }
+        | Stopped::ReleaseAborted { aborted, .. } => aborted_label(aborted),
+        Stopped::CallFailed { .. } => "api_error",
     })
 }

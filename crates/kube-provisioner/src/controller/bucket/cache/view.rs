@@ -8,12 +8,14 @@ use provisioner_runtime::controller::{Cache, StaleReads};
 
 use super::{BucketCache, asked_path, key_of, owner_of};
 use crate::bucket::ClaimName;
-use crate::controller::bucket::decide::decide;
+use crate::controller::bucket::decide::{decide, wanted_names};
 use crate::controller::bucket::decision::{Decision, NoAction};
+use crate::controller::bucket::delivered::config_map_entries;
 use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::facts::{
     BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OwnerFacts, Recorded,
 };
+use crate::controller::bucket::inputs::inputs;
 use crate::controller::bucket::key::Key;
 use crate::controller::bucket::safeguards::BucketSafeguard;
 
@@ -58,7 +60,7 @@ impl Cache for BucketCache {
         };
         match (facts.bucket().map(|bucket| bucket.record()), &facts.claim) {
             (Some(Some(record)), _) => facts.names = record.delivered_names(key.name()),
-            (None, Some(claim)) => facts.names = facts.wanted_names(claim).unwrap_or(facts.names),
+            (None, Some(claim)) => facts.names = wanted_names(&facts, claim).unwrap_or(facts.names),
             _ => {}
         }
         let record = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
@@ -66,7 +68,8 @@ impl Cache for BucketCache {
         let secret =
             secret.map_or(Delivered::Absent, |secret| secret.as_secret(key.uid(), record.map(|(_, record)| &**record)));
         let config_map = config_map.map_or(Delivered::Absent, |map| {
-            let wanted = record.map(|(bucket, record)| record.config_map(&bucket.endpoint)).unwrap_or_default();
+            let wanted =
+                record.map(|(bucket, record)| config_map_entries(record, &bucket.endpoint)).unwrap_or_default();
             map.as_config_map(key.uid(), &wanted)
         });
         (facts.secret, facts.config_map) = (secret, config_map);
@@ -74,7 +77,7 @@ impl Cache for BucketCache {
     }
 
     fn inputs(&self, key: &Key) -> u64 {
-        self.facts(key).inputs()
+        inputs(&self.facts(key))
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {

@@ -5,12 +5,11 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::stable_hash;
 use serde_json::{Value, json};
 
-use super::Actions;
-use super::objects::TRIES;
-use crate::controller::bucket::facts::{ClaimFacts, Delivered, Facts};
-use crate::controller::bucket::key::Key;
-use crate::controller::bucket::messages::{State, UserMessage};
-use crate::controller::bucket::outcome::Outcome;
+use super::facts::{ClaimFacts, Delivered, Facts};
+use super::key::Key;
+use super::messages::{State, UserMessage};
+use super::objects::{Objects, TRIES};
+use super::outcome::Stopped;
 
 /// A condition that is to be.
 struct Condition {
@@ -20,41 +19,39 @@ struct Condition {
     message: String,
 }
 
-impl Actions {
-    pub(crate) async fn write_status(&self, message: &UserMessage, key: &Key) -> Result<(), CallError> {
-        let Some(state) = message.state else { return Ok(()) };
-        for _ in 0..TRIES {
-            let facts = self.cache().facts(key);
-            let Some(claim) = facts.claim.clone() else { return Ok(()) };
-            // Most claims disappear with our finalizer.
-            if state == State::Released && claim.finalizers.is_empty() {
-                return Ok(());
-            }
-            let (phase, conditions) = (phase(state, &claim), conditions(state, message, &facts));
-            if is_written(&claim, phase, &conditions) {
-                return Ok(());
-            }
-            let now = self.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
-            let status = json!({"phase": phase, "conditions": conditions});
-            // A write of a custom resource's status compares only the version: with the uid alone, a replica whose watch is
-            // behind would write the status of a new claim of this name.
-            let metadata = json!({"uid": &*claim.uid, "resourceVersion": claim.resource_version.to_string()});
-            let patch = json!({"metadata": metadata, "status": status});
-            match self.patch_claim(&claim, patch, Some("status")).await {
-                // Others write it at the same time, and the cache has it as it is now.
-                Err(Outcome::Changed) => {}
-                Err(Outcome::CallFailed { error, .. }) => {
-                    // It may have been written all the same.
-                    self.cache().status_is_unknown(key);
-                    return Err(error);
-                }
-                // It is gone.
-                _ => return Ok(()),
-            }
+pub(super) async fn write_status(objects: &Objects, message: &UserMessage, key: &Key) -> Result<(), CallError> {
+    let Some(state) = message.state else { return Ok(()) };
+    for _ in 0..TRIES {
+        let facts = objects.cache().facts(key);
+        let Some(claim) = facts.claim.clone() else { return Ok(()) };
+        // Most claims disappear with our finalizer.
+        if state == State::Released && claim.finalizers.is_empty() {
+            return Ok(());
         }
-        Err(CallError::Conflict)
+        let (phase, conditions) = (phase(state, &claim), conditions(state, message, &facts));
+        if is_written(&claim, phase, &conditions) {
+            return Ok(());
+        }
+        let now = objects.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
+        let status = json!({"phase": phase, "conditions": conditions});
+        // A write of a custom resource's status compares only the version: with the uid alone, a replica whose watch is
+        // behind would write the status of a new claim of this name.
+        let metadata = json!({"uid": &*claim.uid, "resourceVersion": claim.resource_version.to_string()});
+        let patch = json!({"metadata": metadata, "status": status});
+        match objects.patch_claim(&claim, patch, Some("status")).await {
+            // Others write it at the same time, and the cache has it as it is now.
+            Err(Stopped::Changed) => {}
+            Err(Stopped::CallFailed { error, .. }) => {
+                // It may have been written all the same.
+                objects.cache().status_is_unknown(key);
+                return Err(error);
+            }
+            // It is gone.
+            _ => return Ok(()),
+        }
     }
+    Err(CallError::Conflict)
 }
 
 /// Once a claim is bound, it stays so for those who wait for that.

@@ -1,0 +1,63 @@
+//! Writes down what another provisioner has made, or whose a restored bucket is from now on. Nothing in the backend changes,
+//! and neither do Secret and ConfigMap.
+
+use super::BucketReconciler;
+use super::delivered_names::without_names;
+use super::facts::{ClaimFacts, ClassState, Delivered, Facts};
+use super::outcome::{Done, Outcome, Stopped};
+use super::record::Record;
+
+pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconciler, facts: &Facts) -> Outcome {
+    let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
+    // What proves in the backend whose the bucket is names the claim that it was made for, whoever made it.
+    let former = bucket.claim().map(|former| former.uid).filter(|uid| !uid.is_empty() && **uid != *claim.uid);
+    let record = match bucket.record() {
+        Some(record) => {
+            // A rotation may have been cut short, and the new claim does not ask for it.
+            let knows_key = rules.capabilities.rotation && record.access_key_id.is_some();
+            let now = knows_key.then(|| objects.context.environment().now().to_string());
+            Record {
+                claim: Some(claim.name()),
+                made_for_uid: record.made_for_uid.clone().or(former),
+                retire_at: record.retire_at.clone().or(now),
+                assigned: true,
+                ..(**record).clone()
+            }
+        }
+        None => {
+            let access_key_id = match facts.secret {
+                Delivered::Intact => {
+                    let cache = objects.cache();
+                    let [secret, _] = cache.delivered(&claim.namespace, &facts.names);
+                    secret.and_then(|secret| secret.access_key_id.as_deref().map(str::to_owned))
+                }
+                _ => None,
+            };
+            Record { made_for_uid: former, access_key_id, ..unrecorded(claim, facts) }
+        }
+    };
+    if bucket.is_given_to(claim) {
+        objects.prepare_claim(claim, &bucket.name, &bucket.endpoint.bucket).await?;
+        objects.assign_bucket(bucket, &record, claim).await?;
+    } else {
+        objects.write_bucket(bucket, &record, None).await?;
+    }
+    Ok(Done::Adopted)
+}
+
+/// The record of a bucket that another provisioner has made for this claim.
+fn unrecorded(claim: &ClaimFacts, facts: &Facts) -> Record {
+    let class = match &facts.class {
+        ClassState::Ours(class) => Some(class),
+        _ => None,
+    };
+    Record {
+        source: class.map(|class| class.source()),
+        claim: Some(claim.name()),
+        parameters: class.map(|class| without_names(&class.texts)),
+        config: claim.config.clone(),
+        made: true,
+        rotation: claim.rotation.as_deref().map(str::to_owned),
+        ..Record::unknown()
+    }
+}

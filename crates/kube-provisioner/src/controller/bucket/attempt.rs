@@ -1,0 +1,439 @@
+//! An attempt to give a claim what it asks for: a bucket, where it wants one of its own, and an account that may use it. The
+//! ObjectBucket is written first, with all that deletion needs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use objectbucket_api::names::generated_bucket_name;
+use provisioner_runtime::Cache as _;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::{CallAborted, catch_panic};
+use provisioner_runtime::limiter::Purpose;
+
+use super::cache::key_of;
+use super::calls::{self, CallFailure, Calls, access};
+use super::class::of_author;
+use super::decide::{bucket_name, effective_config, object_name, shared_bucket, wanted_names};
+use super::decision::Reason;
+use super::delivered_names::without_names;
+use super::delivery::Delivery;
+use super::events;
+use super::facts::{BucketFacts, ClaimFacts, ClassState, Facts};
+use super::outcome::{Done, Outcome, Stopped};
+use super::record::{Record, Source};
+use super::safeguards::BucketSafeguard;
+use super::{BucketReconciler, Step};
+use crate::bucket::{Bucket, BucketRequest, Credentials, Endpoint, GrantRequest, Granted};
+use crate::controller::shared::calls::watched;
+use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
+use crate::error::{ProvisionError, ProvisionVerdict};
+use crate::parameters::{ParameterError, Problem};
+use crate::secrets::Secrets;
+
+type Texts = BTreeMap<String, String>;
+
+/// What the claim is to get.
+pub(super) struct Attempt<'a> {
+    reconciler: &'a BucketReconciler,
+    facts: &'a Facts,
+    reason: Reason,
+    claim: Arc<ClaimFacts>,
+    source: Source,
+    /// As it is written down.
+    record: Record,
+    /// The bucket's.
+    name: String,
+    class: ClassParameters,
+    config: Parsed,
+}
+
+/// The key of a claim's account, as far as it is known.
+struct AccountKey {
+    access_key_id: Option<String>,
+    credentials: Option<Credentials>,
+    state: Texts,
+}
+
+/// A bucket and an account that may use it.
+pub(super) struct Made {
+    pub(super) endpoint: Endpoint,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) state: Texts,
+    pub(super) config_data: Texts,
+    pub(super) secret_data: Texts,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Why the author's code has not made them.
+enum NotMade {
+    Stopped(Stopped),
+    Failed {
+        error: ProvisionError,
+        /// Whether the other one of its methods may have left something, in this attempt or before.
+        others_left: bool,
+    },
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) async fn run(
+        reconciler: &'a BucketReconciler,
+        reason: Reason,
+        facts: &'a Facts,
+        step: &'a Step<'a>,
+    ) -> Outcome {
+        let attempt = Self::new(reconciler, reason, facts)?;
+        let calls = Calls::begin(reconciler, facts, step, Purpose::Create)?;
+        attempt.serve(calls).await
+    }
+
+    async fn serve(self, mut calls: Calls<'a>) -> Outcome {
+        let (objects, claim) = (&self.reconciler.objects, &*self.claim);
+        if self.reason == Reason::Secret {
+            objects.confirm_claim(claim).await?;
+            objects.own_delivered(self.facts, claim).await?;
+        }
+        // What is wrong with these is known before anything is written.
+        let secrets = calls::secrets(self.reconciler, &self.class, &claim.name()).await?;
+        let key = self.account_key().await?;
+        if key.credentials.is_none() && !self.record.keyless {
+            objects.confirm_writable(claim, &self.record).await?;
+        }
+        let bucket = self.recorded().await?;
+        self.join().await?;
+        let made = self.make(&bucket, secrets, key, &mut calls).await;
+        calls.end();
+        let made = match made {
+            Ok(made) => made,
+            Err(NotMade::Stopped(stopped)) => return Err(stopped),
+            Err(NotMade::Failed { error, others_left }) => {
+                return Err(self.not_provisioned(&error, others_left, &bucket).await);
+            }
+        };
+        let replaces_key = self.delivery(&bucket).deliver(made).await?;
+        Ok(match self.reason {
+            _ if replaces_key => Done::KeyReplaced,
+            Reason::New => {
+                if self.has_unused_prefix() {
+                    objects.context.events().record(events::unused_prefix(&self.name, claim));
+                }
+                Done::Provisioned { bucket: self.name }
+            }
+            Reason::Config => Done::Configured,
+            Reason::Secret => Done::Restored,
+        })
+    }
+
+    /// What was written down when the attempt began wins over the class as it is now.
+    fn new(reconciler: &'a BucketReconciler, reason: Reason, facts: &'a Facts) -> Result<Self, Stopped> {
+        let claim = facts.claim.clone().ok_or(Stopped::Changed)?;
+        let known = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
+        let applied = known.filter(|(_, record)| record.made).map(|(_, record)| &record.config);
+        let config = read_config(reconciler, &claim, applied)?;
+        let class = match &facts.class {
+            ClassState::Ours(class) => Some(class),
+            _ => None,
+        };
+        let of_class = || class.ok_or(Stopped::ClassGone);
+        let (mut record, name) = match known {
+            Some((bucket, record)) => {
+                let mut record = (**record).clone();
+                if record.parameters.is_none() {
+                    record.parameters = Some(without_names(&of_class()?.texts));
+                }
+                (record, bucket.endpoint.bucket.to_string())
+            }
+            None => {
+                let class = of_class()?;
+                let shared = shared_bucket(&claim, class, facts, &reconciler.rules).map_err(Stopped::Refused)?;
+                let (source, name, owner, parameters) = match shared {
+                    Some(shared) => (Source::Granted, Some(shared.bucket), Some(shared.owner), shared.parameters),
+                    None => (class.source(), bucket_name(&claim, class), None, None),
+                };
+                let record = Record {
+                    source: Some(source),
+                    claim: Some(claim.name()),
+                    owner,
+                    parameters: Some(parameters.unwrap_or_else(|| (*class.texts).clone())),
+                    config: claim.config.clone(),
+                    // New keys need no rotation.
+                    rotation: claim.rotation.as_deref().map(str::to_owned),
+                    ..Record::unknown()
+                };
+                (record, name.ok_or(Stopped::Changed)?)
+            }
+        };
+        if let Ok(names) = wanted_names(facts, &claim) {
+            record = record.named(&claim.name, names);
+        }
+        let source = record.source.or_else(|| class.map(|class| class.source())).ok_or(Stopped::ClassGone)?;
+        let class = calls::parameters(reconciler, record.parameters.as_ref().unwrap_or(&Texts::new()))?;
+        Ok(Self { reconciler, facts, reason, claim, source, record, name, class, config })
+    }
+
+    /// What is known of the key of the claim's account.
+    async fn account_key(&self) -> Result<AccountKey, Stopped> {
+        let Self { facts, record, .. } = self;
+        let state = facts.bucket().map(|bucket| bucket.kept_state()).unwrap_or_default();
+        if !record.has_own_account() {
+            return Ok(AccountKey { access_key_id: None, credentials: None, state });
+        }
+        let access_key_id = record.newest_key().map(str::to_owned);
+        let is_it = |found: &Credentials| access_key_id.as_ref().is_none_or(|known| *known == found.access_key_id);
+        let credentials = self.reconciler.objects.credentials(facts).await?.filter(is_it);
+        // A key that the API server did not let us deliver is nobody's.
+        let access_key_id = access_key_id.filter(|_| credentials.is_some() || facts.is_served());
+        Ok(AccountKey { access_key_id, credentials, state })
+    }
+
+    /// The ObjectBucket of the attempt. When this returns, it is written, and the claim stays until we let it go.
+    async fn recorded(&self) -> Result<Arc<BucketFacts>, Stopped> {
+        let Self { reconciler: BucketReconciler { objects, .. }, facts, claim, .. } = self;
+        if let Some(bucket) = facts.bucket() {
+            if bucket.record().is_some_and(|record| !record.made) {
+                objects.confirm_bucket(bucket).await?;
+            }
+            let record = Record { attempted: self.attempted(), ..self.record.clone() };
+            // Without our finalizer, its removal may have begun, and only the server knows how far that came.
+            if bucket.has_finalizer() && bucket.record().is_some_and(|known| **known == record) {
+                return Ok(bucket.clone());
+            }
+            return objects.write_bucket(bucket, &record, None).await.map(Arc::new);
+        }
+        let ClassState::Ours(class) = &facts.class else { return Err(Stopped::Changed) };
+        let object = {
+            let cache = objects.cache();
+            // An earlier attempt has written it, and the watch shows it only now.
+            if cache.facts(&key_of(claim)).bucket().is_some() {
+                return Err(Stopped::Changed);
+            }
+            object_name(claim, |name| cache.is_taken(name))
+        };
+        objects.prepare_claim(claim, &object, &self.name).await?;
+        match objects.create_bucket(&object, claim, class, &self.record, &self.name).await {
+            Ok(bucket) => {
+                self.check_claim(&bucket).await?;
+                Ok(Arc::new(bucket))
+            }
+            // Our watch is behind: the object is this claim's already, or another's.
+            Err(CallError::AlreadyExists) => {
+                objects.read_bucket(&object).await?;
+                Err(Stopped::Changed)
+            }
+            Err(error) => Err(Stopped::CallFailed { doing: "creating the ObjectBucket", error }),
+        }
+    }
+
+    /// The API server looks for finalizers when a deletion begins and not when it ends, so one that began before ours was written
+    /// takes the claim away all the same. Nothing has been asked of the backend yet, and the ObjectBucket is removed with the claim.
+    async fn check_claim(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
+        let objects = &self.reconciler.objects;
+        if objects.read_claim(&self.claim.name()).await?.is_some() {
+            return Ok(());
+        }
+        objects.remove_bucket(bucket).await?;
+        Err(Stopped::Changed)
+    }
+
+    /// When this succeeds, the bucket of another claim that this one is about to use stays as long as this claim's ObjectBucket,
+    /// which names the other claim by now: who deletes a bucket marks its ObjectBucket first and then looks for users.
+    async fn join(&self) -> Result<(), Stopped> {
+        if self.record.made || self.record.owner.is_none() {
+            return Ok(());
+        }
+        let owner = self.facts.owner.bucket.as_ref().ok_or(Stopped::Changed)?;
+        let live = self.reconciler.objects.mark_shared(owner).await?;
+        let is_going = live.deleting && self.reconciler.rules.safeguards.include(BucketSafeguard::Shared);
+        if is_going { Err(Stopped::Changed) } else { Ok(()) }
+    }
+
+    /// `create_bucket` and `grant`, or `grant` alone. Nothing is written down between the two: the ObjectBucket has the name of both.
+    async fn make(
+        &self,
+        bucket: &BucketFacts,
+        secrets: Secrets,
+        key: AccountKey,
+        calls: &mut Calls<'_>,
+    ) -> Result<Made, NotMade> {
+        let Self { reconciler: BucketReconciler { backend, rules, .. }, facts, claim, source, record, .. } = self;
+        let owner = bucket.owner(claim.name());
+        let mut access = access(facts, bucket, Some(record), *source, &owner);
+        let (parameters, config) = (Arc::new(self.class.parsed.clone()), Arc::new(self.config.clone()));
+        let (config_texts, cluster_id) = (of_author(&claim.config), rules.cluster_id.to_string());
+        let fencing_token = calls.token.clone();
+        let mut made = None;
+        if *source == Source::Provisioned {
+            let applied = self.attempted().into_iter().chain(record.config.clone()).collect();
+            let request = BucketRequest {
+                name: self.name.clone(),
+                owner: owner.clone(),
+                parameters: parameters.clone(),
+                config: config.clone(),
+                config_texts: config_texts.clone(),
+                state: bucket.kept_state(),
+                secrets: secrets.clone(),
+                applied_config: of_author(&applied),
+                cluster_id: cluster_id.clone(),
+                fencing_token: fencing_token.clone(),
+            };
+            match self.call(calls, "create_bucket", || backend.create_bucket(request)).await {
+                Ok(bucket) => {
+                    access.state.clone_from(&bucket.state);
+                    made = Some(bucket);
+                }
+                Err(NotMade::Failed { error, .. }) => {
+                    // The ObjectBucket of a first attempt was not there before.
+                    let is_first = facts.bucket().is_none();
+                    let ends = !error.verdict().may_be_left() && !record.made && !is_first;
+                    let others_left = ends && !Self::clean_up(bucket, calls).await?;
+                    return Err(NotMade::Failed { error, others_left });
+                }
+                Err(stopped) => return Err(stopped),
+            }
+        }
+        let others_left = made.is_some();
+        let request = GrantRequest {
+            account: owner,
+            buckets: vec![access],
+            parameters,
+            config,
+            config_texts,
+            state: key.state,
+            access_key_id: key.access_key_id,
+            credentials: key.credentials,
+            secrets,
+            cluster_id,
+            fencing_token,
+        };
+        match self.call(calls, "grant", || backend.grant(request)).await {
+            Ok(granted) => Ok(Made::of(made, granted)),
+            Err(NotMade::Failed { error, .. }) => Err(NotMade::Failed { error, others_left }),
+            Err(stopped) => Err(stopped),
+        }
+    }
+
+    async fn call<'b, T: Send + 'b>(
+        &'b self,
+        calls: &mut Calls<'_>,
+        method: &'static str,
+        run: impl FnOnce() -> BoxFuture<'b, Result<T, ProvisionError>>,
+    ) -> Result<T, NotMade> {
+        let BucketReconciler { objects, limits, rules, .. } = self.reconciler;
+        let answer = calls.call(limits.provision, || {
+            let slow = || events::slow(&rules.names.own, &self.claim);
+            Box::pin(watched(objects.context.events(), slow, run()))
+        });
+        answer.await.map_err(|failure| match failure {
+            CallFailure::Stopped(stopped) => NotMade::Stopped(stopped),
+            CallFailure::Aborted(aborted) => NotMade::Stopped(Stopped::ProvisionAborted { method, aborted }),
+            CallFailure::Returned(error) => NotMade::Failed { error, others_left: false },
+        })
+    }
+
+    /// Removes the account that an attempt may have made whose bucket is refused by now. Whether it is gone.
+    async fn clean_up(bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<bool, Stopped> {
+        let (_, account) = calls.known(bucket, Source::Provisioned).await?;
+        match calls.revoke(bucket, account).await {
+            Ok(()) => Ok(true),
+            Err(CallFailure::Stopped(stopped)) => Err(stopped),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.
+    async fn not_provisioned(&self, error: &ProvisionError, others_left: bool, bucket: &BucketFacts) -> Stopped {
+        let Self { reconciler: BucketReconciler { objects, rules, .. }, facts, record, .. } = self;
+        let asked_before = others_left || facts.bucket().is_some();
+        let verdict = match error.verdict() {
+            // The attempt goes on, or its claim would go without what is left.
+            verdict if others_left && !verdict.may_be_left() && !record.made => ProvisionVerdict::Retry,
+            verdict => verdict,
+        };
+        let kept = rules.safeguards.include(BucketSafeguard::FailedAttempts);
+        // Nothing was ever asked of the backend, so the next attempt uses the class as it is then, and a deletion needs no backend.
+        let asked_nothing = matches!(verdict, ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists);
+        let may_be_left = record.made || kept && verdict.may_be_left() && (asked_before || !asked_nothing);
+        if !may_be_left && let Err(stopped) = objects.remove_bucket(bucket).await {
+            return stopped;
+        }
+        let message = error.event_text(&bucket.name);
+        Stopped::NotProvisioned { verdict, message, retry_after: error.retry_after() }
+    }
+
+    fn delivery(&'a self, bucket: &'a BucketFacts) -> Delivery<'a> {
+        let Self { reconciler, facts, claim, record, .. } = self;
+        let config = effective_config(record, claim, facts.is_served());
+        let mut record = Record { config, ..record.clone() };
+        // The claim has left the shared account of an earlier version. Its new key needs no rotation.
+        if let Some(shared) = record.account.as_mut().filter(|shared| !shared.left) {
+            shared.left = true;
+            (record.new_key, record.retire_at) = (None, None);
+            record.rotation = claim.rotation.as_deref().map(str::to_owned);
+        }
+        Delivery { reconciler, claim, bucket, record }
+    }
+
+    /// What this attempt and those before it may apply or take away before they fail, where that differs from what was applied the
+    /// last time.
+    fn attempted(&self) -> Texts {
+        let Record { config, attempted, .. } = &self.record;
+        let asked = &effective_config(&self.record, &self.claim, self.facts.is_served());
+        let differs = |(key, _): &(&String, &String)| asked.get(*key) != config.get(*key);
+        let changed = config.iter().chain(asked).filter(differs);
+        attempted.iter().chain(changed).map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// Returns true if the claim has both a name for its bucket and a prefix. A generated name is on the claim, too.
+    fn has_unused_prefix(&self) -> bool {
+        let Self { claim, source, name, .. } = self;
+        let is_unused = |prefix: &str| !prefix.is_empty() && generated_bucket_name(prefix, &claim.uid) != *name;
+        *source == Source::Provisioned && claim.bucket_name.is_some() && claim.prefix.as_deref().is_some_and(is_unused)
+    }
+}
+
+/// What was applied is never refused later: a claim that was adopted may have keys which only its former provisioner knew,
+/// and another version of this one may know fewer.
+fn read_config(reconciler: &BucketReconciler, claim: &ClaimFacts, applied: Option<&Texts>) -> Result<Parsed, Stopped> {
+    let bad_config = |error: &ParameterError| {
+        let is_unknown = error.problems().iter().any(|problem| matches!(problem, Problem::Unknown { .. }));
+        let known = reconciler.rules.known_config.clone().filter(|_| is_unknown).unwrap_or_default();
+        Stopped::BadConfig { problem: error.to_string(), known }
+    };
+    let mut config = of_author(&claim.config);
+    loop {
+        let error = match catch_panic(|| reconciler.backend.parse_config(&config)) {
+            Ok(Ok(config)) => return Ok(config),
+            Ok(Err(error)) => error,
+            Err(panic) => {
+                let aborted = CallAborted::Panicked(panic);
+                return Err(Stopped::ProvisionAborted { method: "Config::deserialize", aborted });
+            }
+        };
+        let is_applied = |key: &&str| applied.is_some_and(|applied| applied.get(*key) == config.get(*key));
+        let refused = error.problems().iter().filter_map(Problem::key).filter(is_applied);
+        let refused: Vec<String> = refused.map(str::to_owned).collect();
+        if refused.is_empty() {
+            return Err(bad_config(&error));
+        }
+        config.retain(|key, _| !refused.contains(key));
+    }
+}
+
+impl Made {
+    fn of(bucket: Option<Bucket>, granted: Granted) -> Self {
+        let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
+        let (of_bucket, warning_of_bucket, endpoint) = match bucket {
+            Some(bucket) => (bucket.state, bucket.warning, bucket.endpoint),
+            None => (Texts::new(), None, endpoint),
+        };
+        let state = of_bucket.into_iter().chain(state).collect();
+        let warnings = warning_of_bucket.into_iter().chain(warning).collect();
+        Self { endpoint, credentials, state, config_data, secret_data, warnings }
+    }
+}
+
+impl From<Stopped> for NotMade {
+    fn from(stopped: Stopped) -> Self {
+        Self::Stopped(stopped)
+    }
+}

@@ -1,0 +1,268 @@
+//! The calls of the author's code in one operation: fenced, bounded, with the Secrets that the class names.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use provisioner_runtime::controller::{
+    Call, CallAborted, CallPermit, FencingToken, JournalRecord, Refused, TokenGuard,
+};
+use provisioner_runtime::limiter::{Flow, LimiterPermit, Purpose};
+use provisioner_runtime::queue::Permit;
+
+use super::backend::{UntypedAccount, UntypedBucket};
+use super::class::{of_author, read_parameters};
+use super::events::unknown_keys;
+use super::facts::{BucketFacts, ClassState, Facts};
+use super::key::Key;
+use super::outcome::Stopped;
+use super::record::{Record, Source};
+use super::{BucketReconciler, Step};
+use crate::bucket::{Account, BucketAccess, ClaimName, GrantedAccount, ProvisionedBucket};
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
+use crate::controller::shared::secret_names::TemplateNames;
+use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
+use crate::error::DeleteError;
+use crate::secrets::Secrets;
+
+/// One call after the other. They share a permit, and while they are quick, a fence.
+pub(super) struct Calls<'a> {
+    reconciler: &'a BucketReconciler,
+    facts: &'a Facts,
+    step: &'a Step<'a>,
+    flow: Flow,
+    pub(super) token: FencingToken,
+    _token: TokenGuard,
+    /// The place of the operation among those of its flow.
+    _place: Permit<Key>,
+    permit: Option<LimiterPermit>,
+}
+
+/// Why a call has not done what it was to do.
+pub(super) enum CallFailure<E> {
+    /// It was not made.
+    Stopped(Stopped),
+    /// The author's code gave no answer.
+    Aborted(CallAborted),
+    /// The author's code returned this.
+    Returned(E),
+}
+
+impl<'a> Calls<'a> {
+    pub(super) fn begin(
+        reconciler: &'a BucketReconciler,
+        facts: &'a Facts,
+        step: &'a Step<'a>,
+        purpose: Purpose,
+    ) -> Result<Self, Stopped> {
+        let flow = flow(facts, purpose);
+        let Some(place) = step.enter(&flow) else { return Err(Stopped::AwaitsPermit(flow)) };
+        let (token, guard) = step.token();
+        Ok(Self { reconciler, facts, step, flow, token, _token: guard, _place: place, permit: None })
+    }
+
+    /// Lets others call while this operation writes down what its calls have done.
+    pub(super) fn end(&mut self) {
+        self.permit = None;
+    }
+
+    pub(super) async fn call<'b, T, E>(
+        &mut self,
+        limit: Duration,
+        run: impl FnOnce() -> BoxFuture<'b, Result<T, E>>,
+    ) -> Result<T, CallFailure<E>> {
+        let (permit, record) = match self.permit.take() {
+            Some(permit) => (permit, JournalRecord::Continues),
+            None => (self.step.call_permit(&self.flow).await, JournalRecord::Exists),
+        };
+        let permit = self.permit.insert(permit);
+        let call = Call { permit: CallPermit::Held(permit), limit, token: &self.token, record };
+        match self.step.call(call, |_| true, run).await {
+            Ok(answer) => answer.map_err(CallFailure::Returned),
+            Err(Refused::Aborted(aborted)) => Err(CallFailure::Aborted(aborted)),
+            Err(Refused::Unwanted) => Err(CallFailure::Stopped(Stopped::Changed)),
+            Err(Refused::Journal(error)) => Err(CallFailure::Stopped(Stopped::NotFenced(error))),
+        }
+    }
+
+    /// A bucket and its claim's account as the author gets them when something is to be changed or removed.
+    pub(super) async fn known(
+        &self,
+        bucket: &BucketFacts,
+        source: Source,
+    ) -> Result<(UntypedBucket, UntypedAccount), Stopped> {
+        let Self { reconciler, facts, .. } = self;
+        let claim = facts.claim_name().ok_or(Stopped::Changed)?;
+        let record = bucket.record().map(|record| &**record);
+        let of_class = match &facts.class {
+            ClassState::Ours(class) => Some(&*class.texts),
+            _ => None,
+        };
+        let texts = record.and_then(|record| record.parameters.as_ref()).or(of_class);
+        let parameters = texts.map(|texts| parameters(reconciler, texts)).transpose()?;
+        let secrets = match &parameters {
+            Some(parameters) => secrets(reconciler, parameters, &claim).await?,
+            None => Secrets::default(),
+        };
+        let config = record.map(|record| &record.config).or_else(|| Some(&facts.claim.as_ref()?.config));
+        let owner = bucket.owner(claim);
+        let of_bucket = ProvisionedBucket {
+            name: bucket.endpoint.bucket.to_string(),
+            owner: owner.clone(),
+            parameters: parameters.map(|parameters| Arc::new(parameters.parsed)),
+            state: bucket.kept_state(),
+            config_texts: config.map(of_author).unwrap_or_default(),
+            secrets,
+            cluster_id: reconciler.rules.cluster_id.to_string(),
+            fencing_token: self.token.clone(),
+        };
+        let own_key = record.filter(|record| record.has_own_account()).and_then(|record| record.access_key_id.clone());
+        let of_account = GrantedAccount {
+            buckets: vec![access(facts, bucket, record, source, &owner)],
+            account: owner,
+            parameters: of_bucket.parameters.clone(),
+            state: of_bucket.state.clone(),
+            config_texts: of_bucket.config_texts.clone(),
+            access_key_id: own_key,
+            secrets: of_bucket.secrets.clone(),
+            cluster_id: of_bucket.cluster_id.clone(),
+            fencing_token: self.token.clone(),
+        };
+        Ok((of_bucket, of_account))
+    }
+
+    /// Removes the claim's account. An account that an earlier version made for several claims is removed with the last of them.
+    pub(super) async fn revoke(
+        &mut self,
+        bucket: &BucketFacts,
+        account: UntypedAccount,
+    ) -> Result<(), CallFailure<DeleteError>> {
+        let reconciler = self.reconciler;
+        let record = bucket.record().and_then(|record| Some((record, record.account.clone()?)));
+        let record = record.filter(|(_, shared)| !reconciler.objects.cache().is_account_in_use(bucket, shared));
+        let shared = record.map(|(record, shared)| UntypedAccount {
+            account: shared.account(&account.account.claim.namespace),
+            access_key_id: record.access_key_id.clone().filter(|_| !shared.left),
+            state: shared.state,
+            ..account.clone()
+        });
+        for account in [Some(account), shared].into_iter().flatten() {
+            self.call(reconciler.limits.delete, || reconciler.backend.revoke(account)).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the ids of the account's keys; `None` if the backend does not tell.
+    pub(super) async fn keys(&mut self, account: UntypedAccount) -> Result<Option<Vec<String>>, Stopped> {
+        let reconciler = self.reconciler;
+        let unknown = |problem: &dyn Debug| tracing::debug!(?problem, "the keys of an account cannot be listed");
+        match self.call(reconciler.limits.delete, || reconciler.backend.list_keys(account)).await {
+            Ok(keys) => return Ok(keys),
+            Err(CallFailure::Stopped(stopped)) => return Err(stopped),
+            Err(CallFailure::Returned(problem)) => unknown(&problem),
+            Err(CallFailure::Aborted(aborted)) => unknown(&aborted),
+        }
+        Ok(None)
+    }
+
+    /// Returns the account's keys that the provisioner has not delivered.
+    pub(super) async fn unknown_keys(
+        &mut self,
+        record: &Record,
+        account: &UntypedAccount,
+    ) -> Result<Vec<String>, Stopped> {
+        let keys = self.keys(account.clone()).await?.unwrap_or_default();
+        Ok(keys.into_iter().filter(|id| !record.knows_key(id)).collect())
+    }
+
+    /// Reports which of these unknown keys a call has removed.
+    pub(super) async fn report_removed(
+        &mut self,
+        mut before: Vec<String>,
+        record: &Record,
+        account: &UntypedAccount,
+    ) -> Result<(), Stopped> {
+        if before.is_empty() {
+            return Ok(());
+        }
+        let after = self.unknown_keys(record, account).await?;
+        before.retain(|id| !after.contains(id));
+        if let Some(claim) = self.facts.claim.as_ref().filter(|_| !before.is_empty()) {
+            self.reconciler.objects.context.events().record(unknown_keys(&before, claim));
+        }
+        Ok(())
+    }
+}
+
+impl<E> CallFailure<E> {
+    /// What this means for the operation.
+    pub(super) fn stop(
+        self,
+        returned: impl FnOnce(E) -> Stopped,
+        aborted: impl FnOnce(CallAborted) -> Stopped,
+    ) -> Stopped {
+        match self {
+            Self::Stopped(stopped) => stopped,
+            Self::Returned(error) => returned(error),
+            Self::Aborted(reason) => aborted(reason),
+        }
+    }
+}
+
+/// What a call takes its permits for: classes share them, and so do the namespaces of a class.
+fn flow(facts: &Facts, purpose: Purpose) -> Flow {
+    let flow = Flow { purpose, group: facts.class_name().into(), tenant: None };
+    match facts.claim_name() {
+        Some(claim) => flow.of_tenant(claim.namespace),
+        None => flow,
+    }
+}
+
+/// The claim's bucket, as authors get it together with the claim's account.
+pub(super) fn access(
+    facts: &Facts,
+    bucket: &BucketFacts,
+    record: Option<&Record>,
+    source: Source,
+    account: &Account,
+) -> BucketAccess {
+    let shared = record.and_then(|record| record.owner.clone());
+    let (owner, state) = match (shared, source) {
+        (Some(claim), _) => {
+            let state = facts.owner.bucket.as_ref().map(|bucket| bucket.kept_state());
+            (Some(Account::of(claim)), state.unwrap_or_default())
+        }
+        (None, Source::Provisioned) => (Some(account.clone()), bucket.kept_state()),
+        (None, Source::Granted) => (None, BTreeMap::new()),
+    };
+    BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
+}
+
+/// The class's parameters as they are written down.
+pub(super) fn parameters(
+    reconciler: &BucketReconciler,
+    texts: &BTreeMap<String, String>,
+) -> Result<ClassParameters, Stopped> {
+    read_parameters(texts, &reconciler.rules, &*reconciler.backend).map_err(|bad| match bad {
+        BadParameters::Wrong(problem) => Stopped::BadRecord(problem),
+        BadParameters::Crashed(panic) => {
+            Stopped::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
+        }
+    })
+}
+
+/// The Secrets that a class names for this claim.
+pub(super) async fn secrets(
+    reconciler: &BucketReconciler,
+    parameters: &ClassParameters,
+    claim: &ClaimName,
+) -> Result<Secrets, Stopped> {
+    let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: "" };
+    read_secrets(&reconciler.objects.context, &parameters.secrets, names).await.map_err(|unread| match unread {
+        Unread::Unnamed(problem) => Stopped::SecretName(problem),
+        Unread::Missing { namespace, name } => Stopped::SecretMissing { namespace, name },
+        Unread::Failed(error) => Stopped::CallFailed { doing: READING, error },
+    })
+}

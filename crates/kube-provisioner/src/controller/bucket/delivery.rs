@@ -1,0 +1,119 @@
+//! Writes what the author's code has made to where its user finds it: ObjectBucket, Secret, ConfigMap, in this order.
+
+use std::collections::BTreeMap;
+
+use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
+
+use super::BucketReconciler;
+use super::attempt::Made;
+use super::events::warned;
+use super::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
+use super::objects::{Entries, Objects, Spec};
+use super::outcome::{Done, Outcome, Stopped};
+use super::record::Record;
+use super::rotation::{end_rotation, with_overlap};
+use crate::bucket::Endpoint;
+
+pub(super) struct Delivery<'a> {
+    pub(super) reconciler: &'a BucketReconciler,
+    pub(super) claim: &'a ClaimFacts,
+    pub(super) bucket: &'a BucketFacts,
+    /// What is known without the answers of the author's code.
+    pub(super) record: Record,
+}
+
+impl Delivery<'_> {
+    /// Returns true if the Secret has another key than before.
+    pub(super) async fn deliver(self, made: Made) -> Result<bool, Stopped> {
+        let Self { reconciler, claim, bucket, record } = self;
+        let objects = &reconciler.objects;
+        // The Secret went in the middle of a rotation, which ends with the new one.
+        let record = match record.new_key.clone() {
+            Some(new) => end_rotation(reconciler, record, new),
+            None => record,
+        };
+        let Made { endpoint, credentials, state, config_data, secret_data, warnings } = made;
+        // Pods may have read the former key.
+        let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
+        let replaces_key =
+            bucket.is_bound() && record.account.is_none() && record.access_key_id.as_ref().is_some_and(is_other);
+        let record = if replaces_key { with_overlap(reconciler, record) } else { record };
+        let record = Record {
+            made: true,
+            assigned: false,
+            tls: endpoint.tls,
+            data: with_addresses(config_data, &endpoint),
+            access_key_id: credentials.as_ref().map(|credentials| credentials.access_key_id.clone()),
+            keyless: credentials.is_none(),
+            attempted: BTreeMap::new(),
+            ..record
+        };
+        let bucket = if is_written(bucket, &record, &endpoint, &state) {
+            bucket.clone()
+        } else {
+            objects.write_bucket(bucket, &record, Some(Spec { endpoint: &endpoint, state: &state })).await?
+        };
+        let mut secret = secret_data;
+        if let Some(credentials) = credentials {
+            secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
+            secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
+        }
+        objects.write_secret(claim, &record, &secret).await?;
+        objects.write_config_map(claim, &bucket, &record).await?;
+        objects.set_bucket_phase(&bucket, "Bound").await?;
+        for text in warnings {
+            objects.context.events().record(warned(&text, claim));
+        }
+        Ok(replaces_key)
+    }
+}
+
+/// What the ObjectBucket records is written where it is missing.
+pub(super) async fn restore(objects: &Objects, facts: &Facts) -> Outcome {
+    let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
+    let Some(record) = bucket.record() else { return Err(Stopped::Changed) };
+    objects.confirm_claim(claim).await?;
+    objects.prepare_claim(claim, &bucket.name, &bucket.endpoint.bucket).await?;
+    objects.own_delivered(facts, claim).await?;
+    if facts.config_map != Delivered::Intact {
+        objects.write_config_map(claim, bucket, record).await?;
+    }
+    objects.set_bucket_phase(bucket, "Bound").await?;
+    Ok(Done::Restored)
+}
+
+/// Whether the ObjectBucket says all this already.
+fn is_written(bucket: &BucketFacts, record: &Record, endpoint: &Endpoint, state: &BTreeMap<String, String>) -> bool {
+    let known = &bucket.endpoint;
+    bucket.record().is_some_and(|known| **known == *record)
+        && bucket.state == *state
+        && (&*known.host, known.port) == (endpoint.host.as_str(), i32::from(endpoint.port))
+        && (&*known.region, &*known.sub_region) == (endpoint.region.as_str(), endpoint.sub_region.as_str())
+}
+
+/// What clients of S3 take from their environment.
+fn with_addresses(mut data: Entries, endpoint: &Endpoint) -> Entries {
+    let scheme = if endpoint.tls { "https" } else { "http" };
+    let usual = if endpoint.tls { 443 } else { 80 };
+    let host = &endpoint.host;
+    let url = match endpoint.port {
+        port if port == usual => format!("{scheme}://{host}"),
+        port => format!("{scheme}://{host}:{port}"),
+    };
+    data.entry("BUCKET_ENDPOINT".to_owned()).or_insert_with(|| url.clone());
+    // Not AWS_ENDPOINT_URL, which the SDKs take for every service: STS, from which a pod gets its role, among them.
+    if !is_aws(host) {
+        data.entry("AWS_ENDPOINT_URL_S3".to_owned()).or_insert(url);
+    }
+    if !endpoint.region.is_empty() {
+        data.entry("AWS_REGION".to_owned()).or_insert_with(|| endpoint.region.clone());
+    }
+    data
+}
+
+/// AWS itself, whose endpoints clients know.
+fn is_aws(host: &str) -> bool {
+    ["amazonaws.com", "amazonaws.com.cn"]
+        .iter()
+        .any(|domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
+}

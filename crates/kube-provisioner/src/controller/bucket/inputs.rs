@@ -1,0 +1,70 @@
+//! The fingerprint of what may end a delay.
+
+use std::hash::Hash;
+
+use objectbucket_api::names::generated_bucket_name;
+
+use super::facts::{ClaimFacts, ClassState, Facts, OwnerFacts, Recorded};
+use crate::controller::shared::fingerprint::fingerprint;
+
+/// It contains nothing that an attempt writes before it fails, because the write would wake the next attempt at once.
+pub(super) fn inputs(facts: &Facts) -> u64 {
+    let claim = facts.claim.as_ref().map(|claim| {
+        let name = claim.bucket_name.as_deref().filter(|name| !is_given_by_us(facts, claim, name));
+        let unreadable = claim.unreadable.is_some();
+        (&claim.class, name, &claim.prefix, &claim.config, &claim.rotation, claim.deleting, unreadable)
+    });
+    let living = facts.claim.as_ref().filter(|claim| !claim.deleting);
+    let made = facts.bucket().filter(|bucket| bucket.record().is_none_or(|record| record.made));
+    let made = made.map(|bucket| {
+        let protection = living.map(|claim| {
+            let names_object = claim.object_bucket.as_deref() == Some(&bucket.name);
+            (claim.has_finalizer(), &claim.label, names_object, claim.bucket_name.is_some())
+        });
+        // Only what attempts never change in a record, and what an administrator may have to correct.
+        let record = match &bucket.record {
+            Recorded::Nothing => None,
+            Recorded::Unreadable(_) => Some(None),
+            Recorded::As(record) => Some(Some((record.source, &record.owner, &record.parameters))),
+        };
+        let origin = (&bucket.cluster_id, &bucket.identity, &bucket.provisioner, &bucket.reference);
+        let deleted = living.is_some() && bucket.deleting;
+        (protection, &bucket.uid, deleted, bucket.policy, record, &bucket.endpoint.bucket, origin)
+    });
+    let by_hand = facts.bucket().map(|bucket| {
+        let deleted = facts.claim.is_none() && bucket.deleting;
+        (bucket.abandoned, bucket.adopt_for.as_deref(), deleted, bucket.unreadable.is_some())
+    });
+    let by_hand = by_hand.unwrap_or_default();
+    let class = match &facts.class {
+        ClassState::Missing => 0,
+        ClassState::Unmanaged => 1,
+        ClassState::Ours(class) => class.fingerprint,
+    };
+    let others = (&facts.obstacle, facts.secret, facts.config_map, of_owner(&facts.owner), &facts.users);
+    fingerprint(&(claim, made, by_hand, class, others))
+}
+
+fn of_owner(owner: &OwnerFacts) -> impl Hash {
+    // It is bound or ready again after a call that has made the bucket again, although nothing of its ObjectBucket has changed. Only
+    // newer CustomResourceDefinitions keep conditions.
+    let claim = owner.claim.as_ref().map(|claim| {
+        let state = (claim.is_bound(), claim.is_ready());
+        (&claim.uid, &claim.class, claim.deleting, state)
+    });
+    let bucket = owner.bucket.as_ref().map(|bucket| {
+        // Each call that succeeds makes a bucket again that somebody has removed from the store.
+        let record = bucket.record().map(|record| (record.made, &record.config, &record.attempted));
+        let object = (&bucket.uid, bucket.deleting, bucket.unreadable.is_some(), &bucket.endpoint.bucket);
+        (record, object, &bucket.identity, &bucket.cluster_id)
+    });
+    (claim, bucket)
+}
+
+/// Whether the claim's bucket name is the one that we write on a claim without one.
+fn is_given_by_us(facts: &Facts, claim: &ClaimFacts, name: &str) -> bool {
+    let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
+    let granted = matches!(&facts.class, ClassState::Ours(class) if class.bucket.as_deref() == Some(name));
+    let shared = facts.owner.bucket.as_ref().is_some_and(|bucket| &*bucket.endpoint.bucket == name);
+    granted || shared || generated.as_deref() == Some(name)
+}

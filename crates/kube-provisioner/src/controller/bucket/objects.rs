@@ -1,0 +1,684 @@
+//! All requests to the API server about claims, ObjectBuckets, Secrets and ConfigMaps, each with its deadline and its
+//! preconditions. Their answers go into the cache.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource as _};
+use objectbucket_api::names::{
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, FINALIZER, PROVISIONER_LABEL, provisioner_label,
+};
+use objectbucket_api::{API_VERSION, ObjectBucket, ObjectBucketClaim};
+use provisioner_runtime::call::{CallError, create_request, unsent};
+use provisioner_runtime::controller::Context;
+use provisioner_runtime::watch::WatchHealth;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::cache::{BucketCache, key_of};
+use super::decide::Rules;
+use super::delivered::{Deliverable, DeliveredFacts, checksum, config_map_entries};
+use super::facts::{BucketFacts, ClaimFacts, Delivered, Facts, OurClass, ReclaimPolicy};
+use super::key::Key;
+use super::outcome::Stopped;
+use super::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
+use super::record::Record;
+use super::safeguards::BucketSafeguard;
+use crate::bucket::{ClaimName, Credentials, Endpoint};
+use crate::controller::shared::checksum::CHECKSUM;
+use crate::controller::shared::requests;
+use crate::protocol;
+
+/// How often a write is sent again when the object changes meanwhile.
+pub(super) const TRIES: usize = 3;
+
+/// Part of the API server's answer to a dry run where an admission webhook does not support dry runs.
+const NO_DRY_RUN: &str = "does not support dry run";
+
+/// The entries of a Secret or a ConfigMap.
+pub(super) type Entries = BTreeMap<String, String>;
+
+pub(crate) struct Objects {
+    pub(super) context: Context<BucketCache>,
+    pub(super) rules: Arc<Rules>,
+    /// The watches of the claims and of the ObjectBuckets.
+    pub(super) claims: WatchHealth,
+    pub(super) buckets: WatchHealth,
+}
+
+/// What the author's code has said of a bucket, for its ObjectBucket.
+pub(super) struct Spec<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) state: &'a BTreeMap<String, String>,
+}
+
+/// Whether the API server stores a write, or only checks it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Write {
+    Persist,
+    DryRun,
+}
+
+impl Objects {
+    pub(super) fn cache(&self) -> MutexGuard<'_, BucketCache> {
+        self.context.cache()
+    }
+
+    /// Names the bucket and its ObjectBucket on the claim, and makes it stay until we let it go.
+    pub(super) async fn prepare_claim(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> Result<(), Stopped> {
+        if self.rules.is_prepared(claim, object, bucket) {
+            return Ok(());
+        }
+        let label = provisioner_label(&self.rules.names.own);
+        let keeps_name = claim.bucket_claim().is_none() && claim.bucket_name.is_some();
+        let mut finalizers = claim.finalizers.clone();
+        if !claim.has_finalizer() {
+            finalizers.push(FINALIZER.to_owned());
+        }
+        let mut spec = json!({"objectBucketName": object});
+        if !keeps_name {
+            spec["bucketName"] = bucket.into();
+        }
+        let patch = json!({
+            "metadata": {
+                "uid": &*claim.uid, "resourceVersion": claim.resource_version.to_string(),
+                "finalizers": finalizers, "labels": {PROVISIONER_LABEL: label},
+            },
+            "spec": spec,
+        });
+        self.patch_claim(claim, patch, None).await.map(drop)
+    }
+
+    /// A merge patch of the claim. Where the claim has changed, the cache gets it as it is.
+    pub(super) async fn patch_claim(
+        &self,
+        claim: &ClaimFacts,
+        patch: Value,
+        subresource: Option<&str>,
+    ) -> Result<(), Stopped> {
+        let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
+        let answer = requests::patch(&self.context, path, &claim.name, subresource, &Patch::Merge(patch)).await;
+        match shown(&self.claims, answer, WatchedClaim::version) {
+            Ok(claim) => {
+                if let Some(claim) = claim_facts(&claim) {
+                    self.cache().observe_claim(claim);
+                }
+                Ok(())
+            }
+            Err(CallError::Conflict) => {
+                self.read_claim(&claim.name()).await?;
+                Err(Stopped::Changed)
+            }
+            Err(CallError::NotFound) => {
+                self.cache().claim_is_gone(&key_of(claim));
+                Err(Stopped::ClaimGone)
+            }
+            Err(error) => Err(Stopped::CallFailed { doing: "writing the claim", error }),
+        }
+    }
+
+    /// The claim as the API server has it now, if it is still this one.
+    pub(super) async fn read_claim(&self, claim: &ClaimName) -> Result<Option<ClaimFacts>, Stopped> {
+        let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
+        let answer = requests::get(&self.context, path, &claim.name).await;
+        let live = match shown(&self.claims, answer, WatchedClaim::version) {
+            Ok(live) => claim_facts(&live).filter(|live| self.rules.is_present(live)),
+            Err(CallError::NotFound) => None,
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
+        };
+        let mut cache = self.cache();
+        if let Some(live) = live.clone() {
+            cache.observe_claim(live);
+        }
+        let live = live.filter(|live| *live.uid == *claim.uid);
+        if live.is_none() {
+            cache.claim_is_gone(&Key::of(&claim.namespace, &claim.name, &claim.uid));
+        }
+        Ok(live)
+    }
+
+    pub(super) async fn read_bucket(&self, name: &str) -> Result<Option<BucketFacts>, Stopped> {
+        let answer = requests::get(&self.context, ObjectBucket::url_path(&(), None), name).await;
+        match shown(&self.buckets, answer, WatchedBucket::version) {
+            Ok(bucket) => Ok(self.observe(&bucket)),
+            Err(CallError::NotFound) => Ok(None),
+            Err(error) => Err(Stopped::CallFailed { doing: "reading the ObjectBucket", error }),
+        }
+    }
+
+    /// When this succeeds, the ObjectBucket of an attempt is known as it is. The answer to the write that says that the attempt has
+    /// succeeded may have been lost, and a refusal of the next one would remove what it has made.
+    pub(super) async fn confirm_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
+        let live = self.read_bucket(&bucket.name).await?;
+        if live.is_none() {
+            self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+        }
+        let is_it = |live: BucketFacts| live.uid == bucket.uid && live.resource_version == bucket.resource_version;
+        if live.is_some_and(is_it) { Ok(()) } else { Err(Stopped::Changed) }
+    }
+
+    pub(super) async fn create_bucket(
+        &self,
+        name: &str,
+        claim: &ClaimFacts,
+        class: &OurClass,
+        record: &Record,
+        bucket: &str,
+    ) -> Result<BucketFacts, CallError> {
+        let policy = match class.policy {
+            ReclaimPolicy::Delete => "Delete",
+            ReclaimPolicy::Retain => "Retain",
+        };
+        let mut labels = json!({PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)});
+        if let Some(owner) = &record.owner {
+            labels[protocol::USES_BUCKET_OF] = owner.uid.as_str().into();
+        }
+        let object = json!({
+            "apiVersion": API_VERSION, "kind": "ObjectBucket",
+            "metadata": {
+                "name": name,
+                "finalizers": [FINALIZER],
+                "labels": labels,
+                "annotations": self.annotations(record),
+            },
+            "spec": {
+                "storageClassName": class.name,
+                "reclaimPolicy": policy,
+                "claimRef": claim_reference(claim),
+                // Readers of the Go library's kind take an object without an endpoint for broken.
+                "endpoint": {
+                    "bucketHost": "", "bucketPort": 0, "bucketName": bucket, "region": "", "subRegion": "",
+                    "additionalConfig": claim.config,
+                },
+                "additionalState": {},
+            },
+        });
+        let body = serde_json::to_vec(&object).map_err(unsent)?;
+        let request = create_request(&ObjectBucket::url_path(&(), None), body)?;
+        let answer = self.context.request(self.context.client().request::<WatchedBucket>(request)).await;
+        let created = shown(&self.buckets, answer, WatchedBucket::version)?;
+        self.observe(&created).ok_or_else(|| CallError::Other("the ObjectBucket cannot be read back".to_owned()))
+    }
+
+    /// Writes what is known of the bucket by now, if the ObjectBucket is still this one.
+    pub(super) async fn write_bucket(
+        &self,
+        bucket: &BucketFacts,
+        record: &Record,
+        spec: Option<Spec<'_>>,
+    ) -> Result<BucketFacts, Stopped> {
+        let mut metadata = json!({"annotations": self.annotations(record)});
+        if !bucket.has_finalizer() {
+            let finalizers: Vec<&str> = bucket.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
+            metadata["finalizers"] = json!(finalizers);
+        }
+        let mut patch = json!({"metadata": metadata});
+        if let Some(Spec { endpoint, state }) = spec {
+            // In a merge patch what is not named stays.
+            let gone =
+                bucket.state.keys().filter(|key| !state.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+            let state: Map<String, Value> =
+                state.iter().map(|(key, value)| (key.clone(), value.as_str().into())).chain(gone).collect();
+            patch["spec"] = json!({
+                "endpoint": {
+                    "bucketHost": endpoint.host, "bucketPort": endpoint.port, "bucketName": bucket.endpoint.bucket,
+                    "region": endpoint.region, "subRegion": endpoint.sub_region, "additionalConfig": record.config,
+                },
+                "additionalState": state,
+            });
+        }
+        let written = self.patch_bucket(bucket, patch, None).await?;
+        // Somebody has damaged it meanwhile, and what comes of it would be written next.
+        if written.unreadable.is_some() { Err(Stopped::Changed) } else { Ok(written) }
+    }
+
+    /// Says on the ObjectBucket that others use its bucket.
+    pub(super) async fn mark_shared(&self, bucket: &BucketFacts) -> Result<BucketFacts, Stopped> {
+        let metadata = json!({"annotations": {protocol::SHARED: "true"}});
+        self.patch_bucket(bucket, json!({"metadata": metadata}), None).await
+    }
+
+    /// Makes it the claim's, which a person has asked for, or which another provisioner has left without our record.
+    pub(super) async fn assign_bucket(
+        &self,
+        bucket: &BucketFacts,
+        record: &Record,
+        claim: &ClaimFacts,
+    ) -> Result<BucketFacts, Stopped> {
+        let mut annotations = self.annotations(record);
+        annotations[protocol::ADOPT_FOR] = Value::Null;
+        let patch = json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"claimRef": claim_reference(claim)},
+        });
+        self.patch_bucket(bucket, patch, None).await
+    }
+
+    pub(super) async fn set_bucket_phase(&self, bucket: &BucketFacts, phase: &str) -> Result<(), Stopped> {
+        if bucket.phase.as_deref() == Some(phase) {
+            return Ok(());
+        }
+        self.patch_bucket(bucket, json!({"status": {"phase": phase}}), Some("status")).await.map(drop)
+    }
+
+    /// Patches the version of the ObjectBucket on which the caller has decided, so that a write that arrives late overwrites no newer
+    /// record. If somebody has changed nothing that matters to decisions, the patch is sent again for the new version.
+    async fn patch_bucket(
+        &self,
+        bucket: &BucketFacts,
+        patch: Value,
+        subresource: Option<&str>,
+    ) -> Result<BucketFacts, Stopped> {
+        let mut known = bucket.clone();
+        for _ in 0..TRIES {
+            match self.patch_version(&known, patch.clone(), subresource).await {
+                Err(Stopped::Changed) => {}
+                result => return result,
+            }
+            let live = self.cache().bucket(&bucket.name).filter(|live| live.is_alike(&known));
+            known = live.map(|live| (*live).clone()).ok_or(Stopped::Changed)?;
+        }
+        Err(Stopped::Changed)
+    }
+
+    async fn patch_version(
+        &self,
+        bucket: &BucketFacts,
+        mut patch: Value,
+        subresource: Option<&str>,
+    ) -> Result<BucketFacts, Stopped> {
+        patch["metadata"]["uid"] = (*bucket.uid).into();
+        if self.rules.safeguards.include(BucketSafeguard::Version) {
+            patch["metadata"]["resourceVersion"] = bucket.resource_version.to_string().into();
+        }
+        let path = ObjectBucket::url_path(&(), None);
+        let answer = requests::patch(&self.context, path, &bucket.name, subresource, &Patch::Merge(patch)).await;
+        let answer = shown(&self.buckets, answer, WatchedBucket::version);
+        let written = self.current(bucket, answer, "writing the ObjectBucket").await?;
+        written.and_then(|written| self.observe(&written)).ok_or(Stopped::Changed)
+    }
+
+    /// The answer about this ObjectBucket; `None` if it is gone.
+    async fn current<T>(
+        &self,
+        bucket: &BucketFacts,
+        answer: Result<T, CallError>,
+        doing: &'static str,
+    ) -> Result<Option<T>, Stopped> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(CallError::NotFound) => {
+                self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+                Ok(None)
+            }
+            // It has changed, or another object has this name by now.
+            Err(CallError::Conflict) => {
+                self.read_bucket(&bucket.name).await?;
+                Err(Stopped::Changed)
+            }
+            Err(error) => Err(Stopped::CallFailed { doing, error }),
+        }
+    }
+
+    /// Begins the deletion of the ObjectBucket. Our finalizer keeps it. `false` if it is gone already.
+    pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<bool, Stopped> {
+        // An attempt may have succeeded, and the answer to the write that says so may have been lost.
+        let is_attempts = bucket.record().is_some_and(|record| !record.made);
+        let version = is_attempts.then(|| bucket.resource_version.to_string());
+        let answer = shown(&self.buckets, self.delete(bucket, version).await, WatchedBucket::version);
+        let going = self.current(bucket, answer, "deleting the ObjectBucket").await?;
+        Ok(going.map(|going| self.observe(&going)).is_some())
+    }
+
+    /// The answer is the object, or the word that it is gone.
+    async fn delete<T: DeserializeOwned>(
+        &self,
+        bucket: &BucketFacts,
+        resource_version: Option<String>,
+    ) -> Result<T, CallError> {
+        let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
+        let request = request.delete(&bucket.name, &parameters).map_err(unsent)?;
+        self.context.request(self.context.client().request(request)).await
+    }
+
+    /// Takes our finalizer off, which ends an ObjectBucket that is being deleted.
+    pub(super) async fn end_deletion(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
+        self.remove_finalizer(bucket).await?;
+        self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+        Ok(())
+    }
+
+    /// When this succeeds, our finalizer holds the ObjectBucket no more.
+    async fn remove_finalizer(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
+        // A list that is older than the object has taken it out of the cache.
+        let mut live = self.cache().bucket(&bucket.name).or_else(|| Some(Arc::new(bucket.clone())));
+        for _ in 0..TRIES {
+            let Some(known) = live.filter(|live| live.uid == bucket.uid && live.has_finalizer()) else { return Ok(()) };
+            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
+            match self.patch_version(&known, patch, None).await {
+                // Somebody has changed it. The cache has it as it is.
+                Err(Stopped::Changed) => live = self.cache().bucket(&bucket.name),
+                result => return result.map(drop),
+            }
+        }
+        Err(Stopped::Changed)
+    }
+
+    /// Removes an ObjectBucket that stands for nothing. The finalizer is removed first: an ObjectBucket that is being deleted with
+    /// it is taken for a person's wish to remove the bucket.
+    pub(super) async fn remove_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
+        self.remove_finalizer(bucket).await?;
+        let answer = self.delete::<Value>(bucket, None).await;
+        if self.current(bucket, answer, "deleting the ObjectBucket").await?.is_some() {
+            self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+        }
+        Ok(())
+    }
+
+    /// Takes our finalizer off the claim, if it is still the one with this uid.
+    pub(super) async fn let_claim_go(&self, claim: &ClaimName) -> Result<(), Stopped> {
+        let key = Key::of(&claim.namespace, &claim.name, &claim.uid);
+        for _ in 0..TRIES {
+            let Some(known) = self.cache().claim(&key).filter(|claim| claim.has_finalizer()) else { return Ok(()) };
+            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
+            match self.patch_claim(&known, patch, None).await {
+                Err(Stopped::Changed) => {}
+                Ok(()) | Err(Stopped::ClaimGone) => return Ok(()),
+                Err(outcome) => return Err(outcome),
+            }
+        }
+        Err(Stopped::Changed)
+    }
+
+    /// The names of the claims that use a bucket, or those of their ObjectBuckets.
+    pub(super) async fn users_of(&self, owner: &ClaimName) -> Result<Vec<String>, Stopped> {
+        let selector = format!("{}={}", protocol::USES_BUCKET_OF, owner.uid);
+        let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
+        let users = self.context.request(api.list(&ListParams::default().labels(&selector))).await;
+        let users = users.map_err(|error| Stopped::CallFailed { doing: "listing the users of the bucket", error })?;
+        let name = |user: BucketFacts| user.claim().map_or(user.name.to_string(), |claim| claim.to_string());
+        Ok(users.iter().filter_map(bucket_facts).map(name).collect())
+    }
+
+    /// The garbage collector removes what has an owner that is gone, again and again.
+    pub(super) async fn confirm_claim(&self, claim: &ClaimFacts) -> Result<(), Stopped> {
+        self.read_claim(&claim.name()).await?.map(drop).ok_or(Stopped::Changed)
+    }
+
+    /// The key in the claim's Secret, for backends that show a key only once.
+    pub(super) async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Stopped> {
+        let is_intact = matches!(facts.secret, Delivered::Intact | Delivered::Unowned);
+        let Some(claim) = facts.claim.as_ref().filter(|_| is_intact) else { return Ok(None) };
+        let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
+        let secret = match self.context.request(api.get(&facts.names.secret)).await {
+            Ok(secret) => secret,
+            Err(CallError::NotFound) => return Ok(None),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim's Secret", error }),
+        };
+        let owners = secret.metadata.owner_references.iter().flatten();
+        if !owners.map(|owner| &*owner.uid).any(|uid| *uid == *claim.uid) {
+            return Ok(None);
+        }
+        let data = secret.data.unwrap_or_default();
+        let text = |name: &str| Some(str::from_utf8(&data.get(name)?.0).ok()?.to_owned());
+        let credentials = text(AWS_ACCESS_KEY_ID).zip(text(AWS_SECRET_ACCESS_KEY));
+        Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
+    }
+
+    /// When this succeeds, the API server accepts the claim's Secret. If it refused the Secret after the backend has created a key, the
+    /// key would be lost, and each attempt would create another one. Nothing is written: pods wait until the Secret exists.
+    pub(super) async fn confirm_writable(&self, claim: &ClaimFacts, record: &Record) -> Result<(), Stopped> {
+        // An admission policy can refuse static keys to all but claims that need none.
+        let key = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY].map(|name| (name.to_owned(), "dry-run".to_owned()));
+        let entries = if record.access_key_id.is_some() { key.into() } else { Entries::new() };
+        match self.write_delivered::<Secret>(claim, record, &entries, Write::DryRun).await {
+            // The API server does not ask such webhooks without a write.
+            Err(Stopped::CallFailed { error: CallError::Invalid(text), .. }) if text.contains(NO_DRY_RUN) => Ok(()),
+            confirmed => confirmed,
+        }
+    }
+
+    pub(super) async fn write_secret(
+        &self,
+        claim: &ClaimFacts,
+        record: &Record,
+        entries: &Entries,
+    ) -> Result<(), Stopped> {
+        self.write_delivered::<Secret>(claim, record, entries, Write::Persist).await
+    }
+
+    pub(super) async fn write_config_map(
+        &self,
+        claim: &ClaimFacts,
+        bucket: &BucketFacts,
+        record: &Record,
+    ) -> Result<(), Stopped> {
+        let entries = config_map_entries(record, &bucket.endpoint);
+        {
+            let cache = self.cache();
+            let [_, known] = cache.delivered(&claim.namespace, &record.delivered_names(&claim.name));
+            if known.is_some_and(|map| map.as_config_map(&claim.uid, &entries) == Delivered::Intact) {
+                return Ok(());
+            }
+        }
+        self.write_delivered::<ConfigMap>(claim, record, &entries, Write::Persist).await
+    }
+
+    /// Creates the object, or brings it in line if it is the claim's. What is another's is left alone.
+    async fn write_delivered<K: Deliverable>(
+        &self,
+        claim: &ClaimFacts,
+        record: &Record,
+        entries: &Entries,
+        write: Write,
+    ) -> Result<(), Stopped> {
+        let names = record.delivered_names(&claim.name);
+        let (name, api) = (K::name_in(&names), self.api_of::<K>(&claim.namespace));
+        let (known, lists) = {
+            let cache = self.cache();
+            (cache.delivered(&claim.namespace, &names)[K::INDEX].is_some(), cache.lists())
+        };
+        let bytes = entries.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let mut body = json!({
+            "apiVersion": "v1", "kind": K::KIND,
+            "metadata": {
+                "name": name, "namespace": &*claim.namespace,
+                "labels": {PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)},
+                "annotations": {CHECKSUM: checksum(bytes.collect())},
+                "ownerReferences": owners(claim),
+            },
+            K::ENTRIES: entries,
+        });
+        let doing = if K::KIND == "Secret" { "writing the claim's Secret" } else { "writing the claim's ConfigMap" };
+        let failed = |error| Stopped::CallFailed { doing, error };
+        let dry_run = write == Write::DryRun;
+        let mut written = None;
+        if !known {
+            let object =
+                serde_json::from_value(body.clone()).map_err(|error| failed(CallError::Other(error.to_string())))?;
+            match self.context.request(api.create(&PostParams { dry_run, ..PostParams::default() }, &object)).await {
+                Ok(created) => written = Some(created),
+                Err(CallError::AlreadyExists) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let written = match written {
+            Some(created) => created,
+            None => {
+                // It was deleted meanwhile. The watch shows that, and the next attempt creates it.
+                let live = self.live(&api, name, &claim.uid).await?.ok_or(Stopped::Changed)?;
+                body["metadata"]["uid"] = json!(live.uid);
+                // A patch that arrives late must not bring a former key back.
+                body["metadata"]["resourceVersion"] = json!(live.resource_version);
+                if K::KIND == "Secret" {
+                    // A claim that needs a key no longer keeps none.
+                    let names = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY];
+                    let gone = names.into_iter().filter(|name| !entries.contains_key(*name));
+                    body["data"] = gone.map(|name| (name.to_owned(), Value::Null)).collect::<Map<_, _>>().into();
+                }
+                let parameters = PatchParams { dry_run, ..PatchParams::default() };
+                match self.context.request(api.patch(name, &parameters, &Patch::Merge(body))).await {
+                    Ok(written) => written,
+                    Err(CallError::Conflict | CallError::NotFound) => return Err(Stopped::Changed),
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        };
+        if !dry_run {
+            self.cache().observe_delivered(K::INDEX, written.seen(), lists);
+        }
+        Ok(())
+    }
+
+    /// The metadata of the claim's object. What is another's is left alone.
+    async fn live<K: Deliverable>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        claim_uid: &str,
+    ) -> Result<Option<ObjectMeta>, Stopped> {
+        let live = match self.context.request(api.get_metadata(name)).await {
+            Ok(live) => live.metadata,
+            Err(CallError::NotFound) => return Ok(None),
+            Err(error) => {
+                return Err(Stopped::CallFailed { doing: "reading the claim's Secret and ConfigMap", error });
+            }
+        };
+        let mut owners = live.owner_references.iter().flatten();
+        let careful = self.rules.safeguards.include(BucketSafeguard::Ownership);
+        if careful && !owners.any(|owner| *owner.uid == *claim_uid) {
+            return Err(Stopped::NotOwned { kind: K::KIND, name: name.to_owned() });
+        }
+        Ok(Some(live))
+    }
+
+    /// Makes the claim the owner of what was restored without one.
+    pub(super) async fn own_delivered(&self, facts: &Facts, claim: &ClaimFacts) -> Result<(), Stopped> {
+        let ([secret, map], lists) = {
+            let cache = self.cache();
+            (cache.delivered(&claim.namespace, &facts.names).map(|known| known.cloned()), cache.lists())
+        };
+        if let (Some(known), Delivered::Unowned) = (secret, facts.secret) {
+            self.own::<Secret>(facts, claim, &known, lists).await?;
+        }
+        if let (Some(known), Delivered::Unowned) = (map, facts.config_map) {
+            self.own::<ConfigMap>(facts, claim, &known, lists).await?;
+        }
+        Ok(())
+    }
+
+    /// Only the object that was found to be the claim's by its content.
+    async fn own<K: Deliverable>(
+        &self,
+        facts: &Facts,
+        claim: &ClaimFacts,
+        known: &DeliveredFacts,
+        lists: u64,
+    ) -> Result<(), Stopped> {
+        let patch = Patch::Merge(json!({"metadata": {
+            "uid": &*known.uid, "resourceVersion": known.resource_version.to_string(), "ownerReferences": owners(claim),
+        }}));
+        let (api, name) = (self.api_of::<K>(&claim.namespace), K::name_in(&facts.names));
+        match self.context.request(api.patch(name, &PatchParams::default(), &patch)).await {
+            Ok(owned) => self.cache().observe_delivered(K::INDEX, owned.seen(), lists),
+            Err(CallError::Conflict | CallError::NotFound) => return Err(Stopped::Changed),
+            Err(error) => {
+                return Err(Stopped::CallFailed { doing: "adopting the claim's Secret and ConfigMap", error });
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have put finalizers on them.
+    pub(super) async fn remove_delivered(&self, claim: &ClaimName, facts: &Facts) -> Result<(), Stopped> {
+        let [secret, map] = self
+            .cache()
+            .delivered(&claim.namespace, &facts.names)
+            .map(|known| known.filter(|known| known.owner.as_deref() == Some(&claim.uid)).cloned());
+        if let Some(known) = secret {
+            self.remove::<Secret>(claim, facts, &known).await?;
+        }
+        if let Some(known) = map {
+            self.remove::<ConfigMap>(claim, facts, &known).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove<K: Deliverable>(
+        &self,
+        claim: &ClaimName,
+        facts: &Facts,
+        known: &DeliveredFacts,
+    ) -> Result<(), Stopped> {
+        let (api, name) = (self.api_of::<K>(&claim.namespace), K::name_in(&facts.names));
+        let settle = |answer| match answer {
+            Ok(()) | Err(CallError::NotFound) => Ok(()),
+            // Another object has this name by now, or somebody has changed this one. The watch shows it.
+            Err(CallError::Conflict) => Err(Stopped::Changed),
+            Err(error) => Err(Stopped::CallFailed { doing: "removing the claim's Secret and ConfigMap", error }),
+        };
+        if known.finalizers.iter().any(|name| name == FINALIZER) {
+            let patch = Patch::Merge(without_finalizer(&known.uid, known.resource_version, &known.finalizers));
+            let answer = self.context.request(api.patch_metadata(name, &PatchParams::default(), &patch)).await;
+            settle(answer.map(drop))?;
+        }
+        let preconditions = Some(Preconditions { uid: Some(known.uid.to_string()), resource_version: None });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        settle(self.context.request(api.delete(name, &parameters)).await.map(drop))
+    }
+
+    fn api_of<K: Deliverable>(&self, namespace: &str) -> Api<K> {
+        Api::namespaced(self.context.client().clone(), namespace)
+    }
+
+    fn annotations(&self, record: &Record) -> Value {
+        json!({
+            protocol::BUCKET: serde_json::to_string(record).unwrap_or_default(),
+            protocol::BUCKET_PROVISIONER: self.rules.names.own,
+            protocol::IDENTITY: self.rules.identity,
+            protocol::CLUSTER_ID: self.rules.cluster_id,
+        })
+    }
+
+    fn observe(&self, bucket: &WatchedBucket) -> Option<BucketFacts> {
+        let facts = bucket_facts(bucket)?;
+        self.cache().observe_bucket(facts.clone());
+        Some(facts)
+    }
+}
+
+fn without_finalizer(uid: &str, version: u64, finalizers: &[String]) -> Value {
+    let others: Vec<&String> = finalizers.iter().filter(|name| *name != FINALIZER).collect();
+    json!({"metadata": {"uid": uid, "resourceVersion": version.to_string(), "finalizers": others}})
+}
+
+fn owners(claim: &ClaimFacts) -> Value {
+    json!([{
+        "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "name": &*claim.name, "uid": &*claim.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }])
+}
+
+fn claim_reference(claim: &ClaimFacts) -> Value {
+    json!({
+        "apiVersion": API_VERSION, "kind": "ObjectBucketClaim",
+        "namespace": &*claim.namespace, "name": &*claim.name, "uid": &*claim.uid,
+    })
+}
+
+/// Reports to the watch's health check which version the answer has shown: the watch must show it soon, too.
+fn shown<T>(
+    watch: &WatchHealth,
+    answer: Result<T, CallError>,
+    version: impl Fn(&T) -> Option<&str>,
+) -> Result<T, CallError> {
+    if let Ok(object) = &answer {
+        watch.expect(version(object).and_then(|version| version.parse().ok()).unwrap_or_default());
+    }
+    answer
+}

@@ -1,0 +1,151 @@
+//! Ends a claim's bucket: the backend first, then Secret and ConfigMap, then the ObjectBucket, then the claim. The first
+//! failure stops it, so that nothing is forgotten that still exists.
+
+use std::sync::Arc;
+
+use provisioner_runtime::Cache as _;
+use provisioner_runtime::limiter::Purpose;
+
+use super::calls::{CallFailure, Calls};
+use super::decision::{Ending, Refusal};
+use super::facts::{BucketFacts, Facts};
+use super::outcome::{Done, Outcome, Stopped};
+use super::record::{Record, Source};
+use super::safeguards::BucketSafeguard;
+use super::{BucketReconciler, Step};
+use crate::bucket::ClaimName;
+use crate::error::DeleteError;
+
+pub(super) struct Release<'a> {
+    reconciler: &'a BucketReconciler,
+    ending: Ending,
+    facts: &'a Facts,
+    bucket: &'a Arc<BucketFacts>,
+}
+
+impl<'a> Release<'a> {
+    pub(super) async fn run(
+        reconciler: &'a BucketReconciler,
+        ending: Ending,
+        facts: &'a Facts,
+        step: &'a Step<'a>,
+    ) -> Outcome {
+        let bucket = facts.bucket().ok_or(Stopped::Changed)?;
+        let release = Self { reconciler, ending, facts, bucket };
+        let calls = Calls::begin(reconciler, facts, step, Purpose::Remove)?;
+        match facts.claim_name() {
+            Some(claim) => release.end(&claim, calls).await?,
+            None if ending == Ending::Abandon => reconciler.objects.remove_bucket(bucket).await?,
+            None => return Err(Stopped::Changed),
+        }
+        Ok(Done::Released { ending, bucket: bucket.endpoint.bucket.to_string() })
+    }
+
+    async fn end(&self, claim: &ClaimName, mut calls: Calls<'_>) -> Result<(), Stopped> {
+        let Self { reconciler: BucketReconciler { objects, shared_accounts, .. }, ending, facts, bucket } = self;
+        let shares = bucket.record().is_some_and(|record| record.account.is_some());
+        let _alone = if shares { Some(shared_accounts.lock().await) } else { None };
+        if facts.claim.is_none() && objects.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
+            return Err(Stopped::Changed);
+        }
+        let bucket = self.with_finalizer().await?;
+        // From here on nobody takes the object for a living one.
+        if !bucket.deleting && !objects.begin_deletion(&bucket).await? {
+            return objects.let_claim_go(claim).await;
+        }
+        if *ending != Ending::Abandon {
+            self.confirm_unused(&bucket).await?;
+        }
+        objects.set_bucket_phase(&bucket, "Released").await?;
+        if *ending != Ending::Abandon {
+            self.remove_in_backend(&bucket, &mut calls).await?;
+            calls.end();
+        }
+        objects.remove_delivered(claim, facts).await?;
+        objects.end_deletion(&bucket).await?;
+        objects.let_claim_go(claim).await
+    }
+
+    /// The ObjectBucket with our finalizer: without it, the object would be gone before the bucket. What is known of an
+    /// object of another provisioner is written down first, since its class may go at any time.
+    async fn with_finalizer(&self) -> Result<Arc<BucketFacts>, Stopped> {
+        let Self { reconciler, ending, bucket, .. } = self;
+        if bucket.has_finalizer() || bucket.deleting || *ending == Ending::Abandon {
+            return Ok(Arc::clone(bucket));
+        }
+        let record = bucket.record().map_or_else(Record::unknown, |record| (**record).clone());
+        reconciler.objects.write_bucket(bucket, &record, None).await.map(Arc::new)
+    }
+
+    /// When this succeeds, no claim uses the bucket of an ObjectBucket whose deletion has begun, and none will: one that is about
+    /// to has written its ObjectBucket, then marks the owner's, and gives up if that is being deleted.
+    async fn confirm_unused(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
+        let BucketReconciler { objects, rules, .. } = self.reconciler;
+        let is_marked = objects.cache().bucket(&bucket.name).is_some_and(|live| live.shared);
+        let Some(claim) = bucket.claim().filter(|_| is_marked) else { return Ok(()) };
+        if !rules.safeguards.include(BucketSafeguard::Shared) {
+            return Ok(());
+        }
+        let by = objects.users_of(&bucket.made_for(claim)).await?;
+        if by.is_empty() { Ok(()) } else { Err(Stopped::Refused(Refusal::InUse { by })) }
+    }
+
+    /// The author's part. The bucket goes first: one that is not deleted, since it holds objects, stays usable, and in some backends the
+    /// account proves whose a bucket is.
+    async fn remove_in_backend(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<(), Stopped> {
+        let BucketReconciler { backend, limits, .. } = self.reconciler;
+        let recorded = bucket.record().and_then(|record| record.source);
+        let (source, with_bucket) = match self.ending {
+            Ending::Delete => (Source::Provisioned, true),
+            Ending::CleanUp => {
+                let source = recorded.ok_or(Stopped::Changed)?;
+                (source, source == Source::Provisioned)
+            }
+            Ending::Revoke | Ending::RevokeUnknown | Ending::Abandon => (recorded.unwrap_or(Source::Granted), false),
+        };
+        let (of_bucket, of_account) = calls.known(bucket, source).await?;
+        if with_bucket {
+            let answer = calls.call(limits.delete, || backend.delete_bucket(of_bucket)).await;
+            self.removed("delete_bucket", answer, bucket)?;
+        }
+        let answer = calls.revoke(bucket, of_account).await;
+        self.removed("revoke", answer, bucket)
+    }
+
+    fn removed(
+        &self,
+        method: &'static str,
+        answer: Result<(), CallFailure<DeleteError>>,
+        bucket: &BucketFacts,
+    ) -> Result<(), Stopped> {
+        let Err(failure) = answer else { return Ok(()) };
+        let in_order = self.reconciler.rules.safeguards.include(BucketSafeguard::Order);
+        if matches!(failure, CallFailure::Returned(_)) && !in_order {
+            return Ok(());
+        }
+        let returned = |error: DeleteError| {
+            let (verdict, retry_after) = (error.verdict(), error.retry_after());
+            Stopped::NotReleased { verdict, message: error.event_text(&bucket.name), retry_after }
+        };
+        Err(failure.stop(returned, |aborted| Stopped::ReleaseAborted { method, aborted }))
+    }
+}
+
+/// A claim that is being deleted and has no ObjectBucket.
+pub(super) async fn release_claim(
+    BucketReconciler { objects, .. }: &BucketReconciler,
+    facts: &Facts,
+    step: &Step<'_>,
+) -> Outcome {
+    let claim = facts.claim.as_ref().ok_or(Stopped::Changed)?;
+    // The claim names its ObjectBucket before that is created, and the answer to the creation may have been lost.
+    if let Some(object) = &claim.object_bucket {
+        objects.read_bucket(object).await?;
+    }
+    if objects.cache().facts(step.key()).bucket().is_some() {
+        return Err(Stopped::Changed);
+    }
+    objects.remove_delivered(&claim.name(), facts).await?;
+    objects.let_claim_go(&claim.name()).await?;
+    Ok(Done::ClaimReleased)
+}

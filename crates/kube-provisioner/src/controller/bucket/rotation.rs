@@ -1,0 +1,180 @@
+//! New keys for a user: the key is made and written down, the Secret gets it, and the keys before it go some time later. Between
+//! rotations, whether the key in the Secret still works.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
+use provisioner_runtime::limiter::Purpose;
+use provisioner_runtime::stable_hash;
+
+use super::attempt::Attempt;
+use super::calls::Calls;
+use super::class::overlap;
+use super::decision::Reason;
+use super::facts::{BucketFacts, Facts};
+use super::outcome::{Done, Outcome, Stopped};
+use super::record::{NewKey, Record, Source};
+use super::safeguards::BucketSafeguard;
+use super::{BucketReconciler, Step};
+
+/// The keys of one claim.
+pub(super) struct Rotation<'a> {
+    reconciler: &'a BucketReconciler,
+    facts: &'a Facts,
+    step: &'a Step<'a>,
+    bucket: &'a Arc<BucketFacts>,
+    record: &'a Arc<Record>,
+}
+
+impl<'a> Rotation<'a> {
+    pub(super) fn new(reconciler: &'a BucketReconciler, facts: &'a Facts, step: &'a Step<'a>) -> Result<Self, Stopped> {
+        let bucket = facts.bucket().ok_or(Stopped::Changed)?;
+        let record = bucket.record().ok_or(Stopped::Changed)?;
+        Ok(Self { reconciler, facts, step, bucket, record })
+    }
+
+    /// Gives the user another key.
+    pub(super) async fn rotate(self) -> Outcome {
+        let Self {
+            reconciler: BucketReconciler { objects, backend, limits, rules, .. }, facts, bucket, record, ..
+        } = self;
+        let claim = facts.claim.as_ref().ok_or(Stopped::Changed)?;
+        if let Some(new) = &record.new_key {
+            // The answer to the Secret's write may have been lost, and another rotation would remove the key that it has.
+            let in_secret = objects.credentials(facts).await?;
+            if in_secret.is_some_and(|in_secret| in_secret.access_key_id == new.access_key_id) {
+                return self.end(bucket, new.clone()).await;
+            }
+        }
+        let mut calls = self.calls(Purpose::Create)?;
+        objects.confirm_writable(claim, record).await?;
+        let (_, account) = calls.known(bucket, self.source()).await?;
+        let before = calls.unknown_keys(record, &account).await?;
+        let answer = calls.call(limits.provision, || backend.rotate(account.clone())).await;
+        let credentials = answer.map_err(|failure| {
+            failure.stop(
+                |error| {
+                    let retry_after = error.retry_after();
+                    Stopped::NotRotated { message: error.event_text(&bucket.name), retry_after }
+                },
+                |aborted| Stopped::RotationAborted { method: "rotate", aborted },
+            )
+        })?;
+        calls.report_removed(before, record, &account).await?;
+        let rotation = claim.rotation.as_deref().map(str::to_owned);
+        let new = NewKey { access_key_id: credentials.access_key_id.clone(), rotation };
+        let mut bucket = bucket.clone();
+        // The record is the first to know, and the key before stays the user's until the Secret has the new one.
+        if rules.safeguards.include(BucketSafeguard::KeyRecord) {
+            let record = Record { new_key: Some(new.clone()), ..(**record).clone() };
+            bucket = Arc::new(objects.write_bucket(&bucket, &record, None).await?);
+        }
+        let entries = BTreeMap::from([
+            (AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id),
+            (AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key),
+        ]);
+        objects.write_secret(claim, record, &entries).await?;
+        self.end(&bucket, new).await
+    }
+
+    /// The Secret has the new key. The previous one is removed after the overlap.
+    async fn end(&self, bucket: &BucketFacts, new: NewKey) -> Outcome {
+        let record = end_rotation(self.reconciler, (**self.record).clone(), new);
+        self.reconciler.objects.write_bucket(bucket, &record, None).await?;
+        Ok(Done::Rotated)
+    }
+
+    /// Removes the keys that were rotated out, when it is time.
+    pub(super) async fn retire(self) -> Outcome {
+        let Self { reconciler: BucketReconciler { objects, backend, limits, .. }, facts, step, bucket, record } = self;
+        if let Some(after) = self.until(record.retire_at.as_deref()) {
+            return verify(self.reconciler, facts, step, Some(after)).await;
+        }
+        let mut calls = self.calls(Purpose::Remove)?;
+        let (_, account) = calls.known(bucket, self.source()).await?;
+        let before = calls.unknown_keys(record, &account).await?;
+        let answer = calls.call(limits.delete, || backend.retire(account.clone())).await;
+        answer.map_err(|failure| {
+            failure.stop(
+                |error| {
+                    let retry_after = error.retry_after();
+                    Stopped::NotRetired { message: error.event_text(&bucket.name), retry_after }
+                },
+                |aborted| Stopped::RotationAborted { method: "retire", aborted },
+            )
+        })?;
+        calls.report_removed(before, record, &account).await?;
+        let record = Record { retire_at: None, former_keys: Vec::new(), ..(**record).clone() };
+        objects.write_bucket(bucket, &record, None).await?;
+        Ok(Done::Retired)
+    }
+
+    /// The ids of the keys of the claim's account; `None` if the backend does not tell.
+    async fn listed(&self) -> Result<Option<Vec<String>>, Stopped> {
+        let mut calls = self.calls(Purpose::Remove)?;
+        let (_, account) = calls.known(self.bucket, self.source()).await?;
+        calls.keys(account).await
+    }
+
+    fn calls(&self, purpose: Purpose) -> Result<Calls<'a>, Stopped> {
+        Calls::begin(self.reconciler, self.facts, self.step, purpose)
+    }
+
+    fn source(&self) -> Source {
+        self.record.source.unwrap_or(Source::Granted)
+    }
+
+    /// How long it is until this time; `None` if it has come.
+    fn until(&self, time: Option<&str>) -> Option<Duration> {
+        let time: Timestamp = time?.parse().ok()?;
+        Duration::try_from(time.duration_since(now(self.reconciler))).ok().filter(|left| !left.is_zero())
+    }
+}
+
+/// Looks with each resync whether the key in the claim's Secret still works, and replaces it if it does not. A claim rests for
+/// `at_most` this time.
+pub(super) async fn verify(
+    reconciler: &BucketReconciler,
+    facts: &Facts,
+    step: &Step<'_>,
+    at_most: Option<Duration>,
+) -> Outcome {
+    let rests = |after: Duration| Ok(Done::Rests { after: at_most.map_or(after, |limit| limit.min(after)) });
+    let record = facts.bucket().and_then(|bucket| bucket.record());
+    let Some(id) = record.and_then(|record| record.delivered_key()) else {
+        return Ok(at_most.map_or(Done::Nothing, |after| Done::Rests { after }));
+    };
+    if step.work().waits() == 0 {
+        // After a start, the looks at all claims are spread over the period.
+        return rests(reconciler.resync.mul_f64((stable_hash(&step.key().to_string()) % 1024) as f64 / 1024.0));
+    }
+    match Rotation::new(reconciler, facts, step)?.listed().await {
+        Ok(Some(keys)) if !keys.contains(id) => Box::pin(Attempt::run(reconciler, Reason::Secret, facts, step)).await,
+        Err(stopped @ Stopped::AwaitsPermit(_)) => Err(stopped),
+        // Nothing is known of the key.
+        Ok(_) | Err(_) => rests(reconciler.resync),
+    }
+}
+
+pub(super) fn end_rotation(reconciler: &BucketReconciler, record: Record, new: NewKey) -> Record {
+    let record = with_overlap(reconciler, record);
+    Record { access_key_id: Some(new.access_key_id), rotation: new.rotation, new_key: None, ..record }
+}
+
+/// The Secret gets another key. The keys before it are removed after the overlap.
+pub(super) fn with_overlap(reconciler: &BucketReconciler, mut record: Record) -> Record {
+    let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
+    let retire_at = now(reconciler).checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
+    if reconciler.rules.capabilities.rotation {
+        record.retire_at = retire_at.ok().map(|time| time.to_string());
+    }
+    record.former_keys.extend(record.access_key_id.clone());
+    record
+}
+
+fn now(reconciler: &BucketReconciler) -> Timestamp {
+    reconciler.objects.context.environment().now()
+}

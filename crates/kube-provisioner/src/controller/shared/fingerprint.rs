@@ -1,0 +1,9 @@
+//! What says whether something has changed since, within this process.
+
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}

@@ -121,8 +121,9 @@ impl Judge {
             if !claim_lives && volume.retained_since.is_none() {
                 return Some(format!("the volume {name} is there, and its claim is gone"));
             }
-            // It is to be kept since after its deletion had begun: otherwise that would have been an accusation.
-            if !claim_lives && self.removed.contains(name) {
+            // It is to be kept since after its deletion had begun: otherwise that would have been an accusation. Or it was created by
+            // a request that arrived after its attempt was cleaned up: nobody ever had it.
+            if !claim_lives && (self.removed.contains(name) || self.cleaned.contains(name)) {
                 continue;
             }
             let stage = self.assets.get(name).map(|asset| asset.stage);

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use kube_sim::{Cluster, Faults};
+use kube_sim::{After, Before, Cluster, Faults, Interceptor, Request, Verb};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -376,4 +377,34 @@ async fn what_an_earlier_version_left_in_it_is_not_kept() {
     let held = hold(&cluster, "one").await;
     assert_eq!(held.entries.len(), 1);
     assert!(!stored(&cluster).await.data.unwrap().contains_key("adopting"));
+}
+
+/// The first write arrives after the second one, which has removed the entry again.
+#[tokio::test(start_paused = true)]
+async fn g80_a_late_write_of_the_journal_brings_no_entry_back() {
+    struct Late(Arc<AtomicBool>);
+    impl Interceptor for Late {
+        fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+            let is_late = request.verb == Verb::Update && self.0.swap(false, Ordering::Relaxed);
+            let answer = if is_late { Before::BreakAndHandle(Duration::from_secs(20)) } else { Before::Handle };
+            Box::pin(async move { answer })
+        }
+
+        fn after<'a>(&'a self, _: &'a Request, _: u16) -> BoxFuture<'a, After> {
+            Box::pin(async { After::Deliver })
+        }
+    }
+    let next_is_late = Arc::new(AtomicBool::new(false));
+    let cluster = Cluster::builder().interceptor(Arc::new(Late(next_is_late.clone()))).build();
+    let held = hold(&cluster, "holder").await;
+    // The first write after the creation adds the journal's uid.
+    held.journal.record(entry("a")).await.unwrap();
+    held.journal.remove("a");
+    held.journal.fence().await.unwrap();
+    next_is_late.store(true, Ordering::Relaxed);
+    held.journal.record(entry("a")).await.unwrap_err();
+    held.journal.remove("a");
+    held.journal.fence().await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(stored_keys(&cluster).await, Vec::<String>::new());
 }

@@ -25,6 +25,8 @@ pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 pub(super) const DROP: &str = "kube-provisioner/drop";
 /// The annotation with the uid of the object that the entries were written for.
 pub(super) const OF: &str = "kube-provisioner/journal-uid";
+/// A write of the same content has no effect, and so does not invalidate a write before it that had no answer: this differs.
+pub(super) const UNANSWERED: &str = "kube-provisioner/journal-unanswered";
 /// The annotation with the cluster of the journal.
 pub(super) const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
 /// The annotation with the keys of restored entries that are to be finished, separated by commas; `*` stands for all.

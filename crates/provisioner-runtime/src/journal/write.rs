@@ -16,8 +16,8 @@ use super::object::{JournalKind, JournalObject};
 use super::options::JournalOptions;
 use super::state::{Batch, Shared, WriterAction};
 use super::text::{
-    CLUSTER_ID, Content, ENTRIES, HOLDER, LAYOUT, OF, RESTORED, Unreadable, VERSION, VERSION_KEY, accept_requests,
-    drop_requests, labels, write,
+    CLUSTER_ID, Content, ENTRIES, HOLDER, LAYOUT, OF, RESTORED, UNANSWERED, Unreadable, VERSION, VERSION_KEY,
+    accept_requests, drop_requests, labels, write,
 };
 use crate::backoff::Random;
 use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
@@ -151,6 +151,8 @@ pub(super) struct JournalStore {
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
+    /// How many writes have had no answer. Each may still arrive, unless the object has got another version meanwhile.
+    unanswered: u32,
 }
 
 /// The keys of the entries that a person wants dropped, and of the restored ones that a person wants finished.
@@ -175,7 +177,7 @@ pub(super) async fn take_over(
     client: Client,
     options: JournalOptions,
 ) -> Result<(JournalStore, Content, Vec<String>), TakeOverError> {
-    let mut store = JournalStore { client, options, uid: None, version: None };
+    let mut store = JournalStore { client, options, uid: None, version: None, unanswered: 0 };
     for _ in 0..TRIES {
         let found = match store.read().await {
             Ok(found) => Some(found),
@@ -274,6 +276,9 @@ impl JournalStore {
         let mut annotations =
             BTreeMap::from([(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())]);
         annotations.extend(self.uid.clone().map(|uid| (OF.to_owned(), uid)));
+        if self.unanswered > 0 {
+            annotations.insert(UNANSWERED.to_owned(), self.unanswered.to_string());
+        }
         if !cluster_id.is_empty() {
             annotations.insert(CLUSTER_ID.to_owned(), cluster_id.clone());
         }
@@ -293,7 +298,11 @@ impl JournalStore {
             None => create_request(&collection, body)?,
         };
         request.headers_mut().insert(ACCEPT, METADATA_ONLY);
-        let Written { metadata } = call(LIMIT, self.client.request(request)).await?;
+        let answer = call(LIMIT, self.client.request(request)).await;
+        if answer.as_ref().is_err_and(CallError::is_transient) {
+            self.unanswered += 1;
+        }
+        let Written { metadata } = answer?;
         (self.uid, self.version) = (metadata.uid, metadata.resource_version);
         Ok(())
     }

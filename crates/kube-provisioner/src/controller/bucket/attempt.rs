@@ -181,8 +181,9 @@ impl<'a> Attempt<'a> {
         let access_key_id = record.newest_key().map(str::to_owned);
         let is_it = |found: &Credentials| access_key_id.as_ref().is_none_or(|known| *known == found.access_key_id);
         let credentials = self.reconciler.objects.credentials(facts).await?.filter(is_it);
-        // A key that the API server did not let us deliver is nobody's.
-        let access_key_id = access_key_id.filter(|_| credentials.is_some() || facts.is_served());
+        // A key that the API server did not let us deliver is nobody's. A rotation begins with a key that was delivered.
+        let is_delivered = credentials.is_some() || facts.is_served() || record.has_rotated();
+        let access_key_id = access_key_id.filter(|_| is_delivered);
         Ok(AccountKey { access_key_id, credentials, state })
     }
 

@@ -326,19 +326,15 @@ impl Objects {
     /// Begins the deletion of the ObjectBucket. Our finalizer keeps it. `false` if it is gone already.
     pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<bool, Stopped> {
         // An attempt may have succeeded, and the answer to the write that says so may have been lost.
-        let is_attempts = bucket.record().is_some_and(|record| !record.made);
-        let version = is_attempts.then(|| bucket.resource_version.to_string());
-        let answer = shown(&self.buckets, self.delete(bucket, version).await, WatchedBucket::version);
+        let answer = self.delete(bucket, bucket.resource_version).await;
+        let answer = shown(&self.buckets, answer, WatchedBucket::version);
         let going = self.current(bucket, answer, "deleting the ObjectBucket").await?;
         Ok(going.map(|going| self.observe(&going)).is_some())
     }
 
     /// The answer is the object, or the word that it is gone.
-    async fn delete<T: DeserializeOwned>(
-        &self,
-        bucket: &BucketFacts,
-        resource_version: Option<String>,
-    ) -> Result<T, CallError> {
+    async fn delete<T: DeserializeOwned>(&self, bucket: &BucketFacts, version: u64) -> Result<T, CallError> {
+        let resource_version = self.rules.safeguards.include(BucketSafeguard::Version).then(|| version.to_string());
         let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
@@ -353,17 +349,20 @@ impl Objects {
         Ok(())
     }
 
-    /// When this succeeds, our finalizer holds the ObjectBucket no more.
-    async fn remove_finalizer(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
+    /// When this succeeds, our finalizer holds this version of the ObjectBucket no more.
+    async fn remove_finalizer(&self, bucket: &BucketFacts) -> Result<u64, Stopped> {
         // A list that is older than the object has taken it out of the cache.
         let mut live = self.cache().bucket(&bucket.name).or_else(|| Some(Arc::new(bucket.clone())));
         for _ in 0..TRIES {
-            let Some(known) = live.filter(|live| live.uid == bucket.uid && live.has_finalizer()) else { return Ok(()) };
+            let Some(known) = live.filter(|live| live.uid == bucket.uid) else { return Ok(bucket.resource_version) };
+            if !known.has_finalizer() {
+                return Ok(known.resource_version);
+            }
             let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
             match self.patch_version(&known, patch, None).await {
                 // Somebody has changed it. The cache has it as it is.
                 Err(Stopped::Changed) => live = self.cache().bucket(&bucket.name),
-                result => return result.map(drop),
+                written => return written.map(|written| written.resource_version),
             }
         }
         Err(Stopped::Changed)
@@ -372,8 +371,9 @@ impl Objects {
     /// Removes an ObjectBucket that stands for nothing. The finalizer is removed first: an ObjectBucket that is being deleted with
     /// it is taken for a person's wish to remove the bucket.
     pub(super) async fn remove_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
-        self.remove_finalizer(bucket).await?;
-        let answer = self.delete::<Value>(bucket, None).await;
+        let version = self.remove_finalizer(bucket).await?;
+        // A deletion that arrives late must not meet the ObjectBucket of a later attempt, which has the finalizer again.
+        let answer = self.delete::<Value>(bucket, version).await;
         if self.current(bucket, answer, "deleting the ObjectBucket").await?.is_some() {
             self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
         }

@@ -158,6 +158,11 @@ impl Record {
         self.former_keys.iter().chain(&self.access_key_id).chain(new).any(|known| known == id)
     }
 
+    /// Returns true if a rotation has begun or ended, and the keys before it are not removed yet.
+    pub(crate) fn has_rotated(&self) -> bool {
+        self.new_key.is_some() || !self.former_keys.is_empty()
+    }
+
     /// The key that a new Secret gets. Pods may have read one that was made last, even if its Secret is gone.
     pub(crate) fn newest_key(&self) -> Option<&str> {
         let new = self.new_key.as_ref().map(|new| &new.access_key_id);

@@ -46,13 +46,20 @@ impl<'a> Rotation<'a> {
             // The answer to the Secret's write may have been lost, and another rotation would remove the key that it has.
             let in_secret = objects.credentials(facts).await?;
             if in_secret.is_some_and(|in_secret| in_secret.access_key_id == new.access_key_id) {
-                return self.end(bucket, new.clone()).await;
+                return self.end(bucket, record, new.clone()).await;
             }
         }
         let mut calls = self.calls(Purpose::Create)?;
         objects.confirm_writable(claim, record).await?;
         let (_, account) = calls.known(bucket, self.source()).await?;
         let before = calls.unknown_keys(record, &account).await?;
+        let (mut bucket, mut record) = (Arc::clone(bucket), Arc::clone(record));
+        // This call removes the key of the one before it, which a write of the Secret that is still on its way may deliver.
+        if let Some(new) = &record.new_key {
+            let former_keys = record.former_keys.iter().chain([&new.access_key_id]).cloned().collect();
+            record = Arc::new(Record { new_key: None, former_keys, ..(*record).clone() });
+            bucket = Arc::new(objects.write_bucket(&bucket, &record, None).await?);
+        }
         let answer = calls.call(limits.provision, || backend.rotate(account.clone())).await;
         let credentials = answer.map_err(|failure| {
             failure.stop(
@@ -63,26 +70,25 @@ impl<'a> Rotation<'a> {
                 |aborted| Stopped::RotationAborted { method: "rotate", aborted },
             )
         })?;
-        calls.report_removed(before, record, &account).await?;
+        calls.report_removed(before, &record, &account).await?;
         let rotation = claim.rotation.as_deref().map(str::to_owned);
         let new = NewKey { access_key_id: credentials.access_key_id.clone(), rotation };
-        let mut bucket = bucket.clone();
         // The record is the first to know, and the key before stays the user's until the Secret has the new one.
         if rules.safeguards.include(BucketSafeguard::KeyRecord) {
-            let record = Record { new_key: Some(new.clone()), ..(**record).clone() };
+            let record = Record { new_key: Some(new.clone()), ..(*record).clone() };
             bucket = Arc::new(objects.write_bucket(&bucket, &record, None).await?);
         }
         let entries = BTreeMap::from([
             (AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id),
             (AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key),
         ]);
-        objects.write_secret(claim, record, &entries).await?;
-        self.end(&bucket, new).await
+        objects.write_secret(claim, &record, &entries).await?;
+        self.end(&bucket, &record, new).await
     }
 
     /// The Secret has the new key. The previous one is removed after the overlap.
-    async fn end(&self, bucket: &BucketFacts, new: NewKey) -> Outcome {
-        let record = end_rotation(self.reconciler, (**self.record).clone(), new);
+    async fn end(&self, bucket: &BucketFacts, record: &Record, new: NewKey) -> Outcome {
+        let record = end_rotation(self.reconciler, record.clone(), new);
         self.reconciler.objects.write_bucket(bucket, &record, None).await?;
         Ok(Done::Rotated)
     }

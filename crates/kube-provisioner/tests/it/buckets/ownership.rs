@@ -1,10 +1,12 @@
 //! The owner of a bucket: objects that were restored, that name nobody or somebody else, and those of other clusters and
 //! installations.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kube_sim::Cluster;
+use futures::future::BoxFuture;
+use kube_sim::{After, Before, Cluster, Interceptor, Request, Verb};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -396,9 +398,7 @@ async fn z25_the_key_in_the_secret_works_although_the_write_of_the_next_one_fail
     assert!(works(&first), "it lives for the overlap");
     fixture
         .until("the record is complete", || {
-            let object = fixture.get(BUCKETS, OBJECT).unwrap();
-            let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str().unwrap();
-            let record: Value = serde_json::from_str(record).unwrap();
+            let record = record(&fixture);
             record["rotation"] == "1" && record["newKey"].is_null()
         })
         .await;
@@ -412,16 +412,11 @@ async fn z25_a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
     fixture.bound("photos").await;
-    let record = || {
-        let object = fixture.get(BUCKETS, OBJECT).unwrap();
-        let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str().unwrap();
-        serde_json::from_str::<Value>(record).unwrap()
-    };
     refused.store(u32::MAX, Ordering::Relaxed);
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
-    fixture.until("a key is made that the Secret does not get", || !record()["newKey"].is_null()).await;
+    fixture.until("a key is made that the Secret does not get", || !record(&fixture)["newKey"].is_null()).await;
     running.abort();
-    let newest = record()["newKey"]["accessKeyId"].as_str().unwrap().to_owned();
+    let newest = record(&fixture)["newKey"]["accessKeyId"].as_str().unwrap().to_owned();
     fixture.delete("secrets", "photos");
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": null}}));
     refused.store(0, Ordering::Relaxed);
@@ -437,6 +432,79 @@ async fn z25_a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
     );
     sleep(2 * HOUR).await;
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn z25_a_rotation_is_not_undone_by_the_loss_of_a_secret_of_a_claim_that_is_not_bound_yet() {
+    let is_refused = |request: &Request| match request.resource.plural.as_str() {
+        "configmaps" => format!("{:?}", request.content).contains("BUCKET_NAME"),
+        "secrets" => request.verb == Verb::Patch && !request.options.dry_run,
+        _ => false,
+    };
+    let (refused, fixture) = refusing(is_refused);
+    refused.store(u32::MAX, Ordering::Relaxed);
+    fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.until("there is a Secret", || fixture.get("secrets", "photos").is_some()).await;
+    let in_secret = || fixture.get("secrets", "photos").unwrap()["data"]["AWS_ACCESS_KEY_ID"].clone();
+    let first = in_secret();
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    fixture.until("a key is made", || record(&fixture)["newKey"].is_object()).await;
+    running.abort();
+    fixture.delete("secrets", "photos");
+    refused.store(0, Ordering::Relaxed);
+    let _another = fixture.start(2);
+    fixture.bound("photos").await;
+    assert_ne!(in_secret(), first);
+}
+
+/// The patch of a Secret that arrives some time after its connection broke, once.
+#[derive(Default)]
+struct LatePatch(AtomicBool);
+
+impl Interceptor for LatePatch {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let is_write = request.verb == Verb::Patch && request.resource.plural == "secrets" && !request.options.dry_run;
+        let is_late = is_write && !self.0.swap(true, Ordering::Relaxed);
+        let answer = if is_late { Before::BreakAndHandle(Duration::from_secs(20)) } else { Before::Handle };
+        Box::pin(async move { answer })
+    }
+
+    fn after<'a>(&'a self, _: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        Box::pin(async { After::Deliver })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn z25_a_key_that_arrives_late_and_was_rotated_out_meanwhile_is_replaced() {
+    let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LatePatch::default())));
+    fixture.store.state().shows_keys_once = true;
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
+    fixture.until("a key is made", || fixture.store.calls("rotate") == 1).await;
+    // Each call removes the key of the one before it.
+    for _ in 0..20 {
+        fixture.store.fail("rotate", Failure::Late);
+    }
+    sleep(Duration::from_secs(60)).await;
+    let secret = fixture.get("secrets", "photos").unwrap();
+    let works = fixture
+        .store
+        .state()
+        .users
+        .values()
+        .flatten()
+        .any(|key| secret["data"]["AWS_ACCESS_KEY_ID"] == encoded(&key.access_key_id));
+    assert!(works, "{:?}", fixture.store.assets());
+}
+
+/// What the ObjectBucket records.
+fn record(fixture: &Fixture) -> Value {
+    let object = fixture.get(BUCKETS, OBJECT).unwrap();
+    let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str().unwrap();
+    serde_json::from_str(record).unwrap()
 }
 
 /// A text as the data of a Secret have it.

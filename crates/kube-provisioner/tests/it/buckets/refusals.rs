@@ -27,7 +27,7 @@ struct State {
     /// Refused until then.
     refused: Option<(Kind, Instant)>,
     count: u32,
-    /// All patches without the version on which they were decided.
+    /// All patches, and deletions of ObjectBuckets, without the version on which they were decided.
     unversioned: BTreeSet<Kind>,
     /// Refuses only Secrets with a key.
     keys_only: bool,
@@ -54,7 +54,17 @@ impl Interceptor for Refusals {
                 // A hot loop ends here.
                 answer = if state.count < 1000 { Before::Refuse(status) } else { Before::Hang };
             }
-            if request.verb == Verb::Patch && !format!("{:?}", request.content).contains("resourceVersion") {
+            let is_versioned = match request.verb {
+                Verb::Patch => format!("{:?}", request.content).contains("resourceVersion"),
+                Verb::Delete if request.resource.plural == "objectbuckets" => request
+                    .options
+                    .delete
+                    .preconditions
+                    .as_ref()
+                    .is_some_and(|wanted| wanted.resource_version.is_some()),
+                _ => true,
+            };
+            if !is_versioned {
                 state.unversioned.insert(kind.clone());
             }
             state.seen.insert(kind);

@@ -390,11 +390,12 @@ impl BucketProvisioner for Store {
     }
 
     async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
-        self.begin("rotate", &account.bucket().name).await?;
+        let failed = self.begin("rotate", &account.bucket().name).await?;
         let (user, mut state) = (account.account.name, self.state());
         let current = account.access_key_id;
         state.users.entry(user.clone()).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
-        Ok(state.key(&user))
+        let key = state.key(&user);
+        late(failed, key)
     }
 
     async fn retire(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {

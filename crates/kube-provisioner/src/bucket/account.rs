@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::parameters::Access;
 use crate::error::ProvisionError;
 use crate::protocol::{BUCKET_CLAIM_NAME, EXISTING_BUCKETS};
 
 /// Namespace, name and uid of a claim: all that identifies it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClaimName {
     /// The namespace. Empty for a bucket or an account of the Container Object Storage Interface (COSI), which does not tell it.
     pub namespace: String,

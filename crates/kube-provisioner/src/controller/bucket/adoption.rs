@@ -58,6 +58,6 @@ fn unrecorded(claim: &ClaimFacts, facts: &Facts) -> Record {
         config: claim.config.clone(),
         made: true,
         rotation: claim.rotation.as_deref().map(str::to_owned),
-        ..Record::unknown()
+        ..Record::default()
     }
 }

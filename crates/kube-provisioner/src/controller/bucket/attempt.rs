@@ -158,7 +158,7 @@ impl<'a> Attempt<'a> {
                     config: claim.config.clone(),
                     // New keys need no rotation.
                     rotation: claim.rotation.as_deref().map(str::to_owned),
-                    ..Record::unknown()
+                    ..Record::default()
                 };
                 (record, name.ok_or(Stopped::Changed)?)
             }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn record(access_key_id: &str) -> Record {
-        Record { access_key_id: Some(access_key_id.to_owned()), ..Record::unknown() }
+        Record { access_key_id: Some(access_key_id.to_owned()), ..Record::default() }
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_secret_of_a_claim_without_a_key_has_none() {
-        let keyless = Record { keyless: true, ..Record::unknown() };
+        let keyless = Record { keyless: true, ..Record::default() };
         let (empty, key) = (checksum(BTreeMap::new()), [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")]);
         let of_key = checksum(key.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
         assert_eq!(secret(&[], Some(&empty)).as_secret("u", Some(&keyless)), Delivered::Intact);

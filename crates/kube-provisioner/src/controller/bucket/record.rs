@@ -19,21 +19,21 @@ pub(crate) enum Source {
     Granted,
 }
 
-/// The annotation of an ObjectBucket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The annotation of an ObjectBucket. The default is that of a bucket of which nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
     /// `None` if nobody knows: the object is another provisioner's, and its class was gone already.
     #[serde(with = "source")]
     pub(crate) source: Option<Source>,
     /// The claim. Some CustomResourceDefinitions drop the object's own reference to it.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "claim")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim: Option<ClaimName>,
     /// The uid of the claim that the bucket was made for, where a person has given it to another one of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made_for_uid: Option<String>,
     /// The claim that the bucket was made for, where the claim uses the bucket of another one.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "claim")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<ClaimName>,
     /// The account that the claim shared with other claims of its namespace in an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,31 +116,6 @@ impl SharedAccount {
 }
 
 impl Record {
-    /// Of a bucket of which nothing is known.
-    pub(crate) fn unknown() -> Self {
-        Self {
-            source: None,
-            claim: None,
-            made_for_uid: None,
-            owner: None,
-            account: None,
-            parameters: None,
-            config: BTreeMap::new(),
-            attempted: BTreeMap::new(),
-            made: false,
-            assigned: false,
-            tls: false,
-            data: BTreeMap::new(),
-            access_key_id: None,
-            keyless: false,
-            delivered: None,
-            rotation: None,
-            new_key: None,
-            former_keys: Vec::new(),
-            retire_at: None,
-        }
-    }
-
     /// Returns true if the key in the claim's Secret belongs to the claim alone, so that it can be rotated.
     pub(crate) fn has_own_account(&self) -> bool {
         self.account.as_ref().is_none_or(|shared| shared.left)
@@ -177,29 +152,6 @@ impl Record {
     /// Records the names of the Secret and the ConfigMap of the claim of this name.
     pub(crate) fn named(self, claim: &str, names: DeliveredNames) -> Self {
         Self { delivered: Some(names).filter(|names| *names != DeliveredNames::of(claim)), ..self }
-    }
-}
-
-mod claim {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::bucket::ClaimName;
-
-    #[derive(Serialize, Deserialize)]
-    struct Claim {
-        namespace: String,
-        name: String,
-        uid: String,
-    }
-
-    pub(super) fn serialize<S: Serializer>(claim: &Option<ClaimName>, serializer: S) -> Result<S::Ok, S::Error> {
-        let claim = claim.clone().map(|ClaimName { namespace, name, uid }| Claim { namespace, name, uid });
-        claim.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClaimName>, D::Error> {
-        let claim = Option::<Claim>::deserialize(deserializer)?;
-        Ok(claim.map(|Claim { namespace, name, uid }| ClaimName { namespace, name, uid }))
     }
 }
 

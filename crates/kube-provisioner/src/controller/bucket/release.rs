@@ -73,7 +73,7 @@ impl<'a> Release<'a> {
         if bucket.has_finalizer() || bucket.deleting || *ending == Ending::Abandon {
             return Ok(Arc::clone(bucket));
         }
-        let record = bucket.record().map_or_else(Record::unknown, |record| (**record).clone());
+        let record = bucket.record().map_or_else(Record::default, |record| (**record).clone());
         reconciler.objects.write_bucket(bucket, &record, None).await.map(Arc::new)
     }
 

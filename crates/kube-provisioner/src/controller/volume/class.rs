@@ -5,8 +5,9 @@ use provisioner_runtime::watch::Change;
 
 use super::backend::Backend;
 use super::decide::Rules;
-use super::facts::{OurClass, fingerprint};
+use super::facts::OurClass;
 use super::{author_view, journal_entry};
+use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::watched::WatchedClass;
 
 /// A class from the watch.

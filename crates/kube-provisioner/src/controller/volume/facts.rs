@@ -2,7 +2,6 @@
 
 mod claim;
 mod class;
-mod fingerprint;
 mod growth;
 mod volume;
 
@@ -15,7 +14,6 @@ use crate::prepared::Prepared;
 
 pub(crate) use self::claim::{ClaimFacts, DataSource, UnreadableClaim, WaitingClaim};
 pub(crate) use self::class::OurClass;
-pub(crate) use self::fingerprint::fingerprint;
 pub(crate) use self::growth::{GrowingClaim, ResizeStatus};
 pub(crate) use self::volume::{OurVolume, Phase, ReclaimPolicy, UnreadableVolume, VolumeFacts};
 

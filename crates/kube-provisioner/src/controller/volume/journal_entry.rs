@@ -11,10 +11,11 @@ use tokio::time::Instant;
 
 use super::author_view::{self, Parts};
 use super::backend::Backend;
-use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim, fingerprint};
+use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::key::Key;
 use super::partial;
 use crate::capabilities::Capabilities;
+use crate::controller::shared::fingerprint::fingerprint;
 use crate::prepared::Prepared;
 
 /// An entry's text.

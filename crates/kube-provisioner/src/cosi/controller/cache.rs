@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use provisioner_runtime::controller::Cache;
-use provisioner_runtime::{Change, Table, stable_hash};
+use provisioner_runtime::{Change, Table};
 
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide};
 use super::objects::{AccessContent, AccessFacts, BucketFacts, Seen};
 use super::secrets::{SecretFacts, SecretState};
+use crate::controller::shared::fingerprint::fingerprint;
 
 /// A Bucket by its name, or a BucketAccess by namespace and name. Its text is the object's path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,10 +68,12 @@ impl CosiCache {
     pub(super) fn access_event(&mut self, change: Change<Option<Seen<AccessFacts>>>) -> Vec<Key> {
         let changed = apply(&mut self.accesses, change);
         for path in &changed {
-            match self.accesses.get(path).is_some_and(|access| !access.object.is_ready()) {
-                true => self.waiting.insert(path.clone()),
-                false => self.waiting.remove(path),
-            };
+            let waits = self.accesses.get(path).is_some_and(|access| !access.object.is_ready());
+            if waits {
+                self.waiting.insert(path.clone());
+            } else {
+                self.waiting.remove(path);
+            }
         }
         changed.into_iter().map(Key::Access).collect()
     }
@@ -137,21 +141,17 @@ impl Cache for CosiCache {
 
     /// Without the fields that a failed attempt writes: it must not end its own back-off.
     fn inputs(&self, key: &Key) -> u64 {
-        let text = match self.facts(key) {
-            Facts::Bucket(BucketView { bucket, .. }) => {
-                let BucketFacts { object, claim_ends, content, .. } = &*bucket;
-                format!("{:?}", (object.inputs(), claim_ends, content))
-            }
+        match self.facts(key) {
+            Facts::Bucket(BucketView { bucket, .. }) => fingerprint(&bucket.inputs()),
             Facts::Access(AccessView { access, buckets, secrets }) => {
                 let AccessFacts { object, cleanup_finished, overridden, content } = &*access;
                 let content = content.clone().map(|content| AccessContent { account: None, ..content });
                 let buckets: Vec<_> = buckets.iter().map(BucketState::inputs).collect();
                 let secrets: Vec<_> = secrets.iter().map(|state| *state == SecretState::Intact).collect();
-                format!("{:?}", (object.inputs(), cleanup_finished, overridden, content, buckets, secrets))
+                fingerprint(&(object.inputs(), cleanup_finished, overridden, content, buckets, secrets))
             }
-            Facts::None => String::new(),
-        };
-        stable_hash(&text)
+            Facts::None => 0,
+        }
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
@@ -165,10 +165,10 @@ impl Cache for CosiCache {
 }
 
 impl BucketState {
-    fn inputs(&self) -> String {
+    fn inputs(&self) -> Option<impl Hash> {
         match self {
-            Self::Ours(bucket) => format!("{:?}", (bucket.object.inputs(), bucket.claim_ends, &bucket.content)),
-            Self::Absent | Self::Foreign => String::new(),
+            Self::Ours(bucket) => Some(bucket.inputs()),
+            Self::Absent | Self::Foreign => None,
         }
     }
 }

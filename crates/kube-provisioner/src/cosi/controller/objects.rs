@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -125,7 +126,7 @@ pub(super) struct BucketFacts {
     pub(super) content: Result<BucketContent, String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct BucketContent {
     pub(super) policy: Policy,
     pub(super) parameters: BTreeMap<String, String>,
@@ -137,13 +138,13 @@ pub(super) struct BucketContent {
     pub(super) id: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Hash)]
 pub(super) enum Policy {
     Retain,
     Delete,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Hash)]
 pub(super) struct ClaimReference {
     pub(super) namespace: String,
     #[serde(default)]
@@ -160,7 +161,7 @@ pub(super) struct AccessFacts {
     pub(super) content: Result<AccessContent, String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct AccessContent {
     pub(super) class: String,
     pub(super) protocol: String,
@@ -172,7 +173,7 @@ pub(super) struct AccessContent {
 }
 
 /// One bucket of an access.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Target {
     /// The Bucket.
     pub(super) bucket: String,
@@ -366,6 +367,11 @@ impl Object {
 }
 
 impl BucketFacts {
+    /// The fields that no attempt changes by itself.
+    pub(super) fn inputs(&self) -> impl Hash {
+        (self.object.inputs(), self.claim_ends, &self.content)
+    }
+
     /// Whether the other Bucket stands for the same bucket of the store.
     pub(super) fn is_twin(&self, other: &Self) -> bool {
         other.object.name != self.object.name && other.ids.iter().any(|id| self.ids.contains(id))

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{ClaimEntry, VolumeCache, claim_version, number, older};
+use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::index::take;
 use crate::controller::volume::author_view;
-use crate::controller::volume::facts::{ClaimFacts, GrowingClaim, UnreadableClaim, WaitingClaim, fingerprint};
+use crate::controller::volume::facts::{ClaimFacts, GrowingClaim, UnreadableClaim, WaitingClaim};
 use crate::controller::volume::key::{ClaimUid, Key};
 use crate::controller::volume::names::VolumeNames;
 use crate::controller::volume::partial::{ClaimFields, Meta, WatchedClaim};

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use provisioner_runtime::controller::{Cache, Journaled, StaleReads};
 
 use super::{ClaimEntry, VolumeCache};
+use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::volume::decide::decide;
 use crate::controller::volume::decision::{Decision, NoAction};
-use crate::controller::volume::facts::{
-    ClaimState, ClassState, Facts, Pending, Progress, VolumeFacts, VolumeState, fingerprint,
-};
+use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress, VolumeFacts, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::safeguards::Safeguard;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use provisioner_runtime::limiter::{Flow, Purpose};
 
 use super::class::class_name;
-use super::fingerprint::fingerprint;
+use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::volume::key::ClaimUid;
 use crate::controller::volume::partial::{self, ClaimRef, amount_text};
 use crate::protocol;

@@ -130,10 +130,7 @@ impl GidRange {
             }
         }
         let (min, max) = (min.unwrap_or(LOWEST), max.unwrap_or(HIGHEST));
-        match min <= max {
-            true => Ok(Self { min, max }),
-            false => Err(GidError::InvalidRange { min, max }),
-        }
+        if min <= max { Ok(Self { min, max }) } else { Err(GidError::InvalidRange { min, max }) }
     }
 
     /// From the parameters `gidMin` and `gidMax` of a StorageClass, in any mixture of upper and lower case.

@@ -137,10 +137,7 @@ const MOST_PROBLEMS: usize = 64;
 /// Those of `T`.
 pub fn unless_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    match text.is_empty() {
-        true => Ok(None),
-        false => T::deserialize(text.into_deserializer()).map(Some),
-    }
+    if text.is_empty() { Ok(None) } else { T::deserialize(text.into_deserializer()).map(Some) }
 }
 
 /// What is wrong with the parameters of a StorageClass. Its text is one line, fit for an event.

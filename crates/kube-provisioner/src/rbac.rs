@@ -52,9 +52,10 @@ pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u3
 
 /// Of [`rules`] those that the controller cannot work without.
 pub(crate) fn required_rules(options: &Options, capabilities: &Capabilities, former_shards: &[u32]) -> Vec<AccessRule> {
-    let (of_claims, of_events): (&[_], _) = match options.sidecar_rbac {
-        false => (&["get", "list", "watch", "patch"], "events.k8s.io"),
-        true => (&["get", "list", "watch"], ""),
+    let (of_claims, of_events): (&[_], _) = if options.sidecar_rbac {
+        (&["get", "list", "watch"], "")
+    } else {
+        (&["get", "list", "watch", "patch"], "events.k8s.io")
     };
     let mut rules = vec![
         cluster("", "persistentvolumes", &["get", "list", "watch", "create", "delete", "patch"]),

@@ -82,9 +82,10 @@ impl Endpoint {
     /// The URL.
     pub fn url(&self) -> String {
         let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
-        match self.port == usual {
-            true => format!("{scheme}://{}", self.host),
-            false => format!("{scheme}://{}:{}", self.host, self.port),
+        if self.port == usual {
+            format!("{scheme}://{}", self.host)
+        } else {
+            format!("{scheme}://{}:{}", self.host, self.port)
         }
     }
 }

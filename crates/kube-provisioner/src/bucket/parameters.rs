@@ -131,9 +131,10 @@ pub struct ServiceAccount {
 impl ServiceAccount {
     fn new(namespace: &str, name: &str) -> Result<Self, ProvisionError> {
         let is_plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
-        match (1..=253).contains(&name.len()) && name.bytes().all(is_plain) {
-            true => Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() }),
-            false => Err(ProvisionError::retry(format!("serviceAccount: {name:?} is no name of a service account"))),
+        if (1..=253).contains(&name.len()) && name.bytes().all(is_plain) {
+            Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+        } else {
+            Err(ProvisionError::retry(format!("serviceAccount: {name:?} is no name of a service account")))
         }
     }
 }

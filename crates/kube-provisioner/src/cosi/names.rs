@@ -19,12 +19,13 @@ pub(crate) fn driver_name(text: &str) -> Result<String, String> {
             && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
             && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
     };
-    match text.len() <= LONGEST && text.split('.').all(is_label) {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
+    if text.len() <= LONGEST && text.split('.').all(is_label) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
             "expected at most {LONGEST} lower case letters, digits, `-` and `.`, and each part between dots begins with a letter, \
              such as s3.example.com"
-        )),
+        ))
     }
 }
 

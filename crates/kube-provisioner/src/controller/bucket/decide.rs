@@ -309,9 +309,10 @@ fn foreign(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static st
 fn release(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let ending = ending(bucket, &facts.class);
     let is_used = !facts.users.is_empty() && rules.safeguards.include(BucketSafeguard::Shared);
-    match is_used && ending != Ending::Abandon {
-        true => Decision::Refuse(Refusal::InUse { by: facts.users.iter().map(ToString::to_string).collect() }),
-        false => Decision::Release(ending),
+    if is_used && ending != Ending::Abandon {
+        Decision::Refuse(Refusal::InUse { by: facts.users.iter().map(ToString::to_string).collect() })
+    } else {
+        Decision::Release(ending)
     }
 }
 

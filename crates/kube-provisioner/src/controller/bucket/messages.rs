@@ -389,15 +389,15 @@ fn config_not_allowed_text(refused: &RefusedConfig, class: &str) -> String {
         [key] => suggestion_text(nearest(key, allowed.iter().map(String::as_str))),
         _ => String::new(),
     };
-    let permitted = match allowed.is_empty() {
-        true => "the class allows no keys".to_owned(),
-        false => format!("the class allows {}", listed(allowed, quoted)),
+    let permitted = if allowed.is_empty() {
+        "the class allows no keys".to_owned()
+    } else {
+        format!("the class allows {}", listed(allowed, quoted))
     };
-    let administrator = match are_known {
-        true => {
-            format!(", or ask the administrator to allow it by allowedAdditionalConfig of the StorageClass \"{class}\"")
-        }
-        false => String::new(),
+    let administrator = if are_known {
+        format!(", or ask the administrator to allow it by allowedAdditionalConfig of the StorageClass \"{class}\"")
+    } else {
+        String::new()
     };
     let keys = listed(keys, quoted);
     format!(

@@ -74,9 +74,10 @@ impl Process {
             sharing,
             requests: options.api_concurrency,
             calls: Limits { total, per_group: options.class_concurrency, one_each: given == 0 },
-            backoff: match options.exponential_backoff {
-                true => Backoff::exponential(options.retry_interval_start, options.retry_interval_max),
-                false => Backoff::fixed(options.retry_interval_start),
+            backoff: if options.exponential_backoff {
+                Backoff::exponential(options.retry_interval_start, options.retry_interval_max)
+            } else {
+                Backoff::fixed(options.retry_interval_start)
             },
             resync: options.resync_period,
             retry_on_resync: options.retry_on_resync,

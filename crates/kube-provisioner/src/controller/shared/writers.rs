@@ -162,9 +162,10 @@ mod tests {
     const CREATION: &str = "2026-01-02T00:00:00Z";
 
     fn entry(manager: &str, time: &str, created: bool) -> Value {
-        let annotations = match created {
-            true => json!({"f:pv.kubernetes.io/provisioned-by": {}, "f:kube-provisioner/cluster-id": {}}),
-            false => json!({}),
+        let annotations = if created {
+            json!({"f:pv.kubernetes.io/provisioned-by": {}, "f:kube-provisioner/cluster-id": {}})
+        } else {
+            json!({})
         };
         json!({
             "manager": manager, "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1",

@@ -231,9 +231,10 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         let released = ends && volume.policy == ReclaimPolicy::Delete;
         let here = rules.node.is_none() || volume.identity == rules.identity;
         if let Some(cluster) = volume.cluster_id.as_deref().filter(|_| here && rules.in_other_cluster(volume)) {
-            return match released {
-                true => Decision::Refuse(Refusal::OtherCluster { maker: cluster.to_owned() }),
-                false => Decision::NoAction(NoAction::OtherCluster),
+            return if released {
+                Decision::Refuse(Refusal::OtherCluster { maker: cluster.to_owned() })
+            } else {
+                Decision::NoAction(NoAction::OtherCluster)
             };
         }
         return match &volume.identity {
@@ -297,10 +298,13 @@ fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
         ReclaimPolicy::Delete if volume.deleting && volume.protected && is_awaited(volume, facts) => {
             Decision::Delete(Deletion::NeverBound)
         }
-        ReclaimPolicy::Delete if volume.protected && volume.goes_unreleased() => match volume.confirmed {
-            true => Decision::Delete(Deletion::Protected),
-            false => Decision::Refuse(Refusal::Unreleased { uid: volume.uid.to_string() }),
-        },
+        ReclaimPolicy::Delete if volume.protected && volume.goes_unreleased() => {
+            if volume.confirmed {
+                Decision::Delete(Deletion::Protected)
+            } else {
+                Decision::Refuse(Refusal::Unreleased { uid: volume.uid.to_string() })
+            }
+        }
         ReclaimPolicy::Delete if volume.deleting => Decision::NoAction(NoAction::VolumeTerminating),
         ReclaimPolicy::Delete if volume.phase == Phase::Bound && rules.finalizer && !volume.protected => {
             Decision::Protect

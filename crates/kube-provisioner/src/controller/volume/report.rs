@@ -263,9 +263,10 @@ fn not_cleaned_up(
     let text = format!("What an attempt may have left is not removed yet: {message}");
     let waits = matches!(verdict, DeleteVerdict::InProgress | DeleteVerdict::InUse);
     let next = if waits { Next::Wait(retry_after) } else { retry(retry_after) };
-    let event = match waits {
-        true => normal(EventObject::Claim, reason::PROVISIONING, text),
-        false => warning(EventObject::Claim, reason::CLEANUP_FAILED, case.with_origin(text)),
+    let event = if waits {
+        normal(EventObject::Claim, reason::PROVISIONING, text)
+    } else {
+        warning(EventObject::Claim, reason::CLEANUP_FAILED, case.with_origin(text))
     };
     OutcomeReport { next, ..OutcomeReport::provision(Some(event), "not_cleaned_up") }
 }

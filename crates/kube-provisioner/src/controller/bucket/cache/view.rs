@@ -175,9 +175,10 @@ impl BucketCache {
             if let Some(maker) = self.rules.other_cluster(other) {
                 return Some(Obstacle::OtherCluster { maker: maker.into() });
             }
-            match other.deleting || !self.rules.safeguards.include(BucketSafeguard::Absence) {
-                true => former = true,
-                false => left = Some(other.name.clone()),
+            if other.deleting || !self.rules.safeguards.include(BucketSafeguard::Absence) {
+                former = true
+            } else {
+                left = Some(other.name.clone())
             }
         }
         let unproven = || {

@@ -102,10 +102,7 @@ impl Provisioning {
         let secrets = self.secrets_for(&parameters.secrets, facts, key).await?;
         let request = self.context.request_of(&pending, claim, parameters.parsed, (key, &fencing_token));
         let mut request = UntypedRequest { node_labels, secrets, resumed, ..request };
-        let pending = match resumed {
-            true => pending,
-            false => self.prepare(&pending, request.clone(), step).await?,
-        };
+        let pending = if resumed { pending } else { self.prepare(&pending, request.clone(), step).await? };
         request.prepared = pending.prepared.clone();
         let record = JournalRecord::New(journal_entry::write(&pending, key).ok_or(Outcome::Changed)?);
         let step_call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record };

@@ -184,7 +184,7 @@ impl Controller {
         let Self { options, backend, environment, safeguards } = self;
         let process = Process::identify(&options, protocol::SERVES_VOLUMES, client, environment, &shutdown).await?;
         let Some(process) = process else { return Ok(()) };
-        let rules = rules(&options, &*backend, (&process.namespace, &process.cluster_id), safeguards)?;
+        let rules = rules(&options, &*backend, &process, safeguards)?;
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
     }
 }

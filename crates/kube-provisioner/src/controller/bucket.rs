@@ -128,7 +128,7 @@ pub(crate) fn control_loop(
     let rules = Arc::new(rules);
     let fencing = rules.safeguards.include(BucketSafeguard::Fencing);
     let safeguards = LoopSafeguards { fencing, ..LoopSafeguards::default() };
-    let (client, loop_options) = process.into_loop(options, ("buckets", key::shard_text), safeguards);
+    let (client, loop_options) = process.into_loop(options, "buckets", key::shard_text, safeguards);
     let cache = BucketCache::new(rules.clone());
     let reconciler = |context: Context<BucketCache>| BucketReconciler {
         objects: Objects { context, rules: rules.clone(), claims: WatchHealth::new(), buckets: WatchHealth::new() },
@@ -157,15 +157,15 @@ pub(crate) fn class_problem<B: BucketProvisioner>(parameters: Option<&BTreeMap<S
 pub(crate) fn rules(
     options: &BucketOptions,
     backend: &dyn BucketBackend,
-    (namespace, cluster_id): (&str, &str),
+    process: &Process,
     safeguards: Safeguards,
 ) -> Result<Rules, Crashed> {
     let BucketOptions { options, allowed_additional_config, .. } = options;
     Ok(Rules {
         names: ProvisionerNames::of(options),
         capabilities: shared_calls::capabilities(|| backend.capabilities())?,
-        identity: options.identity.as_deref().unwrap_or(namespace).into(),
-        cluster_id: cluster_id.into(),
+        identity: options.identity.as_deref().unwrap_or(&process.namespace).into(),
+        cluster_id: process.cluster_id.as_str().into(),
         allowed_config: allowed_additional_config.clone(),
         known_config: known_config(backend),
         safeguards,
@@ -237,7 +237,7 @@ impl Reconciler for BucketReconciler {
         let (attempt, thresholds) = (work.attempt(), self.thresholds);
         let label = label(&outcome);
         if let Some(label) = label {
-            self.metrics.count((operation.label(), label), facts.class_name(), took);
+            self.metrics.count(operation.label(), label, facts.class_name(), took);
         }
         let gave_up = gives_up(&outcome, attempt, thresholds).then_some(attempt);
         let message = user_message(&outcome, facts, &self.rules.names.own, gave_up);

@@ -91,7 +91,7 @@ impl BucketController {
         else {
             return Ok(());
         };
-        let rules = rules(&options, &*backend, (&process.namespace, &process.cluster_id), safeguards)?;
+        let rules = rules(&options, &*backend, &process, safeguards)?;
         Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
     }
 }

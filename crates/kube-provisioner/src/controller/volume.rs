@@ -99,7 +99,7 @@ pub(crate) fn control_loop(
         restored: rules.safeguards.include(Safeguard::Journals),
     };
     let namespace = process.namespace.clone();
-    let (client, loop_options) = process.into_loop(options, ("volumes", str::to_owned), safeguards);
+    let (client, loop_options) = process.into_loop(options, "volumes", str::to_owned, safeguards);
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |runtime: Context<VolumeCache>| VolumeReconciler {
         actions: Actions::new(
@@ -123,19 +123,19 @@ pub(crate) fn control_loop(
 pub(crate) fn rules(
     options: &Options,
     backend: &dyn Backend,
-    (namespace, cluster_id): (&str, &str),
+    process: &Process,
     safeguards: Safeguards,
 ) -> Result<Rules, RunError> {
     let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
-    let identity = options.identity.as_deref().or(node).or((!options.sidecar_rbac).then_some(namespace));
+    let identity = options.identity.as_deref().or(node).or((!options.sidecar_rbac).then_some(&process.namespace));
     Ok(Rules {
         names,
         volume_names: VolumeNames::of(options).map_err(RunError::Options)?,
         capabilities: calls::capabilities(|| backend.capabilities())?,
         finalizer: options.add_finalizer,
         identity: identity.map(Into::into),
-        cluster_id: cluster_id.into(),
+        cluster_id: process.cluster_id.as_str().into(),
         node: node.map(Into::into),
         safeguards,
     })

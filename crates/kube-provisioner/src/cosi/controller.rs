@@ -126,7 +126,7 @@ impl CosiController {
             calls: Semaphore::MAX_PERMITS,
         };
         let (driver, cluster_id) = (Driver::new(setup), process.cluster_id.clone());
-        let (client, loop_options) = process.into_loop(&options, ("cosi", str::to_owned), Safeguards::default());
+        let (client, loop_options) = process.into_loop(&options, "cosi", str::to_owned, Safeguards::default());
         let reconciler = |context: Context<CosiCache>| CosiReconciler {
             actions: Arc::new(Actions { context, driver, backend }),
             cluster_id,

@@ -49,7 +49,7 @@ fn about_claim(message: &UserMessage, operation: Operation, claim: &ClaimFacts) 
 
 fn about(message: &UserMessage, operation: Operation, object: ObjectRef) -> Event {
     let is_warning = message.severity == Severity::Warning;
-    build(object, is_warning, (message.reason, operation.action()), message.text.clone())
+    build(object, is_warning, message.reason, operation.action(), message.text.clone())
 }
 
 pub(super) fn log(message: Option<&UserMessage>, facts: &Facts, attempt: u32, outcome: &'static str) {

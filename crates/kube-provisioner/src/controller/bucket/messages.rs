@@ -394,7 +394,7 @@ fn config_not_allowed_text(refused: &RefusedConfig, class: &str) -> String {
     } else {
         format!("the class allows {}", listed(allowed, quoted))
     };
-    let administrator = if are_known {
+    let administrator = if *are_known {
         format!(", or ask the administrator to allow it by allowedAdditionalConfig of the StorageClass \"{class}\"")
     } else {
         String::new()

@@ -40,7 +40,7 @@ impl BucketMetrics {
         }
     }
 
-    pub(crate) fn count(&self, (operation, outcome): (&'static str, &'static str), class: &str, took: Duration) {
+    pub(crate) fn count(&self, operation: &'static str, outcome: &'static str, class: &str, took: Duration) {
         let labels = AttemptLabels { operation, outcome, class: class.to_owned() };
         self.attempts.count(&labels, took);
     }

@@ -21,7 +21,8 @@ pub(crate) fn object_ref((api_version, kind): Kind, name: &str, uid: &Arc<str>) 
 pub(crate) fn build(
     object: ObjectRef,
     is_warning: bool,
-    (reason, action): (&'static str, &'static str),
+    reason: &'static str,
+    action: &'static str,
     note: String,
 ) -> Event {
     let kind = if is_warning { EventKind::Warning } else { EventKind::Normal };

@@ -56,7 +56,8 @@ impl Process {
     pub(crate) fn into_loop(
         self,
         options: &Options,
-        (queue, shard_by): (&'static str, fn(&str) -> String),
+        queue: &'static str,
+        shard_by: fn(&str) -> String,
         safeguards: Safeguards,
     ) -> (Client, LoopOptions) {
         let Self { client, namespace, cluster_id, journal, instance, sharing, environment } = self;

@@ -55,7 +55,7 @@ fn about_volume(event: EventDraft, name: &str, facts: &Facts) -> Option<Event> {
 fn about(event: EventDraft, object: ObjectRef) -> Event {
     let action = event.action();
     let EventDraft { warning, reason, text, same_from_all, .. } = event;
-    Event { same_from_all, ..build(object, warning, (reason, action), text) }
+    Event { same_from_all, ..build(object, warning, reason, action, text) }
 }
 
 pub(super) fn log(report: &OutcomeReport, case: &Case<'_>) {

@@ -100,7 +100,7 @@ impl Provisioning {
             labels => labels?,
         };
         let secrets = self.secrets_for(&parameters.secrets, facts, key).await?;
-        let request = self.context.request_of(&pending, claim, parameters.parsed, (key, &fencing_token));
+        let request = self.context.request_of(&pending, claim, parameters.parsed, key, &fencing_token);
         let mut request = UntypedRequest { node_labels, secrets, resumed, ..request };
         let pending = if resumed { pending } else { self.prepare(&pending, request.clone(), step).await? };
         request.prepared = pending.prepared.clone();

@@ -85,7 +85,8 @@ impl ActContext {
         pending: &Pending,
         claim: Arc<PersistentVolumeClaim>,
         parameters: Parsed,
-        (key, fencing_token): (&Key, &FencingToken),
+        key: &Key,
+        fencing_token: &FencingToken,
     ) -> UntypedRequest {
         let facts = &pending.claim.facts;
         UntypedRequest {

@@ -26,7 +26,7 @@ impl ActContext {
         let claim = Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?);
         let parameters = self.parameters_of(pending)?.parsed;
         let (fencing_token, _guard) = step.token();
-        let request = self.request_of(pending, claim, parameters, (step.key(), &fencing_token));
+        let request = self.request_of(pending, claim, parameters, step.key(), &fencing_token);
         let (flow, limit) = (pending.flow(Purpose::Remove), self.limits.delete);
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
         match answered(step.call(call, |_| true, || self.backend.end_attempt(request)).await)? {

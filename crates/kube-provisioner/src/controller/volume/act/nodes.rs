@@ -36,7 +36,8 @@ impl Provisioning {
             Some(_) => (PROVISION_GRACE, CLAIM_LOOKERS),
             None => (DELETION_GRACE, VOLUME_LOOKERS),
         };
-        if !is_turn(step.work().waits(), lookers, self.context.cache().place_after(&name)) {
+        let (place, count) = self.context.cache().place_after(&name);
+        if !is_turn(step.work().waits(), lookers, place, count) {
             return Outcome::LooksAgain { after };
         }
         let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
@@ -91,7 +92,7 @@ impl Provisioning {
 
 /// Whether it is our turn to look: of `count` replicas, as many as `lookers` look each time, and the next ones the next time.
 /// The first time, before anybody has waited, nobody looks.
-fn is_turn(waits: u32, lookers: usize, (place, count): (usize, usize)) -> bool {
+fn is_turn(waits: u32, lookers: usize, place: usize, count: usize) -> bool {
     let Some(turn) = waits.checked_sub(1).and_then(|turn| usize::try_from(turn).ok()) else { return false };
     let first = turn.wrapping_mul(lookers) % count.max(1);
     (place + count - first) % count.max(1) < lookers
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn replicas_take_turns() {
         let looking = |waits, lookers, count| -> Vec<usize> {
-            (0..count).filter(|place| is_turn(waits, lookers, (*place, count))).collect()
+            (0..count).filter(|place| is_turn(waits, lookers, *place, count)).collect()
         };
         assert_eq!(
             (0..6).map(|waits| looking(waits, 1, 4)).collect::<Vec<_>>(),

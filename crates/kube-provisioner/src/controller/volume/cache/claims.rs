@@ -50,7 +50,7 @@ impl VolumeCache {
         if matches!(entry, ClaimEntry::Bound { .. }) {
             self.confirmed(&key);
         }
-        self.insert_claim((uid, &key), watched.metadata(), entry);
+        self.insert_claim(uid, &key, watched.metadata(), entry);
         Some(key)
     }
 
@@ -63,11 +63,11 @@ impl VolumeCache {
             return None;
         }
         let key = self.key(&uid);
-        self.insert_claim((uid, &key), meta, ClaimEntry::Unreadable(Arc::new(claim)));
+        self.insert_claim(uid, &key, meta, ClaimEntry::Unreadable(Arc::new(claim)));
         Some(key)
     }
 
-    fn insert_claim(&mut self, (uid, key): (ClaimUid, &Key), meta: &Meta, entry: ClaimEntry) {
+    fn insert_claim(&mut self, uid: ClaimUid, key: &Key, meta: &Meta, entry: ClaimEntry) {
         self.drop_claim(&uid);
         if let ClaimEntry::Waiting(claim) = &entry
             && let Some(class) = &claim.facts.class

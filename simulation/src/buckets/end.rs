@@ -231,10 +231,12 @@ impl<'a> Picture<'a> {
         if self.objects.iter().any(former) {
             return true;
         }
-        if let Some((other, kind)) = &wish.of {
-            return wish.disturbed || !self.has_bucket_to_share(other, *kind);
-        }
         let name = text(claim, "/spec/bucketName");
+        if let Some((other, kind)) = &wish.of {
+            // It has lost its ObjectBucket and still names the bucket of the former claim.
+            let names_another = self.claims.get(other).is_some_and(|other| text(other, "/spec/bucketName") != name);
+            return wish.disturbed || names_another || !self.has_bucket_to_share(other, *kind);
+        }
         let store = self.world.store();
         let mark = store.buckets.get(name);
         let user = format!("obc-{NAMESPACE}-{}-{origin}", wish.name);

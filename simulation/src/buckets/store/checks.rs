@@ -58,9 +58,14 @@ impl Author {
         let secrets = cluster.list("", "secrets", None).unwrap_or_default();
         let ledger = self.world.ledger();
         let is_ours = |secret: &Value| ledger.origin(text(secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;
+        // A Secret of a name that the claim asked for before may be created late, and no pod reads it.
+        let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
+        let object = objects.iter().find(|object| claims_of(object).contains(&call.claim.uid));
+        let named = object.map(|object| record_of(object)["delivered"]["secret"].clone()).unwrap_or_default();
+        let name = named.as_str().unwrap_or(&call.claim.name);
         let ids: Vec<String> = secrets
             .iter()
-            .filter(|secret| is_ours(secret))
+            .filter(|secret| is_ours(secret) && text(secret, "/metadata/name") == name)
             .map(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID").to_owned())
             .collect();
         // Without its ObjectBucket nobody knows which key it was.

@@ -52,7 +52,7 @@ use self::facts::{ClaimState, Facts};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
 use self::names::VolumeNames;
-use self::outcome::Outcome;
+use self::outcome::{Outcome, Stopped};
 use self::partial::{WatchedClaim, WatchedVolume};
 use self::report::{Case, report};
 use super::RunError;
@@ -159,7 +159,7 @@ impl VolumeReconciler {
             let volume = step.key().to_string();
             // As of the second attempt: the first one says nothing of a class that may come at once.
             let case = Case { attempt: 2, ..self.case(&volume, twin, step.work()) };
-            let report = report(Outcome::Refused(refusal.clone()), &case);
+            let report = report(Err(Stopped::Refused(refusal.clone())), &case);
             events::log(&report, &case);
             if let Some(event) = report.event.and_then(|event| events::to_event(event, &case)) {
                 self.actions.context.runtime.events().record(event);

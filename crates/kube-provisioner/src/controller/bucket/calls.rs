@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use provisioner_runtime::controller::{
-    Call, CallAborted, CallPermit, FencingToken, JournalRecord, Refused, TokenGuard,
-};
+use provisioner_runtime::controller::{Call, CallAborted, CallPermit, FencingToken, JournalRecord, TokenGuard};
 use provisioner_runtime::limiter::{Flow, LimiterPermit, Purpose};
 use provisioner_runtime::queue::Permit;
 
@@ -21,6 +19,7 @@ use super::outcome::Stopped;
 use super::record::{Record, Source};
 use super::{BucketReconciler, Step};
 use crate::bucket::{Account, BucketAccess, ClaimName, GrantedAccount, ProvisionedBucket};
+use crate::controller::shared::calls;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
@@ -40,15 +39,7 @@ pub(super) struct Calls<'a> {
     permit: Option<LimiterPermit>,
 }
 
-/// Why a call has not done what it was to do.
-pub(super) enum CallFailure<E> {
-    /// It was not made.
-    Stopped(Stopped),
-    /// The author's code gave no answer.
-    Aborted(CallAborted),
-    /// The author's code returned this.
-    Returned(E),
-}
+pub(super) type CallFailure<E> = calls::CallFailure<Stopped, E>;
 
 impl<'a> Calls<'a> {
     pub(super) fn begin(
@@ -79,12 +70,7 @@ impl<'a> Calls<'a> {
         };
         let permit = self.permit.insert(permit);
         let call = Call { permit: CallPermit::Held(permit), limit, token: &self.token, record };
-        match self.step.call(call, |_| true, run).await {
-            Ok(answer) => answer.map_err(CallFailure::Returned),
-            Err(Refused::Aborted(aborted)) => Err(CallFailure::Aborted(aborted)),
-            Err(Refused::Unwanted) => Err(CallFailure::Stopped(Stopped::Changed)),
-            Err(Refused::Journal(error)) => Err(CallFailure::Stopped(Stopped::NotFenced(error))),
-        }
+        CallFailure::of(self.step.call(call, |_| true, run).await, Stopped::Changed, Stopped::NotFenced)
     }
 
     /// A bucket and its claim's account as the author gets them when something is to be changed or removed.
@@ -193,21 +179,6 @@ impl<'a> Calls<'a> {
             self.reconciler.objects.context.events().record(unknown_keys(&before, claim));
         }
         Ok(())
-    }
-}
-
-impl<E> CallFailure<E> {
-    /// What this means for the operation.
-    pub(super) fn stop(
-        self,
-        returned: impl FnOnce(E) -> Stopped,
-        aborted: impl FnOnce(CallAborted) -> Stopped,
-    ) -> Stopped {
-        match self {
-            Self::Stopped(stopped) => stopped,
-            Self::Returned(error) => returned(error),
-            Self::Aborted(reason) => aborted(reason),
-        }
     }
 }
 

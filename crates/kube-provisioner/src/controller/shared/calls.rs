@@ -3,8 +3,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use provisioner_runtime::controller::{CallAborted, FencingToken, catch_panic, guarded};
+use provisioner_runtime::controller::{CallAborted, FencingToken, Refused, catch_panic, guarded};
 use provisioner_runtime::events::{Event, EventRecorder};
+use provisioner_runtime::journal::JournalError;
 use tokio::time::sleep;
 
 use crate::error::StartError;
@@ -33,6 +34,47 @@ pub(crate) async fn start_backend(
         Ok(started) => started.map_err(|error| error.to_string()),
         Err(CallAborted::Panicked(panic)) => Err(format!("its code crashed: {panic}")),
         Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+    }
+}
+
+/// Why a call of the author's code has not done what it was to do.
+pub(crate) enum CallFailure<S, E> {
+    /// It was not made.
+    Stopped(S),
+    /// The author's code gave no answer.
+    Aborted(CallAborted),
+    /// The author's code returned this.
+    Returned(E),
+}
+
+impl<S, E> From<S> for CallFailure<S, E> {
+    fn from(stopped: S) -> Self {
+        Self::Stopped(stopped)
+    }
+}
+
+impl<S, E> CallFailure<S, E> {
+    /// The answer to a call, with what it means for the operation that it was not made.
+    pub(crate) fn of<T>(
+        call: Result<Result<T, E>, Refused>,
+        unwanted: S,
+        not_recorded: impl FnOnce(JournalError) -> S,
+    ) -> Result<T, Self> {
+        match call {
+            Ok(answer) => answer.map_err(Self::Returned),
+            Err(Refused::Aborted(aborted)) => Err(Self::Aborted(aborted)),
+            Err(Refused::Unwanted) => Err(Self::Stopped(unwanted)),
+            Err(Refused::Journal(error)) => Err(Self::Stopped(not_recorded(error))),
+        }
+    }
+
+    /// What this means for the operation.
+    pub(crate) fn stop(self, returned: impl FnOnce(E) -> S, aborted: impl FnOnce(CallAborted) -> S) -> S {
+        match self {
+            Self::Stopped(stopped) => stopped,
+            Self::Returned(error) => returned(error),
+            Self::Aborted(reason) => aborted(reason),
+        }
     }
 }
 

@@ -28,13 +28,15 @@ use self::provision::Provisioning;
 use super::cache::VolumeCache;
 use super::decision::{Decision, NoAction, Refusal};
 use super::facts::{ClaimState, ClassState, Facts, WaitingClaim};
-use super::outcome::Outcome;
-use crate::controller::shared::calls::start_backend;
+use super::outcome::{Outcome, Stopped};
+use crate::controller::shared::calls::{self, start_backend};
 use crate::controller::shared::class_parameters::BadParameters;
 use crate::start::Start;
 
 /// One step of the work on one key.
 pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache>;
+
+type CallFailure<E> = calls::CallFailure<Stopped, E>;
 
 pub(crate) struct Actions {
     pub(crate) context: Arc<ActContext>,
@@ -67,15 +69,12 @@ impl Actions {
     }
 
     pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let claim = match self.asked_for(&decision, facts, step) {
-            Ok(claim) => claim,
-            Err(outcome) => return outcome,
-        };
+        let claim = self.asked_for(&decision, facts, step)?;
         let key = step.key();
         match decision {
-            Decision::NoAction(why) => Outcome::NoAction(why),
+            Decision::NoAction(why) => Err(Stopped::NoAction(why)),
             Decision::Refuse(Refusal::ParametersCrash(_)) => self.read_class_again(facts),
-            Decision::Refuse(refusal) => Outcome::Refused(refusal),
+            Decision::Refuse(refusal) => Err(Stopped::Refused(refusal)),
             Decision::Provision => self.provisioning.provision(claim, facts, step).await,
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
             Decision::CleanUp => Box::pin(self.provisioning.clean_up(facts, step)).await,
@@ -98,7 +97,7 @@ impl Actions {
         decision: &Decision,
         facts: &Facts,
         step: &Step<'_>,
-    ) -> Result<Option<Arc<PersistentVolumeClaim>>, Outcome> {
+    ) -> Result<Option<Arc<PersistentVolumeClaim>>, Stopped> {
         let is_new = match decision {
             Decision::Provision | Decision::Confirm => true,
             Decision::Refuse(refusal) => !refusal.is_about_volume(),
@@ -113,23 +112,23 @@ impl Actions {
         let Some(typed) = typed(claim)? else { return Ok(None) };
         match catch_panic(|| self.context.backend.accepts(&typed)) {
             Ok(true) => Ok(Some(Arc::new(typed))),
-            Ok(false) => Err(Outcome::NoAction(NoAction::Vetoed)),
-            Err(panic) => Err(Outcome::ProvisionAborted { method: "accepts", aborted: CallAborted::Panicked(panic) }),
+            Ok(false) => Err(Stopped::NoAction(NoAction::Vetoed)),
+            Err(panic) => Err(Stopped::ProvisionAborted { method: "accepts", aborted: CallAborted::Panicked(panic) }),
         }
     }
 
     /// Reads the parameters once more, since the author's code may not crash the second time.
     fn read_class_again(&self, facts: &Facts) -> Outcome {
-        let ClassState::Ours(class) = &facts.class else { return Outcome::Changed };
+        let ClassState::Ours(class) = &facts.class else { return Err(Stopped::Changed) };
         let again = class.read_again((&*self.context.backend, &self.context.rules.capabilities));
         if let Err(BadParameters::Crashed(panic)) = again.parameters {
-            return Outcome::ProvisionAborted {
+            return Err(Stopped::ProvisionAborted {
                 method: "Parameters::deserialize",
                 aborted: CallAborted::Panicked(panic),
-            };
+            });
         }
         self.context.cache().class_read_again(again);
-        Outcome::Changed
+        Err(Stopped::Changed)
     }
 
     /// Reads the volume that the watch has shown. If it exists, the attempt has ended.
@@ -137,31 +136,24 @@ impl Actions {
         let key = step.key();
         match self.context.read_volume(&key.to_string()).await {
             Ok(live) => {
-                let Some(pending) = facts.attempt() else { return Outcome::Changed };
-                if let Err(outcome) = Box::pin(self.context.finish(pending, step)).await {
-                    return outcome;
-                }
+                let Some(pending) = facts.attempt() else { return Err(Stopped::Changed) };
+                Box::pin(self.context.finish(pending, step)).await?;
                 self.context.cache().observe_volume(live.seen);
             }
             Err(CallError::NotFound) => self.context.cache().volume_is_gone(key),
-            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         }
-        Outcome::Changed
+        Err(Stopped::Changed)
     }
 }
 
-/// The answer of the author's code, or why it gave none. Where it was not called, the outcome.
-fn answered<T>(call: Result<T, Refused>) -> Result<Result<T, CallAborted>, Outcome> {
-    match call {
-        Ok(answer) => Ok(Ok(answer)),
-        Err(Refused::Aborted(aborted)) => Ok(Err(aborted)),
-        Err(Refused::Unwanted) => Err(Outcome::Changed),
-        Err(Refused::Journal(error)) => Err(Outcome::NotJournaled(error)),
-    }
+/// The answer of the author's code.
+fn answered<T, E>(call: Result<Result<T, E>, Refused>) -> Result<T, CallFailure<E>> {
+    CallFailure::of(call, Stopped::Changed, Stopped::NotJournaled)
 }
 
 /// The claim as the author gets it. `None` where the cache no longer has the whole object.
-fn typed(claim: &WaitingClaim) -> Result<Option<PersistentVolumeClaim>, Outcome> {
+fn typed(claim: &WaitingClaim) -> Result<Option<PersistentVolumeClaim>, Stopped> {
     let Some(object) = &claim.object else { return Ok(None) };
-    serde_json::from_str(object).map(Some).map_err(|error| Outcome::Refused(Refusal::Request(error.to_string())))
+    serde_json::from_str(object).map(Some).map_err(|error| Stopped::Refused(Refusal::Request(error.to_string())))
 }

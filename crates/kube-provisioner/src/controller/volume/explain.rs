@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::journal_entry;
 use super::key::{ClaimUid, Key};
 use super::names::VolumeNames;
-use super::outcome::Outcome;
+use super::outcome::Stopped;
 use super::report::{Case, report};
 use super::safeguards::Safeguards;
 use crate::capabilities::Capabilities;
@@ -83,7 +83,7 @@ fn judge(key: &Key, installation: &Installation, able: Able, objects: &Objects<'
             // As of the second attempt: the first one says nothing of a class that may come at once.
             let thresholds = Thresholds::default();
             let case = Case { provisioner, volume, facts: &facts, attempt: 2, repeats: 0, waits: 0, thresholds };
-            report(Outcome::Refused(refusal.clone()), &case).event.map(|event| event.text)
+            report(Err(Stopped::Refused(refusal.clone())), &case).event.map(|event| event.text)
         }
         _ => None,
     };

@@ -34,8 +34,28 @@ pub(crate) enum NodeSilence {
 }
 
 /// The outcome of one decision.
+pub(crate) type Outcome = Result<Done, Stopped>;
+
+/// What was done.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Done {
+    /// Another replica has to act. The key runs again after this time.
+    LooksAgain { after: Duration },
+    /// The asset is made and its volume is saved.
+    Provisioned { took: Duration },
+    /// What an attempt may have left is removed.
+    CleanedUp,
+    /// The asset is deleted, and the object is deleted or has no finalizer of ours.
+    Deleted { took: Duration },
+    /// The asset has the new size, and volume and claim say so.
+    Expanded { took: Duration },
+    /// Our finalizer was added or removed.
+    ProtectionSet,
+}
+
+/// Why the decision was not carried out.
+#[derive(Debug)]
+pub(crate) enum Stopped {
     /// Nothing was to be done.
     NoAction(NoAction),
     /// The claim gets no volume, or the volume is not deleted, until something changes.
@@ -46,16 +66,12 @@ pub(crate) enum Outcome {
     Changed,
     /// The API server has a change that the watch has not shown yet.
     Behind,
-    /// Another replica has to act. The key runs again after this time.
-    LooksAgain { after: Duration },
     /// The selected node does not exist, and nothing was made there. The scheduler was asked for another one.
     NodeMissing { node: String },
     /// The node that the scheduler has chosen exists, and its replica has not made the volume in time.
     NodeSilent { node: String, why: NodeSilence },
     /// The API server rejects a write.
     Rejected { doing: &'static str, error: CallError },
-    /// The asset is made and its volume is saved.
-    Provisioned { took: Duration },
     /// The attempt could not be recorded, or this replica may not begin it.
     NotJournaled(JournalError),
     /// What the author's code needs is not there: a Secret or the selected node.
@@ -70,26 +86,18 @@ pub(crate) enum Outcome {
     NotSaved(CallError),
     /// The asset is made, but a foreign volume has its name.
     NameTakenMeanwhile,
-    /// What an attempt may have left is removed.
-    CleanedUp,
     /// The author's `clean_up` failed, or its `delete` of a surplus asset.
     NotCleanedUp { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// The volume is released, and the claim that it names exists.
     ClaimLives,
-    /// The asset is deleted, and the object is deleted or has no finalizer of ours.
-    Deleted { took: Duration },
     /// The author's `delete` or `should_delete` returned an error.
     NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// The author's code gave no answer to a call for a volume.
     DeleteAborted { method: &'static str, aborted: CallAborted },
-    /// The asset has the new size, and volume and claim say so.
-    Expanded { took: Duration },
     /// The author's `expand` returned an error.
     NotExpanded { verdict: ExpandVerdict, message: String, retry_after: Option<Duration> },
     /// The author's `expand` gave no answer.
     ExpandAborted { aborted: CallAborted },
-    /// Our finalizer was added or removed.
-    ProtectionSet,
     /// A call to the API server failed on the way.
     CallFailed { doing: &'static str, error: CallError },
 }

@@ -18,7 +18,7 @@ pub(crate) use self::messages::parameters_text;
 use self::messages::{expansion_text, missing_input_text, refusal_text, silence_text};
 use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
-use super::outcome::{MissingInput, NodeSilence, Outcome};
+use super::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
 use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
@@ -71,11 +71,11 @@ const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     match outcome {
-        Outcome::NoAction(NoAction::ClassOfAnother) if case.attempt <= 1 => {
+        Err(Stopped::NoAction(NoAction::ClassOfAnother)) if case.attempt <= 1 => {
             OutcomeReport::quiet("class_unknown", Next::RetryAfter(CLASS_WAIT))
         }
         // Nobody else serves it, as when an in-tree class was migrated to a CSI driver.
-        Outcome::NoAction(why @ NoAction::ClassOfAnother) => {
+        Err(Stopped::NoAction(why @ NoAction::ClassOfAnother)) => {
             let class = case.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
             let text = format!(
                 "the claim asks {} for its volume, and its StorageClass \"{class}\" names another provisioner; delete the claim and \
@@ -85,26 +85,26 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = EventDraft { same_from_all: true, ..failed(text) };
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(event), no_action_label(why)) }
         }
-        Outcome::NoAction(why) => OutcomeReport::quiet(no_action_label(why), Next::Done),
-        Outcome::AwaitsPermit(flow) => OutcomeReport::quiet("awaits_permit", Next::AwaitPermit(flow)),
-        Outcome::Changed => OutcomeReport::quiet("changed", Next::Again),
-        Outcome::Behind => OutcomeReport::quiet("behind", Next::Wait(None)),
-        Outcome::ClaimLives => OutcomeReport::quiet("claim_lives", Next::Wait(None)),
-        Outcome::CleanedUp => OutcomeReport::quiet("cleaned_up", Next::Again),
-        Outcome::Rejected { .. } if case.repeats == 0 => OutcomeReport::quiet("changed", Next::Again),
-        Outcome::Rejected { doing, error } => {
+        Err(Stopped::NoAction(why)) => OutcomeReport::quiet(no_action_label(why), Next::Done),
+        Err(Stopped::AwaitsPermit(flow)) => OutcomeReport::quiet("awaits_permit", Next::AwaitPermit(flow)),
+        Err(Stopped::Changed) => OutcomeReport::quiet("changed", Next::Again),
+        Err(Stopped::Behind) => OutcomeReport::quiet("behind", Next::Wait(None)),
+        Err(Stopped::ClaimLives) => OutcomeReport::quiet("claim_lives", Next::Wait(None)),
+        Ok(Done::CleanedUp) => OutcomeReport::quiet("cleaned_up", Next::Again),
+        Err(Stopped::Rejected { .. }) if case.repeats == 0 => OutcomeReport::quiet("changed", Next::Again),
+        Err(Stopped::Rejected { doing, error }) => {
             let text = call_failed_text(doing, &error);
             OutcomeReport { next: after_call(&error, case.attempt), ..case.failed(Some(text), "rejected") }
         }
-        Outcome::ProtectionSet => OutcomeReport::quiet("finalizer_set", Next::Done),
-        Outcome::Provisioned { took } => {
+        Ok(Done::ProtectionSet) => OutcomeReport::quiet("finalizer_set", Next::Done),
+        Ok(Done::Provisioned { took }) => {
             let text = format!("Successfully provisioned volume {}", case.volume);
             let event = normal(EventObject::Claim, reason::SUCCEEDED, text);
             OutcomeReport { next: Next::Done, took: Some(took), ..OutcomeReport::provision(Some(event), "success") }
         }
-        Outcome::LooksAgain { after } => OutcomeReport::quiet("looks_again", Next::Wait(Some(after))),
-        Outcome::NodeMissing { node } => rescheduled(&missing_input_text(&MissingInput::Node(node))),
-        Outcome::NodeSilent { node, why } => {
+        Ok(Done::LooksAgain { after }) => OutcomeReport::quiet("looks_again", Next::Wait(Some(after))),
+        Err(Stopped::NodeMissing { node }) => rescheduled(&missing_input_text(&MissingInput::Node(node))),
+        Err(Stopped::NodeSilent { node, why }) => {
             let text = silence_text(case.provisioner, &node, why);
             let event = match why {
                 NodeSilence::NotReady | NodeSilence::NoReplica => failed(text),
@@ -113,37 +113,37 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = EventDraft { same_from_all: true, ..event };
             OutcomeReport { next: Next::Wait(Some(SILENCE)), ..OutcomeReport::provision(Some(event), "node_silent") }
         }
-        Outcome::Refused(refusal) if refusal.is_about_volume() => {
+        Err(Stopped::Refused(refusal)) if refusal.is_about_volume() => {
             let same_from_all = matches!(refusal, Refusal::NodeGone { .. } | Refusal::Nobodys);
             let event = warning(EventObject::Volume, reason::DELETE_FAILED, case.refusal_text(&refusal));
             let event = EventDraft { same_from_all, ..event };
             OutcomeReport { next: REMIND, ..OutcomeReport::deletion(Some(event), "refused") }
         }
-        Outcome::Refused(Refusal::Expansion) => expansion_unsupported(case),
-        Outcome::Refused(refusal @ Refusal::Unadopted) => {
+        Err(Stopped::Refused(Refusal::Expansion)) => expansion_unsupported(case),
+        Err(Stopped::Refused(refusal @ Refusal::Unadopted)) => {
             let report = case.resize_failed(case.refusal_text(&refusal), "refused", None);
             let event = report.event.map(|event| EventDraft { same_from_all: true, ..event });
             OutcomeReport { event, next: REMIND, ..report }
         }
-        Outcome::Refused(refusal @ Refusal::Populator { .. }) => {
+        Err(Stopped::Refused(refusal @ Refusal::Populator { .. })) => {
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.refusal_text(&refusal));
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(event), "awaits_populator") }
         }
-        Outcome::Refused(Refusal::ClassMissing(Some(_))) if case.attempt <= 1 => {
+        Err(Stopped::Refused(Refusal::ClassMissing(Some(_)))) if case.attempt <= 1 => {
             OutcomeReport::quiet("class_unknown", Next::RetryAfter(CLASS_WAIT))
         }
-        Outcome::Refused(refusal) => {
+        Err(Stopped::Refused(refusal)) => {
             let text = case.refusal_text(&refusal);
             let same_from_all = refusal == Refusal::ImmediateClass;
             let event = EventDraft { same_from_all, ..failed(case.with_origin(text)) };
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(event), "refused") }
         }
         // Only the class or the claim can change that.
-        Outcome::NotReady(MissingInput::SecretName(problem)) if case.is_about_claim() => {
+        Err(Stopped::NotReady(MissingInput::SecretName(problem))) if case.is_about_claim() => {
             let text = case.with_origin(sentence(&problem));
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(failed(text)), "not_ready") }
         }
-        Outcome::NotReady(missing) => {
+        Err(Stopped::NotReady(missing)) => {
             let (text, pause) = (missing_input_text(&missing), secret_missing(case.attempt));
             match case.facts.claim_at_work() {
                 Some(_) if case.grows() => case.resize_failed(text, "not_ready", pause),
@@ -151,22 +151,22 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
                 None => case.delete_failed(text, "not_ready", pause),
             }
         }
-        Outcome::NotJournaled(error) => not_journaled(&error, case),
-        Outcome::NotProvisioned { verdict, message, retry_after, rescheduled } => {
+        Err(Stopped::NotJournaled(error)) => not_journaled(&error, case),
+        Err(Stopped::NotProvisioned { verdict, message, retry_after, rescheduled }) => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
         }
         // These calls may have made something, so no threshold ends them.
-        Outcome::ProvisionAborted { aborted: CallAborted::Fenced, .. }
-        | Outcome::DeleteAborted { aborted: CallAborted::Fenced, .. }
-        | Outcome::ExpandAborted { aborted: CallAborted::Fenced } => OutcomeReport::quiet("lost", Next::Retry),
-        Outcome::ProvisionAborted { method, aborted } => {
+        Err(Stopped::ProvisionAborted { aborted: CallAborted::Fenced, .. })
+        | Err(Stopped::DeleteAborted { aborted: CallAborted::Fenced, .. })
+        | Err(Stopped::ExpandAborted { aborted: CallAborted::Fenced }) => OutcomeReport::quiet("lost", Next::Retry),
+        Err(Stopped::ProvisionAborted { method, aborted }) => {
             let text = case.with_origin(no_answer_text(&aborted, method));
             OutcomeReport::provision(Some(failed(text)), aborted_label(&aborted))
         }
-        Outcome::BadTemplate(error) => {
+        Err(Stopped::BadTemplate(error)) => {
             OutcomeReport::provision(Some(failed(sentence(&error.to_string()))), "bad_template")
         }
-        Outcome::NotSaved(error) => {
+        Err(Stopped::NotSaved(error)) => {
             let text = format!("The volume {} is made but not saved yet: {error}; ask the administrator", case.volume);
             // There is an asset: no threshold ends this.
             OutcomeReport {
@@ -174,28 +174,32 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
                 ..OutcomeReport::provision(Some(failed(text)), "not_saved")
             }
         }
-        Outcome::NotCleanedUp { verdict, message, retry_after } => not_cleaned_up(verdict, &message, retry_after, case),
-        Outcome::NameTakenMeanwhile => {
+        Err(Stopped::NotCleanedUp { verdict, message, retry_after }) => {
+            not_cleaned_up(verdict, &message, retry_after, case)
+        }
+        Err(Stopped::NameTakenMeanwhile) => {
             let text = case.refusal_text(&Refusal::NameTaken);
             OutcomeReport { next: Next::Retry, ..OutcomeReport::provision(Some(failed(text)), "name_taken") }
         }
-        Outcome::Deleted { took } => {
+        Ok(Done::Deleted { took }) => {
             OutcomeReport { next: Next::Done, took: Some(took), ..OutcomeReport::deletion(None, "success") }
         }
-        Outcome::NotDeleted { verdict, message, retry_after } => not_deleted(verdict, message, retry_after, case),
-        Outcome::DeleteAborted { method, aborted } => {
+        Err(Stopped::NotDeleted { verdict, message, retry_after }) => not_deleted(verdict, message, retry_after, case),
+        Err(Stopped::DeleteAborted { method, aborted }) => {
             case.delete_failed(no_answer_text(&aborted, method), aborted_label(&aborted), None)
         }
-        Outcome::Expanded { took } => {
+        Ok(Done::Expanded { took }) => {
             let event = normal(EventObject::Claim, reason::RESIZED, "Resize volume succeeded".to_owned());
             // The claim may ask for more by now.
             OutcomeReport { next: Next::Again, took: Some(took), ..OutcomeReport::expansion(Some(event), "success") }
         }
-        Outcome::NotExpanded { verdict, message, retry_after } => not_expanded(verdict, message, retry_after, case),
-        Outcome::ExpandAborted { aborted } => {
+        Err(Stopped::NotExpanded { verdict, message, retry_after }) => {
+            not_expanded(verdict, message, retry_after, case)
+        }
+        Err(Stopped::ExpandAborted { aborted }) => {
             case.resize_failed(no_answer_text(&aborted, "expand"), aborted_label(&aborted), None)
         }
-        Outcome::CallFailed { doing, error } => call_failed(doing, &error, case),
+        Err(Stopped::CallFailed { doing, error }) => call_failed(doing, &error, case),
     }
 }
 

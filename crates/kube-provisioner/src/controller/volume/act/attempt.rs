@@ -9,13 +9,13 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::controller::{Call, CallAborted, CallPermit, JournalRecord, guarded};
+use provisioner_runtime::controller::{Call, CallPermit, JournalRecord, guarded};
 use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::queue::Permit;
 use tokio::time::Instant;
 
 use super::provision::Provisioning;
-use super::{Step, answered, typed};
+use super::{CallFailure, Step, answered, typed};
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::ClassParameters;
 use crate::controller::volume::author_view;
@@ -27,7 +27,7 @@ use crate::controller::volume::events::slow;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, WaitingClaim};
 use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::controller::volume::outcome::{MissingInput, Stopped};
 use crate::prepared::Prepared;
 
 /// What a call of the author's code is for.
@@ -45,8 +45,8 @@ pub(super) struct Attempt<'a> {
 }
 
 /// What the author's code has answered.
-pub(super) struct Answer<T> {
-    pub(super) value: Result<T, CallAborted>,
+pub(super) struct Answer<T, E> {
+    pub(super) value: Result<T, CallFailure<E>>,
     /// The attempt, as it is recorded.
     pub(super) pending: Arc<Pending>,
     /// Saving what was made is a part of the attempt.
@@ -61,31 +61,31 @@ impl Provisioning {
         claim: Option<Arc<PersistentVolumeClaim>>,
         facts: &Facts,
         step: &'a Step<'a>,
-    ) -> Result<Attempt<'a>, Outcome> {
+    ) -> Result<Attempt<'a>, Stopped> {
         let Some(pending) = pending(facts, || self.token(step.key())) else {
-            return Err(Outcome::NoAction(NoAction::NothingHere));
+            return Err(Stopped::NoAction(NoAction::NothingHere));
         };
         let by_templates = self.context.rules.capabilities.class_templates && facts.attempt().is_none();
         let pending = if by_templates { as_named_by_class(&pending)? } else { pending };
         let parameters = self.context.parameters_of(&pending)?;
         let claim = match claim.filter(|_| !by_templates) {
             Some(claim) => claim,
-            None => Arc::new(typed(&pending.claim)?.ok_or(Outcome::Behind)?),
+            None => Arc::new(typed(&pending.claim)?.ok_or(Stopped::Behind)?),
         };
         let purpose = if decision == Decision::CleanUp { Purpose::Remove } else { Purpose::Create };
         let flow = pending.flow(purpose);
-        let permit = step.enter(&flow).ok_or_else(|| Outcome::AwaitsPermit(flow.clone()))?;
+        let permit = step.enter(&flow).ok_or_else(|| Stopped::AwaitsPermit(flow.clone()))?;
         let resumed = facts.attempt().is_some();
         Ok(Attempt { decision, pending, resumed, claim, parameters, step, flow, permit })
     }
 
     /// Records the attempt, waits for the flow's permit and calls the author's code.
-    pub(super) async fn call_backend<'b, T>(
+    pub(super) async fn call_backend<'b, T, E>(
         &'b self,
         attempt: Attempt<'_>,
         limit: Duration,
-        call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, T>,
-    ) -> Result<Answer<T>, Outcome> {
+        call: impl FnOnce(UntypedRequest) -> BoxFuture<'b, Result<T, E>>,
+    ) -> Result<Answer<T, E>, Stopped> {
         let Attempt { decision, pending, resumed, claim, parameters, step, flow, permit } = attempt;
         let (fencing_token, _guard) = step.token();
         let (waiting, key) = (pending.claim.clone(), step.key());
@@ -94,7 +94,7 @@ impl Provisioning {
             self.name_is_free(facts, key).await?;
         }
         let node_labels = match self.node_labels(facts.selected_node.as_deref(), &decision).await {
-            Err(Outcome::NotReady(MissingInput::Node(node))) if !resumed => {
+            Err(Stopped::NotReady(MissingInput::Node(node))) if !resumed => {
                 return Err(self.leave_missing_node(facts, &node, step).await);
             }
             labels => labels?,
@@ -104,7 +104,7 @@ impl Provisioning {
         let mut request = UntypedRequest { node_labels, secrets, resumed, ..request };
         let pending = if resumed { pending } else { self.prepare(&pending, request.clone(), step).await? };
         request.prepared = pending.prepared.clone();
-        let record = JournalRecord::New(journal_entry::write(&pending, key).ok_or(Outcome::Changed)?);
+        let record = JournalRecord::New(journal_entry::write(&pending, key).ok_or(Stopped::Changed)?);
         let step_call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record };
         let wanted = |cache: &mut VolumeCache| {
             if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
@@ -117,27 +117,27 @@ impl Provisioning {
         let slow = || slow(&self.context.rules.names.own, facts);
         let value = answered(
             step.call(step_call, wanted, || watched(self.context.runtime.events(), slow, call(request))).await,
-        )?;
+        );
         Ok(Answer { value, pending, permit })
     }
 
     /// Reads volume and claim from the API server before anything is made by a name that other claims have had: the watch may
     /// not show yet the volume of another claim, or what has become of this one.
-    async fn name_is_free(&self, claim: &ClaimFacts, key: &Key) -> Result<(), Outcome> {
+    async fn name_is_free(&self, claim: &ClaimFacts, key: &Key) -> Result<(), Stopped> {
         match self.context.read_volume(&key.to_string()).await {
             Err(CallError::NotFound) => {}
-            Ok(_) => return Err(Outcome::Behind),
-            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+            Ok(_) => return Err(Stopped::Behind),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         }
         match self.context.read_claim(&claim.namespace, &claim.name).await {
-            Ok(live) if live.metadata().uid.as_deref() != Some(&*claim.uid) => Err(Outcome::Behind),
+            Ok(live) if live.metadata().uid.as_deref() != Some(&*claim.uid) => Err(Stopped::Behind),
             Ok(live) if live.fields.as_ref().is_ok_and(|live| live.bound_to().is_none()) => Ok(()),
             Ok(live) => {
                 self.context.cache().observe_claim(live);
-                Err(Outcome::Changed)
+                Err(Stopped::Changed)
             }
-            Err(CallError::NotFound) => Err(Outcome::Behind),
-            Err(error) => Err(Outcome::CallFailed { doing: "reading the claim again", error }),
+            Err(CallError::NotFound) => Err(Stopped::Behind),
+            Err(error) => Err(Stopped::CallFailed { doing: "reading the claim again", error }),
         }
     }
 
@@ -147,7 +147,7 @@ impl Provisioning {
         pending: &Pending,
         request: UntypedRequest,
         step: &Step<'_>,
-    ) -> Result<Arc<Pending>, Outcome> {
+    ) -> Result<Arc<Pending>, Stopped> {
         let token = request.fencing_token.clone();
         let call = async { self.context.backend.prepare(request).await };
         match guarded(self.context.limits.provision, &token, call).await {
@@ -157,7 +157,7 @@ impl Provisioning {
                 Ok(Arc::new(Pending { claim, class, token, prepared, begun: *begun }))
             }
             Ok(Err(error)) => Err(self.refused(&error, pending, step).await),
-            Err(aborted) => Err(Outcome::ProvisionAborted { method: "prepare", aborted }),
+            Err(aborted) => Err(Stopped::ProvisionAborted { method: "prepare", aborted }),
         }
     }
 
@@ -175,11 +175,11 @@ impl Provisioning {
 }
 
 /// The attempt with the annotations of its claim that the class names.
-fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Outcome> {
+fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Stopped> {
     let Pending { claim, class, token, prepared, begun } = pending;
-    let text = claim.object.as_deref().ok_or(Outcome::Behind)?;
+    let text = claim.object.as_deref().ok_or(Stopped::Behind)?;
     let text = author_view::of_class(text, class.object.parameters.as_ref().unwrap_or(&BTreeMap::new()));
-    let text = text.map_err(|error| Outcome::Refused(Refusal::Request(error.to_string())))?;
+    let text = text.map_err(|error| Stopped::Refused(Refusal::Request(error.to_string())))?;
     let claim = WaitingClaim {
         facts: claim.facts.clone(),
         fingerprint: claim.fingerprint,

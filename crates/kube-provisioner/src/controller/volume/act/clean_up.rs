@@ -10,69 +10,53 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 
-use super::attempt::{Answer, Attempt};
+use super::attempt::Attempt;
 use super::provision::Provisioning;
-use super::{Step, answered};
+use super::{CallFailure, Step, answered};
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress};
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::safeguards::Safeguard;
-use crate::error::DeleteVerdict;
+use crate::error::{DeleteError, DeleteVerdict};
 use crate::request::ProvisionedVolume;
 
 impl Provisioning {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let attempt = match self.attempt(Decision::CleanUp, None, facts, step) {
-            Ok(attempt) => attempt,
-            Err(outcome) => return outcome,
-        };
+        let attempt = self.attempt(Decision::CleanUp, None, facts, step)?;
         if self.no_clean_up.load(Ordering::Relaxed) {
             // The asset that the backend may be making must become a volume, which is then deleted.
             return self.resume(attempt).await;
         }
-        if let Err(outcome) = self.still_without_volume(&attempt).await {
-            return outcome;
-        }
+        self.still_without_volume(&attempt).await?;
         let answer = self
             .call_backend(attempt, self.context.limits.delete, |attempt| self.context.backend.clean_up(attempt))
-            .await;
-        let error = match answer {
-            Ok(Answer { value: Ok(Ok(())), pending, .. }) => {
-                return self
-                    .context
-                    .finish(&pending, step)
-                    .await
-                    .map_or_else(|outcome| outcome, |()| Outcome::CleanedUp);
+            .await?;
+        if let Err(failure) = answer.value {
+            if matches!(&failure, CallFailure::Returned(error) if error.verdict() == DeleteVerdict::Unsupported) {
+                self.no_clean_up.store(true, Ordering::Relaxed);
+                return Err(Stopped::Changed);
             }
-            Ok(Answer { value: Ok(Err(error)), .. }) => error,
-            Ok(Answer { value: Err(aborted), .. }) => {
-                return Outcome::ProvisionAborted { method: "clean_up", aborted };
-            }
-            Err(outcome) => return outcome,
-        };
-        if error.verdict() == DeleteVerdict::Unsupported {
-            self.no_clean_up.store(true, Ordering::Relaxed);
-            return Outcome::Changed;
+            return Err(not_cleaned_up(failure, "clean_up", step));
         }
-        let (verdict, retry_after) = (error.verdict(), error.retry_after());
-        Outcome::NotCleanedUp { verdict, message: error.event_text(step.key()), retry_after }
+        self.context.finish(&answer.pending, step).await?;
+        Ok(Done::CleanedUp)
     }
 
     /// Reads the volume and the claim from the API server. Our watch may be behind: the volume may be in use, and the
     /// claim may exist or have had the volume.
-    async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Outcome> {
+    async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Stopped> {
         let volume = attempt.step.key().to_string();
         match self.context.read_volume(&volume).await {
             Err(CallError::NotFound) => {}
             Ok(live) if self.context.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => {}
-            Ok(_) => return Err(Outcome::Behind),
-            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+            Ok(_) => return Err(Stopped::Behind),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         }
         let claim = &attempt.pending.claim.facts;
         let live = match self.context.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) => live,
             Err(CallError::NotFound) => return Ok(()),
-            Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
         if live.metadata().uid.as_deref() != Some(&*claim.uid) {
             return Ok(());
@@ -81,7 +65,7 @@ impl Provisioning {
         // The volume was saved, and somebody has removed it by force. The claim's data stay.
         if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
             self.context.finish(&attempt.pending, attempt.step).await?;
-            return Err(Outcome::Changed);
+            return Err(Stopped::Changed);
         }
         let has_other = match &live.fields {
             Ok(claim) => claim.bound_to().is_some(),
@@ -92,41 +76,38 @@ impl Provisioning {
         let known = self.context.cache().facts(attempt.step.key()).claim;
         let is_it = |known: &ClaimFacts| known.uid == claim.uid && !known.deleting;
         let lives = matches!(known, ClaimState::Waiting(known) if is_it(&known.facts));
-        if goes || has_other || lives { Ok(()) } else { Err(Outcome::Behind) }
+        if goes || has_other || lives { Ok(()) } else { Err(Stopped::Behind) }
     }
 
     /// Calls the author's `delete` for a surplus asset: another process has saved the volume with another asset.
     pub(super) async fn delete_surplus(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let Progress::Surplus(unsaved) = &facts.progress else { return Outcome::Changed };
+        let Progress::Surplus(unsaved) = &facts.progress else { return Err(Stopped::Changed) };
         let flow = unsaved.pending.flow(Purpose::Remove);
-        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let Some(_permit) = step.enter(&flow) else { return Err(Stopped::AwaitsPermit(flow)) };
         let object: PersistentVolume = match serde_json::from_slice(&unsaved.body) {
             Ok(object) => object,
-            Err(error) => return Outcome::NotSaved(CallError::Other(error.to_string())),
+            Err(error) => return Err(Stopped::NotSaved(CallError::Other(error.to_string()))),
         };
-        let secrets = match self.context.secrets_of(&object).await {
-            Ok(secrets) => secrets,
-            Err(outcome) => return outcome,
-        };
+        let secrets = self.context.secrets_of(&object).await?;
         let (fencing_token, _guard) = step.token();
         let argument = ProvisionedVolume::new(Arc::new(object))
             .in_cluster(&self.context.rules.cluster_id)
             .with(secrets, fencing_token.clone());
         let limit = self.context.limits.delete;
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
-        match answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await) {
-            Ok(Ok(Ok(()))) => match self.context.finish(&unsaved.pending, step).await {
-                Ok(()) => Outcome::CleanedUp,
-                Err(outcome) => outcome,
-            },
-            Ok(Ok(Err(error))) => {
-                let (verdict, retry_after) = (error.verdict(), error.retry_after());
-                Outcome::NotCleanedUp { verdict, message: error.event_text(step.key()), retry_after }
-            }
-            Ok(Err(aborted)) => Outcome::ProvisionAborted { method: "delete", aborted },
-            Err(outcome) => outcome,
-        }
+        let answer = answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await);
+        answer.map_err(|failure| not_cleaned_up(failure, "delete", step))?;
+        self.context.finish(&unsaved.pending, step).await?;
+        Ok(Done::CleanedUp)
     }
+}
+
+pub(super) fn not_cleaned_up(failure: CallFailure<DeleteError>, method: &'static str, step: &Step<'_>) -> Stopped {
+    let returned = |error: DeleteError| {
+        let (verdict, retry_after) = (error.verdict(), error.retry_after());
+        Stopped::NotCleanedUp { verdict, message: error.event_text(step.key()), retry_after }
+    };
+    failure.stop(returned, |aborted| Stopped::ProvisionAborted { method, aborted })
 }
 
 /// Whether the volume is another claim's than the attempt's: the asset of that name may be the other's.

@@ -21,7 +21,7 @@ use crate::controller::volume::decide::{Rules, decide};
 use crate::controller::volume::decision::{Decision, NoAction, Refusal};
 use crate::controller::volume::facts::{OurVolume, Pending};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::Stopped;
 use crate::secrets::Secrets;
 
 pub(crate) struct ActContext {
@@ -54,27 +54,27 @@ impl ActContext {
         decided: Decision,
         volume: &OurVolume,
         key: &Key,
-    ) -> Result<Arc<PersistentVolume>, Outcome> {
+    ) -> Result<Arc<PersistentVolume>, Stopped> {
         let live = match self.read_volume(&key.to_string()).await {
             Ok(live) => live,
-            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeTerminating)),
-            Err(error) => return Err(Outcome::CallFailed { doing: "reading the volume", error }),
+            Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::VolumeTerminating)),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
         self.cache().observe_volume(live.seen);
         let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
-        if same { Ok(Arc::new(live.object)) } else { Err(Outcome::Changed) }
+        if same { Ok(Arc::new(live.object)) } else { Err(Stopped::Changed) }
     }
 
     /// The parameters of an attempt's class. A crash of the author's code while it reads them does not end the attempt.
-    pub(super) fn parameters_of(&self, pending: &Pending) -> Result<ClassParameters, Outcome> {
+    pub(super) fn parameters_of(&self, pending: &Pending) -> Result<ClassParameters, Stopped> {
         let parameters = match &pending.class.parameters {
             Ok(parameters) => Ok(parameters.clone()),
             Err(_) => pending.class.read_again((&*self.backend, &self.rules.capabilities)).parameters,
         };
         parameters.map_err(|bad| match bad {
-            BadParameters::Wrong(problems) => Outcome::Refused(Refusal::Parameters(problems)),
+            BadParameters::Wrong(problems) => Stopped::Refused(Refusal::Parameters(problems)),
             BadParameters::Crashed(panic) => {
-                Outcome::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
+                Stopped::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
             }
         })
     }
@@ -107,7 +107,7 @@ impl ActContext {
     }
 
     /// The Secrets that the class named when the volume was made.
-    pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Outcome> {
+    pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Stopped> {
         let mut secrets = Secrets::default();
         for role in &self.rules.capabilities.secrets {
             if let Some(reference) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {

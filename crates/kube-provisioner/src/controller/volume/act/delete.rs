@@ -12,11 +12,11 @@ use provisioner_runtime::limiter::{LimiterPermit, Purpose};
 use tokio::time::Instant;
 
 use super::context::ActContext;
-use super::{Step, answered};
+use super::{CallFailure, Step, answered};
 use crate::controller::volume::decision::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::error::{DeleteError, DeleteVerdict};
 use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
@@ -43,9 +43,9 @@ impl<'a> DeleteCalls<'a> {
 
 impl Deleting {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
+        let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         let flow = volume.facts.flow(Purpose::Remove);
-        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let Some(_permit) = step.enter(&flow) else { return Err(Stopped::AwaitsPermit(flow)) };
         let (key, started) = (step.key(), Instant::now());
         let permit = step.call_permit(&flow).await;
         let (token, _guard) = step.token();
@@ -57,18 +57,14 @@ impl Deleting {
                 .in_cluster(&self.context.rules.cluster_id)
                 .with(secrets, token.clone());
             let call = calls.call(self.context.limits.delete, JournalRecord::Exists);
-            let answer = answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await)?;
-            Ok((live, answer))
+            let answer = answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await);
+            answer.map_err(|failure| not_deleted(failure, "delete"))?;
+            Ok(live)
         };
-        let answer: Result<_, Outcome> = deleting.await;
+        let live: Result<_, Stopped> = deleting.await;
         // The call's permit ends here. Deleting the object belongs to the attempt, not to the call.
         drop(permit);
-        let live = match answer {
-            Ok((live, Ok(Ok(())))) => live,
-            Ok((_, Ok(Err(error)))) => return not_deleted(&error),
-            Ok((_, Err(aborted))) => return Outcome::DeleteAborted { method: "delete", aborted },
-            Err(outcome) => return outcome,
-        };
+        let live = live?;
         self.context.cache().backend_deleted(key, &volume.facts.uid, false);
         self.remove_object(&live, volume, key, started).await
     }
@@ -79,9 +75,9 @@ impl Deleting {
         deletion: Deletion,
         facts: &Facts,
         calls: &DeleteCalls<'_>,
-    ) -> Result<Arc<PersistentVolume>, Outcome> {
+    ) -> Result<Arc<PersistentVolume>, Stopped> {
         let key = calls.step.key();
-        let VolumeState::Ours(volume) = &facts.volume else { return Err(Outcome::Changed) };
+        let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         self.owner_is_gone(volume, key).await?;
         let guarded = self.call_guard(deletion, volume, calls).await?;
         let version = guarded.unwrap_or_else(|| volume.resource_version.to_string());
@@ -102,7 +98,7 @@ impl Deleting {
         deletion: Deletion,
         volume: &OurVolume,
         calls: &DeleteCalls<'_>,
-    ) -> Result<Option<String>, Outcome> {
+    ) -> Result<Option<String>, Stopped> {
         if self.no_guard.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -112,19 +108,18 @@ impl Deleting {
             .in_cluster(&self.context.rules.cluster_id)
             .with(Secrets::default(), calls.token.clone());
         let call = calls.call(self.context.limits.delete, JournalRecord::None);
-        match answered(calls.step.call(call, |_| true, || self.context.backend.should_delete(argument)).await)? {
-            Ok(Ok(())) => Ok(version),
-            Ok(Err(error)) if error.verdict() == DeleteVerdict::Unsupported => {
+        match answered(calls.step.call(call, |_| true, || self.context.backend.should_delete(argument)).await) {
+            Ok(()) => Ok(version),
+            Err(CallFailure::Returned(error)) if error.verdict() == DeleteVerdict::Unsupported => {
                 self.no_guard.store(true, Ordering::Relaxed);
                 Ok(version)
             }
-            Ok(Err(error)) => Err(not_deleted(&error)),
-            Err(aborted) => Err(Outcome::DeleteAborted { method: "should_delete", aborted }),
+            Err(failure) => Err(not_deleted(failure, "should_delete")),
         }
     }
 
     /// The cache may not have the claim of a volume that is not named after its claim: such a claim need not ask us.
-    async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Outcome> {
+    async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Stopped> {
         let names = &self.context.rules.volume_names;
         let Some(claim) =
             volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| names.key(&owner) != *key))
@@ -135,24 +130,26 @@ impl Deleting {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
                 let bound_to = live.fields.as_ref().ok().and_then(|claim| claim.bound_to());
                 let lives = bound_to.is_none_or(|volume| Key::of_volume(volume) == *key);
-                if lives { Err(Outcome::ClaimLives) } else { Ok(()) }
+                if lives { Err(Stopped::ClaimLives) } else { Ok(()) }
             }
             Ok(_) | Err(CallError::NotFound) => Ok(()),
-            Err(error) => Err(Outcome::CallFailed { doing: "reading the volume's claim", error }),
+            Err(error) => Err(Stopped::CallFailed { doing: "reading the volume's claim", error }),
         }
     }
 
     /// An earlier attempt has deleted the asset. Deletes the object.
     pub(super) async fn finish_delete(&self, facts: &Facts, key: &Key) -> Outcome {
-        let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else { return Outcome::Changed };
+        let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else {
+            return Err(Stopped::Changed);
+        };
         let live = match self.context.read_volume(&key.to_string()).await {
             Ok(live) => live,
-            Err(CallError::NotFound) => return Outcome::Deleted { took: started.elapsed() },
-            Err(error) => return Outcome::CallFailed { doing: "reading the volume", error },
+            Err(CallError::NotFound) => return Ok(Done::Deleted { took: started.elapsed() }),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) {
             self.context.cache().observe_volume(live.seen);
-            return Outcome::Changed;
+            return Err(Stopped::Changed);
         }
         self.remove_object(&live.object, volume, key, started).await
     }
@@ -164,7 +161,7 @@ impl Deleting {
         volume: &OurVolume,
         version: &str,
         key: &Key,
-    ) -> Result<Arc<PersistentVolume>, Outcome> {
+    ) -> Result<Arc<PersistentVolume>, Stopped> {
         let (name, uid) = (key.to_string(), &volume.facts.uid);
         // The preconditions select the object that the decision was about, and the API server returns it. Our finalizer
         // keeps the object; without the finalizer, an annotation records that the deletion has begun.
@@ -179,51 +176,56 @@ impl Deleting {
         };
         match answer {
             Ok(Some(live)) => Ok(Arc::new(live)),
-            Ok(None) | Err(CallError::NotFound) => Err(Outcome::NoAction(NoAction::VolumeTerminating)),
+            Ok(None) | Err(CallError::NotFound) => Err(Stopped::NoAction(NoAction::VolumeTerminating)),
             Err(CallError::Conflict) => {
                 self.context.as_decided(Decision::Delete(deletion), volume, key).await?;
-                Err(Outcome::Changed)
+                Err(Stopped::Changed)
             }
-            Err(error) => Err(Outcome::CallFailed { doing, error }),
+            Err(error) => Err(Stopped::CallFailed { doing, error }),
         }
     }
 
     /// Reads the claim from the API server: the watch may not show yet that it is bound.
-    async fn still_unbound(&self, facts: &Facts) -> Result<(), Outcome> {
-        let ClaimState::Waiting(claim) = &facts.claim else { return Err(Outcome::Changed) };
+    async fn still_unbound(&self, facts: &Facts) -> Result<(), Stopped> {
+        let ClaimState::Waiting(claim) = &facts.claim else { return Err(Stopped::Changed) };
         let live = match self.context.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) => live,
             // The controller-manager releases the volume.
-            Err(CallError::NotFound) => return Err(Outcome::NoAction(NoAction::VolumeTerminating)),
-            Err(error) => return Err(Outcome::CallFailed { doing: "reading the claim", error }),
+            Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::VolumeTerminating)),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
         let same = live.metadata().uid.as_deref() == Some(&*claim.facts.uid);
         if same && live.fields.as_ref().is_ok_and(|fields| fields.bound_to().is_none()) {
             return Ok(());
         }
         self.context.cache().observe_claim(live);
-        Err(Outcome::NoAction(NoAction::VolumeTerminating))
+        Err(Stopped::NoAction(NoAction::VolumeTerminating))
     }
 
     async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {
         if live.metadata.deletion_timestamp.is_none() {
             match self.context.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
                 Ok(_) | Err(CallError::NotFound) => {}
-                Err(error) => return Outcome::CallFailed { doing: "deleting the volume", error },
+                Err(error) => return Err(Stopped::CallFailed { doing: "deleting the volume", error }),
             }
         }
         match self.context.remove_finalizer(live).await {
             Ok(()) | Err(CallError::NotFound) => {}
             Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
-                return Outcome::Rejected { doing: "removing the volume's finalizer", error };
+                return Err(Stopped::Rejected { doing: "removing the volume's finalizer", error });
             }
-            Err(error) => return Outcome::CallFailed { doing: "removing the volume's finalizer", error },
+            Err(error) => return Err(Stopped::CallFailed { doing: "removing the volume's finalizer", error }),
         }
         self.context.cache().backend_deleted(key, &volume.facts.uid, true);
-        Outcome::Deleted { took: started.elapsed() }
+        Ok(Done::Deleted { took: started.elapsed() })
     }
 }
 
-fn not_deleted(error: &DeleteError) -> Outcome {
-    Outcome::NotDeleted { verdict: error.verdict(), message: error.to_string(), retry_after: error.retry_after() }
+fn not_deleted(failure: CallFailure<DeleteError>, method: &'static str) -> Stopped {
+    let returned = |error: DeleteError| Stopped::NotDeleted {
+        verdict: error.verdict(),
+        message: error.to_string(),
+        retry_after: error.retry_after(),
+    };
+    failure.stop(returned, |aborted| Stopped::DeleteAborted { method, aborted })
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::context::ActContext;
 use super::objects::{patched, shown};
-use super::{Step, answered};
+use super::{CallFailure, Step, answered};
 use crate::controller::shared::requests;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::decide;
@@ -26,7 +26,7 @@ use crate::controller::volume::decision::Decision;
 use crate::controller::volume::events;
 use crate::controller::volume::facts::{Facts, GrowingClaim, ResizeStatus, VolumeState};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ExpandError, ExpandVerdict};
@@ -44,9 +44,9 @@ pub(crate) struct Expanding {
 
 impl Expanding {
     pub(super) async fn expand(&self, bytes: u64, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let VolumeState::Ours(volume) = &facts.volume else { return Outcome::Changed };
+        let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         let flow = volume.facts.flow(Purpose::Create);
-        let Some(_permit) = step.enter(&flow) else { return Outcome::AwaitsPermit(flow) };
+        let Some(_permit) = step.enter(&flow) else { return Err(Stopped::AwaitsPermit(flow)) };
         let (key, started) = (step.key(), Instant::now());
         let permit = step.call_permit(&flow).await;
         let (token, _guard) = step.token();
@@ -64,32 +64,29 @@ impl Expanding {
             let limit = self.context.limits.delete;
             let call = Call { permit: CallPermit::Held(&permit), limit, token: &token, record: JournalRecord::Exists };
             let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.context.rules) == decision;
-            let answer = answered(step.call(call, wanted, || self.context.backend.expand(argument, bytes)).await)?;
-            Ok((live, answer))
+            let answer = answered(step.call(call, wanted, || self.context.backend.expand(argument, bytes)).await);
+            answer.map(|()| live)
         };
-        let answer: Result<_, Outcome> = expanding.await;
+        let answer: Result<_, CallFailure<ExpandError>> = expanding.await;
         // The call's permit ends here. Writing the size belongs to the attempt, not to the call.
         drop(permit);
-        let written = match answer {
-            Ok((live, Ok(Ok(())))) => self.write_size(&live, bytes, key).await,
-            Ok((_, Ok(Err(error)))) => self.not_expanded(&error, bytes, key).await,
-            Ok((_, Err(aborted))) => Err(Outcome::ExpandAborted { aborted }),
-            Err(outcome) => Err(outcome),
-        };
-        match written {
-            Ok(()) => Outcome::Expanded { took: started.elapsed() },
-            Err(outcome) => outcome,
+        match answer {
+            Ok(live) => self.write_size(&live, bytes, key).await?,
+            Err(CallFailure::Returned(error)) => return self.not_expanded(&error, bytes, key).await,
+            Err(CallFailure::Aborted(aborted)) => return Err(Stopped::ExpandAborted { aborted }),
+            Err(CallFailure::Stopped(stopped)) => return Err(stopped),
         }
+        Ok(Done::Expanded { took: started.elapsed() })
     }
 
     /// The claim that grows, as it is known now.
-    fn growing(&self, key: &Key) -> Result<Arc<GrowingClaim>, Outcome> {
-        self.context.cache().facts(key).growing().cloned().ok_or(Outcome::Changed)
+    fn growing(&self, key: &Key) -> Result<Arc<GrowingClaim>, Stopped> {
+        self.context.cache().facts(key).growing().cloned().ok_or(Stopped::Changed)
     }
 
     /// Says in the claim's status that the expansion begins. What was begun is finished, even if the user asks for less
     /// meanwhile: nobody knows how far it has come.
-    async fn mark_resizing(&self, bytes: u64, key: &Key) -> Result<(), Outcome> {
+    async fn mark_resizing(&self, bytes: u64, key: &Key) -> Result<(), Stopped> {
         let growing = self.growing(key)?;
         if growing.status_of(bytes).is_some() {
             return Ok(());
@@ -105,12 +102,12 @@ impl Expanding {
     }
 
     /// The asset has the new size: the volume says so first, since the claim's status is the sign that all is done.
-    async fn write_size(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Outcome> {
+    async fn write_size(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Stopped> {
         self.write_capacity(live, bytes, key).await?;
         let growing = self.growing(key)?;
         // Somebody else has written the status meanwhile.
         if growing.status_of(bytes).is_none() {
-            return Err(Outcome::Changed);
+            return Err(Stopped::Changed);
         }
         let status = json!({
             "capacity": {"storage": growing.text(bytes)},
@@ -121,7 +118,7 @@ impl Expanding {
     }
 
     /// The outcome of an error. After what cannot be done the user may ask for less, and the status says so.
-    async fn not_expanded(&self, error: &ExpandError, bytes: u64, key: &Key) -> Result<(), Outcome> {
+    async fn not_expanded(&self, error: &ExpandError, bytes: u64, key: &Key) -> Outcome {
         let (verdict, message) = (error.verdict(), error.event_text(key));
         if verdict == ExpandVerdict::Infeasible {
             let growing = self.growing(key)?;
@@ -134,17 +131,17 @@ impl Expanding {
             }
             // The user asks for another size already.
             if self.context.decision_now(key) != (Decision::Expand { bytes }) {
-                return Err(Outcome::Changed);
+                return Err(Stopped::Changed);
             }
         }
-        Err(Outcome::NotExpanded { verdict, message, retry_after: error.retry_after() })
+        Err(Stopped::NotExpanded { verdict, message, retry_after: error.retry_after() })
     }
 
     /// Writes the volume's capacity, if it is still what it was. So a process that has stood still shrinks nothing.
-    async fn write_capacity(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Outcome> {
+    async fn write_capacity(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Stopped> {
         let growing = self.growing(key)?;
         let capacity = live.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
-        let Some(capacity) = capacity else { return Err(Outcome::Changed) };
+        let Some(capacity) = capacity else { return Err(Stopped::Changed) };
         if crate::quantity::parse_bytes(&capacity.0).is_ok_and(|known| known >= bytes) {
             return Ok(());
         }
@@ -154,7 +151,7 @@ impl Expanding {
             {"op": "test", "path": PATH, "value": capacity.0},
             {"op": "replace", "path": PATH, "value": growing.text(bytes)},
         ]);
-        let failed = |error| Outcome::CallFailed { doing: "writing the volume's new size", error };
+        let failed = |error| Stopped::CallFailed { doing: "writing the volume's new size", error };
         let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
         let (path, name, patch) =
             (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
@@ -164,13 +161,13 @@ impl Expanding {
                 self.context.cache().observe_volume(volume);
                 Ok(())
             }
-            Ok(None) | Err(CallError::NotFound) => Err(Outcome::Behind),
+            Ok(None) | Err(CallError::NotFound) => Err(Stopped::Behind),
             Err(error) => Err(failed(error)),
         }
     }
 
     /// Writes fields of the claim's status, if nobody has written the claim since it was read.
-    async fn write_status(&self, growing: &GrowingClaim, status: Value) -> Result<(), Outcome> {
+    async fn write_status(&self, growing: &GrowingClaim, status: Value) -> Result<(), Stopped> {
         let GrowingClaim { claim, resource_version, .. } = growing;
         let metadata = json!({"uid": &*claim.uid, "resourceVersion": resource_version});
         let patch = Patch::Strategic(json!({"metadata": metadata, "status": status}));
@@ -181,8 +178,8 @@ impl Expanding {
                 self.context.cache().observe_claim(claim);
                 Ok(())
             }
-            Err(CallError::Conflict | CallError::NotFound) => Err(Outcome::Behind),
-            Err(error) => Err(Outcome::CallFailed { doing: "writing the claim's status", error }),
+            Err(CallError::Conflict | CallError::NotFound) => Err(Stopped::Behind),
+            Err(error) => Err(Stopped::CallFailed { doing: "writing the claim's status", error }),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::controller::volume::outcome::{MissingInput, Stopped};
 use crate::secrets::Secrets;
 
 impl Provisioning {
@@ -22,7 +22,7 @@ impl Provisioning {
         named: &[SecretName],
         claim: &ClaimFacts,
         key: &Key,
-    ) -> Result<Secrets, Outcome> {
+    ) -> Result<Secrets, Stopped> {
         let volume = key.to_string();
         read_secrets(&self.context.runtime, named, template_names(claim, &volume)).await.map_err(not_read)
     }
@@ -32,7 +32,7 @@ impl Provisioning {
         named: &[SecretName],
         claim: &ClaimFacts,
         key: &Key,
-    ) -> Result<BTreeMap<String, String>, Outcome> {
+    ) -> Result<BTreeMap<String, String>, Stopped> {
         let volume = key.to_string();
         let annotation = |secret: &SecretName| {
             let reference = secret.resolve(template_names(claim, &volume)).map_err(Unread::Unnamed);
@@ -47,7 +47,7 @@ impl Provisioning {
         &self,
         node: Option<&str>,
         decision: &Decision,
-    ) -> Result<BTreeMap<String, String>, Outcome> {
+    ) -> Result<BTreeMap<String, String>, Stopped> {
         let Some(name) = node.filter(|_| self.context.rules.capabilities.node_labels) else {
             return Ok(BTreeMap::new());
         };
@@ -55,8 +55,8 @@ impl Provisioning {
         match self.context.request(api.get_metadata(name)).await {
             Ok(node) => Ok(node.metadata.labels.unwrap_or_default()),
             Err(CallError::NotFound) if *decision == Decision::CleanUp => Ok(BTreeMap::new()),
-            Err(CallError::NotFound) => Err(Outcome::NotReady(MissingInput::Node(name.to_owned()))),
-            Err(error) => Err(Outcome::CallFailed { doing: "reading the selected node", error }),
+            Err(CallError::NotFound) => Err(Stopped::NotReady(MissingInput::Node(name.to_owned()))),
+            Err(error) => Err(Stopped::CallFailed { doing: "reading the selected node", error }),
         }
     }
 }
@@ -65,10 +65,10 @@ fn template_names<'a>(claim: &'a ClaimFacts, volume: &'a str) -> TemplateNames<'
     TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume }
 }
 
-pub(super) fn not_read(unread: Unread) -> Outcome {
+pub(super) fn not_read(unread: Unread) -> Stopped {
     match unread {
-        Unread::Unnamed(problem) => Outcome::NotReady(MissingInput::SecretName(problem)),
-        Unread::Missing { namespace, name } => Outcome::NotReady(MissingInput::Secret { namespace, name }),
-        Unread::Failed(error) => Outcome::CallFailed { doing: READING, error },
+        Unread::Unnamed(problem) => Stopped::NotReady(MissingInput::SecretName(problem)),
+        Unread::Missing { namespace, name } => Stopped::NotReady(MissingInput::Secret { namespace, name }),
+        Unread::Failed(error) => Stopped::CallFailed { doing: READING, error },
     }
 }

@@ -13,7 +13,7 @@ use super::provision::Provisioning;
 use crate::controller::volume::decide::refusal;
 use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, VolumeState};
-use crate::controller::volume::outcome::{NodeSilence, Outcome};
+use crate::controller::volume::outcome::{Done, NodeSilence, Outcome, Stopped};
 
 /// How long the replica of its node has to delete a released volume.
 const DELETION_GRACE: Duration = Duration::from_secs(300);
@@ -38,27 +38,27 @@ impl Provisioning {
         };
         let (place, count) = self.context.cache().place_after(&name);
         if !is_turn(step.work().waits(), lookers, place, count) {
-            return Outcome::LooksAgain { after };
+            return Ok(Done::LooksAgain { after });
         }
         let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
             Ok(node) => node,
             Err(CallError::NotFound) => {
-                return match claim {
+                return Err(match claim {
                     Some(claim) => self.leave_missing_node(claim, &name, step).await,
-                    None => Outcome::Refused(Refusal::NodeGone { node: name }),
-                };
+                    None => Stopped::Refused(Refusal::NodeGone { node: name }),
+                });
             }
-            Err(error) => return Outcome::CallFailed { doing: "looking for the node that has to do this", error },
+            Err(error) => return Err(Stopped::CallFailed { doing: "looking for the node that has to do this", error }),
         };
         match claim {
-            None => Outcome::LooksAgain { after },
-            Some(_) if is_unready(&node) => Outcome::NodeSilent { node: name, why: NodeSilence::NotReady },
+            None => Ok(Done::LooksAgain { after }),
+            Some(_) if is_unready(&node) => Err(Stopped::NodeSilent { node: name, why: NodeSilence::NotReady }),
             Some(_) => match self.look_for_replica(name).await {
                 // That replica has reported why. A later event about its silence would hide the reason.
-                Outcome::NodeSilent { why: NodeSilence::Replica, .. } if self.is_refused(facts) => {
-                    Outcome::LooksAgain { after }
+                Stopped::NodeSilent { why: NodeSilence::Replica, .. } if self.is_refused(facts) => {
+                    Ok(Done::LooksAgain { after })
                 }
-                outcome => outcome,
+                stopped => Err(stopped),
             },
         }
     }
@@ -70,22 +70,22 @@ impl Provisioning {
 
     /// Asks the scheduler for another node, since the selected one does not exist. Nothing was made there, or it is gone with
     /// the node.
-    pub(super) async fn leave_missing_node(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Outcome {
+    pub(super) async fn leave_missing_node(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Stopped {
         match self.reschedule(claim, node, step).await {
-            Ok(true) => Outcome::NodeMissing { node: node.to_owned() },
+            Ok(true) => Stopped::NodeMissing { node: node.to_owned() },
             // Another replica was faster.
-            Ok(false) => Outcome::Behind,
-            Err(outcome) => outcome,
+            Ok(false) => Stopped::Behind,
+            Err(stopped) => stopped,
         }
     }
 
     /// A replica writes its journal as soon as it runs.
-    async fn look_for_replica(&self, node: String) -> Outcome {
+    async fn look_for_replica(&self, node: String) -> Stopped {
         let api = Api::<ConfigMap>::namespaced(self.context.client().clone(), &self.namespace);
         match self.context.request(api.get_metadata(&part_journal_name(&self.context.rules.names.own, &node))).await {
-            Ok(_) => Outcome::NodeSilent { node, why: NodeSilence::Replica },
-            Err(CallError::NotFound) => Outcome::NodeSilent { node, why: NodeSilence::NoReplica },
-            Err(error) => Outcome::CallFailed { doing: "looking for the journal of another node", error },
+            Ok(_) => Stopped::NodeSilent { node, why: NodeSilence::Replica },
+            Err(CallError::NotFound) => Stopped::NodeSilent { node, why: NodeSilence::NoReplica },
+            Err(error) => Stopped::CallFailed { doing: "looking for the journal of another node", error },
         }
     }
 }

@@ -6,15 +6,15 @@ use std::sync::atomic::AtomicBool;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 
-use super::Step;
 use super::attempt::{Answer, Attempt};
 use super::context::ActContext;
+use super::{CallFailure, Step};
 use crate::controller::shared::secret_names::SecretName;
 use crate::controller::volume::decision::{Decision, NoAction};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, UnsavedVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::object::{self, VolumeInputs};
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{Outcome, Stopped};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ProvisionError, ProvisionVerdict};
 use crate::volume::Volume;
@@ -38,31 +38,25 @@ impl Provisioning {
         if claim.is_none() && matches!(&facts.claim, ClaimState::Waiting(claim) if claim.object.is_none()) {
             return self.confirm(facts, step.key()).await;
         }
-        match self.attempt(Decision::Provision, claim, facts, step) {
-            Ok(attempt) => self.resume(attempt).await,
-            Err(outcome) => outcome,
-        }
+        let attempt = self.attempt(Decision::Provision, claim, facts, step)?;
+        self.resume(attempt).await
     }
 
     /// Calls `provision` for an attempt and processes its answer.
     pub(super) async fn resume(&self, attempt: Attempt<'_>) -> Outcome {
         let (step, resumed) = (attempt.step, attempt.resumed);
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
-        match self
-            .call_backend(attempt, self.context.limits.provision, |request| self.context.backend.provision(request))
-            .await
-        {
-            Ok(Answer { value: Ok(Ok(volume)), pending, permit: _permit }) => {
-                match self.unsaved(step.key(), pending, &claim, &secrets, volume) {
-                    Ok(unsaved) => self.save(unsaved, step).await,
-                    Err(outcome) => outcome,
-                }
+        let limit = self.context.limits.provision;
+        let Answer { value, pending, permit: _permit } =
+            self.call_backend(attempt, limit, |request| self.context.backend.provision(request)).await?;
+        match value {
+            Ok(volume) => {
+                let unsaved = self.unsaved(step.key(), pending, &claim, &secrets, volume)?;
+                self.save(unsaved, step).await
             }
-            Ok(Answer { value: Ok(Err(error)), pending, .. }) => {
-                self.not_provisioned(&error, &pending, resumed, step).await
-            }
-            Ok(Answer { value: Err(aborted), .. }) => Outcome::ProvisionAborted { method: "provision", aborted },
-            Err(outcome) => outcome,
+            Err(CallFailure::Returned(error)) => Err(self.not_provisioned(&error, &pending, resumed, step).await),
+            Err(CallFailure::Aborted(aborted)) => Err(Stopped::ProvisionAborted { method: "provision", aborted }),
+            Err(CallFailure::Stopped(stopped)) => Err(stopped),
         }
     }
 
@@ -73,7 +67,7 @@ impl Provisioning {
         claim: &PersistentVolumeClaim,
         secrets: &[SecretName],
         mut volume: Volume,
-    ) -> Result<UnsavedVolume, Outcome> {
+    ) -> Result<UnsavedVolume, Stopped> {
         let name = key.to_string();
         let class = &pending.class.object;
         let finalizer = self.context.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
@@ -82,9 +76,9 @@ impl Provisioning {
         let (identity, cluster_id) = (self.context.rules.identity.as_deref(), &*self.context.rules.cluster_id);
         let inputs = VolumeInputs { name: &name, bytes, claim, class, finalizer, identity, cluster_id };
         let warning = volume.warning.take();
-        let object = object::build(&inputs, volume).map_err(Outcome::BadTemplate)?;
+        let object = object::build(&inputs, volume).map_err(Stopped::BadTemplate)?;
         let body =
-            serde_json::to_vec(&object).map_err(|error| Outcome::NotSaved(CallError::Other(error.to_string())))?;
+            serde_json::to_vec(&object).map_err(|error| Stopped::NotSaved(CallError::Other(error.to_string())))?;
         Ok(UnsavedVolume { name, pending, body, warning })
     }
 
@@ -95,38 +89,38 @@ impl Provisioning {
         pending: &Pending,
         resumed: bool,
         step: &Step<'_>,
-    ) -> Outcome {
+    ) -> Stopped {
         let may_be_left = match error.verdict() {
             ProvisionVerdict::InProgress => true,
             ProvisionVerdict::Retry => self.context.rules.safeguards.include(Safeguard::FailedAttempts),
             ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists => resumed,
             _ => false,
         };
-        if !may_be_left && let Err(outcome) = self.context.finish(pending, step).await {
-            return outcome;
+        if !may_be_left && let Err(stopped) = self.context.finish(pending, step).await {
+            return stopped;
         }
         self.refused(error, pending, step).await
     }
 
     /// What an error of the author's means, once it is known whether the attempt continues.
-    pub(super) async fn refused(&self, error: &ProvisionError, pending: &Pending, step: &Step<'_>) -> Outcome {
+    pub(super) async fn refused(&self, error: &ProvisionError, pending: &Pending, step: &Step<'_>) -> Stopped {
         let verdict = error.verdict();
         let mut rescheduled = false;
         if let (ProvisionVerdict::Reschedule, Some(node)) = (verdict, &pending.claim.facts.selected_node) {
             rescheduled = true;
-            if let Err(outcome) = self.reschedule(&pending.claim.facts, node, step).await {
-                return outcome;
+            if let Err(stopped) = self.reschedule(&pending.claim.facts, node, step).await {
+                return stopped;
             }
         }
         let message = error.event_text(step.key());
-        Outcome::NotProvisioned { verdict, message, retry_after: error.retry_after(), rescheduled }
+        Stopped::NotProvisioned { verdict, message, retry_after: error.retry_after(), rescheduled }
     }
 
     /// Lets the scheduler choose another node. That node's replica may begin at once, so this attempt's entry is
     /// removed first. Returns whether the claim still named the node.
-    pub(super) async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<bool, Outcome> {
+    pub(super) async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<bool, Stopped> {
         step.remove_entry();
-        step.fence().await.map_err(Outcome::NotJournaled)?;
+        step.fence().await.map_err(Stopped::NotJournaled)?;
         let answer = self.context.unselect_node(claim, node).await;
         let mut cache = self.context.cache();
         let answer = match answer {
@@ -140,22 +134,22 @@ impl Provisioning {
         cache.confirm_first(step.key());
         match answer {
             Ok(_) | Err(CallError::NotFound) => Ok(false),
-            Err(error) => Err(Outcome::CallFailed { doing: "asking the scheduler for another node", error }),
+            Err(error) => Err(Stopped::CallFailed { doing: "asking the scheduler for another node", error }),
         }
     }
 
     /// Reads the claim from the API server: the watch may not show yet that it has a volume.
     pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
-        let ClaimState::Waiting(claim) = &facts.claim else { return Outcome::Changed };
+        let ClaimState::Waiting(claim) = &facts.claim else { return Err(Stopped::Changed) };
         let live = match self.context.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
             // The watch will show it, and any other claim of that name.
-            Ok(_) | Err(CallError::NotFound) => return Outcome::NoAction(NoAction::ClaimTerminating),
-            Err(error) => return Outcome::CallFailed { doing: "reading the claim again", error },
+            Ok(_) | Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::ClaimTerminating)),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim again", error }),
         };
         let mut cache = self.context.cache();
         cache.confirmed(key);
         cache.observe_claim(live);
-        Outcome::Changed
+        Err(Stopped::Changed)
     }
 }

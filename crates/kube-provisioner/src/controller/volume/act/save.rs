@@ -11,7 +11,7 @@ use super::provision::Provisioning;
 use crate::controller::volume::decision::NoAction;
 use crate::controller::volume::events;
 use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
-use crate::controller::volume::outcome::Outcome;
+use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
@@ -34,7 +34,7 @@ enum Found {
 
 impl Provisioning {
     pub(super) async fn save_again(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let Progress::Unsaved(unsaved) = &facts.progress else { return Outcome::Changed };
+        let Progress::Unsaved(unsaved) = &facts.progress else { return Err(Stopped::Changed) };
         self.try_save(unsaved, step).await
     }
 
@@ -53,46 +53,42 @@ impl Provisioning {
                 Ok(LiveVolume { seen, .. }) if !self.context.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
                     Found::Same => seen,
-                    Found::SameAsset => match self.context.finish(&unsaved.pending, step).await {
-                        Ok(()) => return Outcome::NoAction(NoAction::OtherInstallation),
-                        Err(outcome) => return outcome,
-                    },
+                    Found::SameAsset => {
+                        self.context.finish(&unsaved.pending, step).await?;
+                        return Err(Stopped::NoAction(NoAction::OtherInstallation));
+                    }
                     Found::OtherAsset => {
                         tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
                         self.context.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
-                        return Outcome::Changed;
+                        return Err(Stopped::Changed);
                     }
                     Found::OtherServer => {
                         let text = other_server_text(&unsaved.body, &object);
                         self.context.runtime.events().record(events::warned(&text, &unsaved.pending.claim.facts));
-                        if let Err(outcome) = self.context.end_attempt(&unsaved.pending, step).await {
-                            return outcome;
-                        }
+                        self.context.end_attempt(&unsaved.pending, step).await?;
                         self.context.cache().saved(key, seen);
-                        return Outcome::Changed;
+                        return Err(Stopped::Changed);
                     }
                     Found::OfAnother => {
                         // Its asset may be what the author has made or found for this claim, so nothing is deleted, and the
                         // author is asked again when the other volume is gone. The watch shows that.
                         let attempt = Progress::Background(unsaved.pending.clone());
                         self.context.cache().set_progress(key, attempt);
-                        return Outcome::Behind;
+                        return Err(Stopped::Behind);
                     }
-                    Found::Foreign => return Outcome::NameTakenMeanwhile,
+                    Found::Foreign => return Err(Stopped::NameTakenMeanwhile),
                 },
-                Err(error) => return Outcome::NotSaved(error),
+                Err(error) => return Err(Stopped::NotSaved(error)),
             },
-            Err(error) => return Outcome::NotSaved(error),
+            Err(error) => return Err(Stopped::NotSaved(error)),
         };
-        if let Err(outcome) = self.context.end_attempt(&unsaved.pending, step).await {
-            return outcome;
-        }
+        self.context.end_attempt(&unsaved.pending, step).await?;
         // The watch may be slower than the next look at this key.
         self.context.cache().saved(key, saved);
         if let Some(text) = &unsaved.warning {
             self.context.runtime.events().record(events::warned(text, &unsaved.pending.claim.facts));
         }
-        Outcome::Provisioned { took: unsaved.pending.begun.elapsed() }
+        Ok(Done::Provisioned { took: unsaved.pending.begun.elapsed() })
     }
 }
 

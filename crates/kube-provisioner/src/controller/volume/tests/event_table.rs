@@ -15,7 +15,7 @@ use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decision::{NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
-use crate::controller::volume::outcome::{MissingInput, NodeSilence, Outcome};
+use crate::controller::volume::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
 use crate::controller::volume::report::{
     Case, EventDraft, EventObject, begins_resizing, made_with_warning, not_now, report, still_provisioning,
 };
@@ -91,60 +91,63 @@ enum Example {
     Volume(Outcome),
 }
 
-every!(examples of Outcome => Example {
-    Outcome::NoAction(_) => [Claim(Outcome::NoAction(NoAction::ClassOfAnother))],
-    Outcome::Refused(_) => refusals().into_iter().map(|refusal| Claim(Outcome::Refused(refusal))),
-    Outcome::AwaitsPermit(_) => [],
-    Outcome::Changed => [],
-    Outcome::Behind => [],
-    Outcome::LooksAgain { .. } => [],
-    Outcome::NodeMissing { .. } => [Claim(Outcome::NodeMissing { node: "NODE".to_owned() })],
-    Outcome::NodeSilent { .. } => node_silences().into_iter().map(|why| {
-        Claim(Outcome::NodeSilent { node: "NODE".to_owned(), why })
+every!(done_examples of Done => Example {
+    Done::LooksAgain { .. } => [],
+    Done::Provisioned { .. } => [Claim(Ok(Done::Provisioned { took: Duration::ZERO }))],
+    Done::CleanedUp => [],
+    Done::Deleted { .. } => [],
+    Done::ProtectionSet => [],
+    Done::Expanded { .. } => [Growth(Ok(Done::Expanded { took: Duration::ZERO }))],
+});
+
+every!(stopped_examples of Stopped => Example {
+    Stopped::NoAction(_) => [Claim(Err(Stopped::NoAction(NoAction::ClassOfAnother)))],
+    Stopped::Refused(_) => refusals().into_iter().map(|refusal| Claim(Err(Stopped::Refused(refusal)))),
+    Stopped::AwaitsPermit(_) => [],
+    Stopped::Changed => [],
+    Stopped::Behind => [],
+    Stopped::NodeMissing { .. } => [Claim(Err(Stopped::NodeMissing { node: "NODE".to_owned() }))],
+    Stopped::NodeSilent { .. } => node_silences().into_iter().map(|why| {
+        Claim(Err(Stopped::NodeSilent { node: "NODE".to_owned(), why }))
     }),
-    Outcome::Rejected { .. } => of_each(|| Outcome::Rejected { doing: "DOING", error: call_error() }),
-    Outcome::Provisioned { .. } => [Claim(Outcome::Provisioned { took: Duration::ZERO })],
-    Outcome::NotJournaled(_) => journal_errors(),
-    Outcome::NotReady(_) => {
-        let claim = missing_inputs().into_iter().map(|missing| Claim(Outcome::NotReady(missing)));
+    Stopped::Rejected { .. } => of_each(|| Err(Stopped::Rejected { doing: "DOING", error: call_error() })),
+    Stopped::NotJournaled(_) => journal_errors(),
+    Stopped::NotReady(_) => {
+        let claim = missing_inputs().into_iter().map(|missing| Claim(Err(Stopped::NotReady(missing))));
         // Deleting needs the Secrets too.
         let secret = missing_inputs().into_iter().filter(|missing| matches!(missing, MissingInput::Secret { .. }));
         let missing = secret.flat_map(|missing| {
             let MissingInput::Secret { namespace, name } = missing else { return Vec::new() };
-            let again = || Outcome::NotReady(MissingInput::Secret { namespace: namespace.clone(), name: name.clone() });
+            let again = || Err(Stopped::NotReady(MissingInput::Secret { namespace: namespace.clone(), name: name.clone() }));
             vec![Growth(again()), Volume(again())]
         });
         claim.chain(missing)
     },
-    Outcome::NotProvisioned { .. } => verdicts().into_iter().map(|verdict| {
+    Stopped::NotProvisioned { .. } => verdicts().into_iter().map(|verdict| {
         let rescheduled = verdict == ProvisionVerdict::Reschedule;
-        Claim(Outcome::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None, rescheduled })
+        Claim(Err(Stopped::NotProvisioned { verdict, message: MESSAGE.to_owned(), retry_after: None, rescheduled }))
     }),
-    Outcome::ProvisionAborted { .. } => all_aborted().into_iter().map(|aborted| {
-        Claim(Outcome::ProvisionAborted { method: "METHOD", aborted })
+    Stopped::ProvisionAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Claim(Err(Stopped::ProvisionAborted { method: "METHOD", aborted }))
     }),
-    Outcome::BadTemplate(_) => template_errors().into_iter().map(|error| Claim(Outcome::BadTemplate(error))),
-    Outcome::NotSaved(_) => [Claim(Outcome::NotSaved(call_error()))],
-    Outcome::NameTakenMeanwhile => [Claim(Outcome::NameTakenMeanwhile)],
-    Outcome::CleanedUp => [],
-    Outcome::NotCleanedUp { .. } => delete_verdicts().into_iter().map(|verdict| {
-        Claim(Outcome::NotCleanedUp { verdict, message: MESSAGE.to_owned(), retry_after: None })
+    Stopped::BadTemplate(_) => template_errors().into_iter().map(|error| Claim(Err(Stopped::BadTemplate(error)))),
+    Stopped::NotSaved(_) => [Claim(Err(Stopped::NotSaved(call_error())))],
+    Stopped::NameTakenMeanwhile => [Claim(Err(Stopped::NameTakenMeanwhile))],
+    Stopped::NotCleanedUp { .. } => delete_verdicts().into_iter().map(|verdict| {
+        Claim(Err(Stopped::NotCleanedUp { verdict, message: MESSAGE.to_owned(), retry_after: None }))
     }),
-    Outcome::ClaimLives => [],
-    Outcome::Deleted { .. } => [],
-    Outcome::NotDeleted { .. } => delete_verdicts().into_iter().map(|verdict| {
-        Volume(Outcome::NotDeleted { verdict, message: MESSAGE.to_owned(), retry_after: None })
+    Stopped::ClaimLives => [],
+    Stopped::NotDeleted { .. } => delete_verdicts().into_iter().map(|verdict| {
+        Volume(Err(Stopped::NotDeleted { verdict, message: MESSAGE.to_owned(), retry_after: None }))
     }),
-    Outcome::DeleteAborted { .. } => all_aborted().into_iter().map(|aborted| {
-        Volume(Outcome::DeleteAborted { method: "METHOD", aborted })
+    Stopped::DeleteAborted { .. } => all_aborted().into_iter().map(|aborted| {
+        Volume(Err(Stopped::DeleteAborted { method: "METHOD", aborted }))
     }),
-    Outcome::ProtectionSet => [],
-    Outcome::Expanded { .. } => [Growth(Outcome::Expanded { took: Duration::ZERO })],
-    Outcome::NotExpanded { .. } => expand_verdicts().into_iter().map(|verdict| {
-        Growth(Outcome::NotExpanded { verdict, message: MESSAGE.to_owned(), retry_after: None })
+    Stopped::NotExpanded { .. } => expand_verdicts().into_iter().map(|verdict| {
+        Growth(Err(Stopped::NotExpanded { verdict, message: MESSAGE.to_owned(), retry_after: None }))
     }),
-    Outcome::ExpandAborted { .. } => all_aborted().into_iter().map(|aborted| Growth(Outcome::ExpandAborted { aborted })),
-    Outcome::CallFailed { .. } => of_each(|| Outcome::CallFailed { doing: "DOING", error: call_error() }),
+    Stopped::ExpandAborted { .. } => all_aborted().into_iter().map(|aborted| Growth(Err(Stopped::ExpandAborted { aborted }))),
+    Stopped::CallFailed { .. } => of_each(|| Err(Stopped::CallFailed { doing: "DOING", error: call_error() })),
 });
 
 fn of_each(outcome: impl Fn() -> Outcome) -> [Example; 3] {
@@ -155,11 +158,11 @@ fn of_each(outcome: impl Fn() -> Outcome) -> [Example; 3] {
 fn journal_errors() -> Vec<Example> {
     let number = NUMBER as usize;
     let mut all = vec![
-        Claim(Outcome::NotJournaled(JournalError::Full { entries: number, bytes: number })),
-        Claim(Outcome::NotJournaled(JournalError::TooLarge { bytes: number, most: number })),
-        Claim(Outcome::NotJournaled(JournalError::Dropped)),
+        Claim(Err(Stopped::NotJournaled(JournalError::Full { entries: number, bytes: number }))),
+        Claim(Err(Stopped::NotJournaled(JournalError::TooLarge { bytes: number, most: number }))),
+        Claim(Err(Stopped::NotJournaled(JournalError::Dropped))),
     ];
-    all.extend(of_each(|| Outcome::NotJournaled(JournalError::Call(Arc::new(call_error())))));
+    all.extend(of_each(|| Err(Stopped::NotJournaled(JournalError::Call(Arc::new(call_error()))))));
     all
 }
 
@@ -203,7 +206,7 @@ fn event(outcome: Outcome, facts: &Facts, thresholds: Thresholds) -> Option<Even
 fn rows_of_outcomes() -> BTreeSet<Row> {
     let (of_claim, of_growth) = (facts_of_claim(), facts_of_growth());
     let (of_volume, thresholds) = (facts_of_volume(), Thresholds::default());
-    let events = examples().into_iter().filter_map(|example| match example {
+    let events = done_examples().into_iter().chain(stopped_examples()).filter_map(|example| match example {
         Claim(outcome) => event(outcome, &of_claim, thresholds),
         Growth(outcome) => event(outcome, &of_growth, thresholds),
         Volume(outcome) => event(outcome, &of_volume, thresholds),
@@ -222,10 +225,10 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
 fn rows_of_additions() -> BTreeSet<Row> {
     let failed = |verdict| {
         let message = MESSAGE.to_owned();
-        Outcome::NotProvisioned { verdict, message, retry_after: None, rescheduled: false }
+        Err(Stopped::NotProvisioned { verdict, message, retry_after: None, rescheduled: false })
     };
     let not_deleted =
-        Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: MESSAGE.to_owned(), retry_after: None };
+        Err(Stopped::NotDeleted { verdict: DeleteVerdict::Retry, message: MESSAGE.to_owned(), retry_after: None });
     let once = Thresholds { provision: 1, delete: 1 };
     let mut events = vec![
         event(failed(ProvisionVerdict::Retry), &facts_of_claim(), once),

@@ -8,7 +8,7 @@ use provisioner_runtime::queue::Next;
 use super::*;
 use crate::controller::shared::limits::{REMIND, Thresholds};
 use crate::controller::volume::decision::{NoAction, Refusal};
-use crate::controller::volume::outcome::{MissingInput, Outcome};
+use crate::controller::volume::outcome::{Done, MissingInput, Outcome, Stopped};
 use crate::controller::volume::report::{Case, EventObject, OutcomeReport, report};
 use crate::{DeleteVerdict, ProvisionVerdict};
 use provisioner_runtime::controller::CallAborted;
@@ -25,7 +25,7 @@ fn first(outcome: Outcome) -> OutcomeReport {
 }
 
 fn failure(verdict: ProvisionVerdict, retry_after: Option<Duration>, rescheduled: bool) -> Outcome {
-    Outcome::NotProvisioned { verdict, message: "no".into(), retry_after, rescheduled }
+    Err(Stopped::NotProvisioned { verdict, message: "no".into(), retry_after, rescheduled })
 }
 
 #[test]
@@ -55,23 +55,23 @@ fn g21_threshold_gives_up_and_says_so() {
     assert!(matches!(last.next, Next::AwaitChange));
     assert!(last.event.unwrap().text.contains("gave up after 3 attempts"));
     assert!(matches!(reported(failure(ProvisionVerdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
-    let not_saved = reported(Outcome::NotSaved(CallError::Conflict), 99, two);
+    let not_saved = reported(Err(Stopped::NotSaved(CallError::Conflict)), 99, two);
     assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
-    let kept = Outcome::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None };
+    let kept = Err(Stopped::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None });
     assert!(matches!(reported(kept, 3, two).next, Next::AwaitChange));
 }
 
 #[test]
 fn g18_g19_breakage_is_told_and_tried_again() {
-    let panicked = first(Outcome::ProvisionAborted {
+    let panicked = first(Err(Stopped::ProvisionAborted {
         method: "provision",
         aborted: CallAborted::Panicked("index out of bounds".into()),
-    });
+    }));
     assert!(matches!(panicked.next, Next::Retry));
     let text = panicked.event.unwrap().text;
     assert!(text.contains("crashed in") && !text.contains("index out of bounds"), "{text}");
     let slow =
-        first(Outcome::DeleteAborted { method: "delete", aborted: CallAborted::TimedOut(Duration::from_secs(5)) });
+        first(Err(Stopped::DeleteAborted { method: "delete", aborted: CallAborted::TimedOut(Duration::from_secs(5)) }));
     let event = slow.event.unwrap();
     assert_eq!((event.object, event.reason), (EventObject::Volume, "VolumeFailedDelete"));
     assert!(event.text.contains("within 5 s"));
@@ -79,7 +79,7 @@ fn g18_g19_breakage_is_told_and_tried_again() {
 
 #[test]
 fn g22_in_use_is_no_warning() {
-    let busy = Outcome::NotDeleted { verdict: DeleteVerdict::InUse, message: "mounted".into(), retry_after: None };
+    let busy = Err(Stopped::NotDeleted { verdict: DeleteVerdict::InUse, message: "mounted".into(), retry_after: None });
     let report = first(busy);
     let event = report.event.unwrap();
     assert!(!event.warning && event.reason == "VolumeDelete" && matches!(report.next, Next::Retry));
@@ -88,18 +88,18 @@ fn g22_in_use_is_no_warning() {
 #[test]
 fn g45_waiting_is_not_failing() {
     let busy = || CallError::TooManyRequests { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
-    assert_eq!(first(Outcome::NotSaved(busy())).next, Next::Wait(Some(Duration::from_secs(3))));
-    let call = Outcome::CallFailed { doing: "reading the volume", error: busy() };
+    assert_eq!(first(Err(Stopped::NotSaved(busy()))).next, Next::Wait(Some(Duration::from_secs(3))));
+    let call = Err(Stopped::CallFailed { doing: "reading the volume", error: busy() });
     assert_eq!(first(call).next, Next::Wait(Some(Duration::from_secs(3))));
     let deleting =
-        Outcome::NotDeleted { verdict: DeleteVerdict::InProgress, message: "at it".into(), retry_after: None };
+        Err(Stopped::NotDeleted { verdict: DeleteVerdict::InProgress, message: "at it".into(), retry_after: None });
     assert_eq!(first(deleting).next, Next::Wait(None));
 }
 
 #[test]
 fn g46_what_the_server_does_not_take_is_told_when_it_happens_again() {
     let rejected =
-        || Outcome::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) };
+        || Err(Stopped::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) });
     let quiet = first(rejected());
     assert!(quiet.event.is_none() && quiet.next == Next::Again);
     let fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
@@ -119,14 +119,14 @@ fn a_secret_that_is_created_late_is_noticed_within_a_minute() {
         (100, Next::RetryAfter(Duration::from_secs(60))),
     ] {
         let missing = MissingInput::Secret { namespace: "default".into(), name: "key".into() };
-        let report = reported(Outcome::NotReady(missing), attempt, Thresholds::default());
+        let report = reported(Err(Stopped::NotReady(missing)), attempt, Thresholds::default());
         assert_eq!(report.next, next);
     }
 }
 
 #[test]
 fn c7_a_class_that_may_still_come_is_no_failure() {
-    let report = first(Outcome::Refused(Refusal::ClassMissing(Some("fast".into()))));
+    let report = first(Err(Stopped::Refused(Refusal::ClassMissing(Some("fast".into())))));
     assert!(report.event.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.event);
 }
 
@@ -147,7 +147,7 @@ fn g15_refusals_say_what_to_do() {
         Refusal::Request("\"lots\" is no quantity".into()),
         Refusal::Selector,
     ] {
-        let report = reported(Outcome::Refused(refusal.clone()), 2, Thresholds::default());
+        let report = reported(Err(Stopped::Refused(refusal.clone())), 2, Thresholds::default());
         let event = report.event.unwrap();
         assert!(event.warning && event.reason == "ProvisioningFailed", "{refusal:?}");
         assert_eq!(report.next, REMIND, "{refusal:?}");
@@ -158,10 +158,10 @@ fn g15_refusals_say_what_to_do() {
 #[test]
 fn quiet_outcomes_have_no_event() {
     for quiet in [
-        Outcome::NoAction(NoAction::Bound),
-        Outcome::Changed,
-        Outcome::ProtectionSet,
-        Outcome::Deleted { took: Duration::ZERO },
+        Err(Stopped::NoAction(NoAction::Bound)),
+        Err(Stopped::Changed),
+        Ok(Done::ProtectionSet),
+        Ok(Done::Deleted { took: Duration::ZERO }),
     ] {
         assert!(first(quiet).event.is_none());
     }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use csi::messages::controller_service_capability::rpc::Type as Rpc;
-use csi::messages::plugin_capability::service::Type as Service;
-use csi::messages::*;
-use csi::{Controller, Error, Identity, Node, Server};
 use csi_sim::{Capability, Method, Settings, Step};
+use driver_rpc::csi::controller_service_capability::rpc::Type as Rpc;
+use driver_rpc::csi::plugin_capability::service::Type as Service;
+use driver_rpc::csi::*;
+use driver_rpc::{Error, Server};
 use fastrand::Rng;
 use tokio::task::JoinHandle;
 
@@ -79,7 +79,7 @@ impl Driver {
             let server = Server::bind(&self.socket(caller))?;
             let driver = Self { inner: self.inner.clone(), caller };
             self.inner.servers.lock().unwrap().push(tokio::spawn(async move {
-                let _ = server.serve(driver).await;
+                let _ = server.csi(driver).serve().await;
             }));
         }
         Ok(())

@@ -4,7 +4,8 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use cosi::{Client, Error, Protocol};
+use driver_rpc::cosi::Protocol;
+use driver_rpc::{Client, Error};
 
 use crate::Parameters;
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use cosi::{Code, Error, code_name};
+use driver_rpc::{Code, Error, code_name};
 use tokio::time::{Instant, sleep};
 
 use crate::api::{Access, Api, Bucket, CreateRequest, GrantRequest, KEY, READ_WRITE};

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use cosi::{Code, Error, code_name};
+use driver_rpc::{Code, Error, code_name};
 
 use crate::Version;
 use crate::bed::{Bed, text};

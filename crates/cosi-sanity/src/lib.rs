@@ -14,4 +14,4 @@ pub use self::check::{Check, all};
 pub use self::options::{Options, Parameters};
 pub use self::report::{Outcome, Ran, Report};
 pub use self::run::run;
-pub use cosi::Protocol;
+pub use driver_rpc::cosi::Protocol;

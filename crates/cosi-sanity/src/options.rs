@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
-use cosi::Address;
+use driver_rpc::Address;
 use regex::Regex;
 
 use crate::{Check, Protocol, Version};

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use cosi::{Client, Code, Error};
+use driver_rpc::{Client, Code, Error};
 
 use crate::api::{Api, Info};
 use crate::bed::{Bed, text};

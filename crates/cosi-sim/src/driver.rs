@@ -5,7 +5,7 @@ use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use cosi::{Code, Error, Status};
+use driver_rpc::{Code, Error, Status};
 use tokio::time::sleep;
 
 use crate::model::{Account, Bucket, Grant, Model};

@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
 //! ```
-//! use cosi::Code;
-//! use cosi::v1alpha2::Provisioner;
-//! use cosi::v1alpha2::messages::DriverCreateBucketRequest;
+//! use driver_rpc::Code;
+//! use driver_rpc::cosi::v1alpha2::Provisioner;
+//! use driver_rpc::cosi::v1alpha2::DriverCreateBucketRequest;
 //! use cosi_sim::{Driver, Method, Settings, Step};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -31,4 +31,4 @@ mod v1alpha2;
 pub use self::driver::{Driver, Method, Step};
 pub use self::fault::Fault;
 pub use self::settings::Settings;
-pub use cosi::Protocol;
+pub use driver_rpc::cosi::Protocol;

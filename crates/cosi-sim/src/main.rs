@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
-use cosi::{Address, Server};
 use cosi_sim::{Driver, Fault, Protocol, Settings};
+use driver_rpc::{Address, Server};
 use tracing_subscriber::EnvFilter;
 
 /// A COSI driver in memory
@@ -69,10 +69,10 @@ async fn main() -> anyhow::Result<()> {
     let path = endpoint.path();
     let mut server = Server::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     if versions.contains(&Version::V1alpha1) {
-        server = server.v1alpha1(driver.clone());
+        server = server.cosi_v1alpha1(driver.clone());
     }
     if versions.contains(&Version::V1alpha2) {
-        server = server.v1alpha2(driver);
+        server = server.cosi_v1alpha2(driver);
     }
     match server.serve().await? {}
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use cosi::Status;
+use driver_rpc::Status;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cosi::Protocol;
+use driver_rpc::cosi::Protocol;
 
 use crate::Fault;
 

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cosi::v1alpha1::messages::*;
-use cosi::v1alpha1::{Identity, Provisioner};
-use cosi::{Error, Secrets};
+use driver_rpc::cosi::v1alpha1::*;
+use driver_rpc::{Error, Secrets};
 
 use crate::driver::{Driver, Method};
 use crate::model::{Account, Bucket, Grant, Model};
@@ -103,7 +102,7 @@ impl Driver {
 fn info(kind: Kind) -> Protocol {
     let info = match kind {
         Kind::S3 => {
-            protocol::Type::S3(S3 { region: "sim-1".to_owned(), signature_version: S3SignatureVersion::S3V4.into() })
+            protocol::Type::S3(S3 { region: "sim-1".to_owned(), signature_version: S3SignatureVersion::S3v4.into() })
         }
         Kind::Azure => protocol::Type::AzureBlob(AzureBlob { storage_account: "cosisim".to_owned() }),
         Kind::Gcs => protocol::Type::Gcs(Gcs { project_id: "cosi-sim".to_owned(), ..Default::default() }),

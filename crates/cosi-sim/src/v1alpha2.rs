@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use cosi::v1alpha2::messages::*;
-use cosi::v1alpha2::{Identity, Provisioner};
-use cosi::{Error, Status};
+use driver_rpc::cosi::v1alpha2::*;
+use driver_rpc::{Error, Status};
 
 use crate::driver::{Driver, Method};
 use crate::model::{Account, Bucket, Grant, Model};

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use csi::messages::controller_service_capability::rpc::Type as Controller;
-use csi::messages::node_service_capability::rpc::Type as Node;
-use csi::messages::plugin_capability::service::Type as Plugin;
-use csi::messages::plugin_capability::volume_expansion::Type as Expansion;
+use driver_rpc::csi::controller_service_capability::rpc::Type as Controller;
+use driver_rpc::csi::node_service_capability::rpc::Type as Node;
+use driver_rpc::csi::plugin_capability::service::Type as Plugin;
+use driver_rpc::csi::plugin_capability::volume_expansion::Type as Expansion;
 
 /// A capability of any of the services. Its text is such as `Controller.CloneVolume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use csi::Status;
-use csi::messages::VolumeCapability;
-use csi::messages::volume_capability::AccessType;
+use driver_rpc::Status;
+use driver_rpc::csi::VolumeCapability;
+use driver_rpc::csi::volume_capability::AccessType;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 
 /// The mount options that a volume may have.

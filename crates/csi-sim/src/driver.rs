@@ -6,8 +6,8 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use csi::messages::{Snapshot, Volume};
-use csi::{Code, Error, Status};
+use driver_rpc::csi::{Snapshot, Volume};
+use driver_rpc::{Code, Error, Status};
 use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use csi::Code;
+use driver_rpc::Code;
 use fastrand::Rng;
 
 use crate::{Capability, Step};

@@ -1,12 +1,12 @@
 //! A CSI driver in memory: volumes, snapshots, clones, topology, capacity and the paths of a node.
 //!
-//! [`Driver`] implements the three services, so it is called in the process, or served on a socket by [`csi::Server`] and by the program
+//! [`Driver`] implements the three services, so it is called in the process, or served on a socket by [`driver_rpc::Server`] and by the program
 //! `csi-sim`, which can mount its volumes. It keeps the contract of the specification, which `csi-sanity` checks, and breaks it where a test asks for that: single calls
 //! by [`Driver::script`], any call by chance with [`Faults`]. Chance comes from a seed and time from tokio, so that a run can be repeated.
 //!
 //! ```
-//! use csi::messages::{CreateVolumeRequest, ProbeRequest, ProbeResponse};
-//! use csi::{Code, Controller, Identity};
+//! use driver_rpc::Code;
+//! use driver_rpc::csi::{Controller, CreateVolumeRequest, Identity, ProbeRequest, ProbeResponse};
 //! use csi_sim::{Driver, Method, Settings, Step};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use csi::{Address, Server};
 use csi_sim::{Capability, Driver, Faults, Machine, NodeSettings, Pool, Settings};
+use driver_rpc::{Address, Server};
 use tracing_subscriber::EnvFilter;
 
 /// A CSI driver in memory, or with data in a directory
@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
     let driver = Driver::new(options.settings());
     driver.set_faults(faults, seed);
     let server = Server::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
-    match server.serve(driver).await? {}
+    match server.csi(driver).serve().await? {}
 }
 
 impl Options {

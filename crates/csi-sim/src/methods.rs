@@ -1,15 +1,15 @@
 //! The calls, and what each of them needs.
 
-use csi::messages::*;
-use csi::{Controller, Error, Identity, Node};
+use driver_rpc::Error;
+use driver_rpc::csi::*;
 
 use crate::Capability;
 use crate::driver::{Driver, Work};
 use crate::model::Model;
 
 mod rpc {
-    pub(super) use csi::messages::controller_service_capability::rpc::Type as Controller;
-    pub(super) use csi::messages::node_service_capability::rpc::Type as Node;
+    pub(super) use driver_rpc::csi::controller_service_capability::rpc::Type as Controller;
+    pub(super) use driver_rpc::csi::node_service_capability::rpc::Type as Node;
 }
 
 /// The services of the driver: of each call the name, the method, the types, the capability, and the field that says what it is about.

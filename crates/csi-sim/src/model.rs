@@ -8,8 +8,8 @@ mod volumes;
 
 use std::collections::BTreeMap;
 
-use csi::Status;
-use csi::messages::{Snapshot, Topology, TopologyRequirement, Volume};
+use driver_rpc::Status;
+use driver_rpc::csi::{Snapshot, Topology, TopologyRequirement, Volume};
 use tokio::time::Instant;
 
 use self::snapshots::StoredSnapshot;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use csi::{Code, Status};
+use driver_rpc::{Code, Status};
 
 /// The course of one call.
 #[derive(Clone, Debug)]

@@ -38,7 +38,7 @@ pub trait CallObserver: Debug + Send + Sync {
     fn observe(&self, path: &'static str, code: Code, took: Duration);
 }
 
-/// A driver at an address. [`service!`](crate::service) gives it the methods of a service.
+/// A driver at an address. The traits of the services have the methods for its calls.
 ///
 /// Clones share the connection, which is made at the first call and again after it broke.
 #[derive(Clone, Debug)]

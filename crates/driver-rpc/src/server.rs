@@ -1,9 +1,11 @@
 //! A driver behind a socket.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -12,15 +14,21 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
+use tonic::Status;
 use tonic::body::Body;
 
 use crate::client::chain;
 
-/// A socket on which a driver is served.
-#[derive(Debug)]
+/// A socket on which the services of a driver are served.
 pub struct Server {
     listener: UnixListener,
+    /// By name, such as `csi.v1.Controller`.
+    pub(crate) services: HashMap<&'static str, Answer>,
 }
+
+/// How a service answers a call.
+pub(crate) type Answer = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 impl Server {
     /// Binds a socket, in the place of one that an earlier process has left.
@@ -29,25 +37,29 @@ impl Server {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        Ok(Self { listener: UnixListener::bind(path)? })
+        Ok(Self { listener: UnixListener::bind(path)?, services: HashMap::new() })
     }
 
     /// Serves until the future is dropped, which ends all connections and the calls on them. So are the calls that
     /// their clients give up.
     // tonic's own server leaves the connections open.
-    pub async fn serve<F, A>(self, answer: F) -> io::Result<Infallible>
-    where
-        F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
-        A: Future<Output = Response<Body>> + Send + 'static,
-    {
+    pub async fn serve(self) -> io::Result<Infallible> {
+        let services = Arc::new(self.services);
         let mut connections = JoinSet::new();
         loop {
             let (stream, _) = self.listener.accept().await?;
             while connections.try_join_next().is_some() {}
-            let answer = answer.clone();
-            let service = service_fn(move |request| {
-                let answer = answer(request);
-                async move { Ok::<_, Infallible>(answer.await) }
+            let services = services.clone();
+            let service = service_fn(move |request: Request<Incoming>| {
+                let services = services.clone();
+                async move {
+                    let path = request.uri().path();
+                    let name = path.strip_prefix('/').and_then(|path| path.split('/').next()).unwrap_or_default();
+                    Ok::<_, Infallible>(match services.get(name) {
+                        Some(answer) => answer(request).await,
+                        None => unimplemented(path).into_http(),
+                    })
+                }
             });
             let connection = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
             connections.spawn(async move {
@@ -57,4 +69,9 @@ impl Server {
             });
         }
     }
+}
+
+/// The refusal of a call that a driver does not have.
+pub(crate) fn unimplemented(path: &str) -> Status {
+    Status::unimplemented(format!("this driver does not have {path}"))
 }

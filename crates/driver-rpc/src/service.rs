@@ -1,6 +1,4 @@
-//! Services as traits: a driver implements them, and a client does too.
-
-use std::future::Future;
+//! Services as traits: a driver implements them, and [`Client`](crate::Client) does too.
 
 use hyper::body::Incoming;
 use prost::Message;
@@ -12,31 +10,12 @@ use tower::service_fn;
 
 use crate::error::Error;
 
-/// A service's trait, its client, and the way from a call's name to the trait's method.
-///
-/// The client has a method `call(path, request)`, as [`Client`](crate::Client) has.
-///
-/// ```
-/// use driver_rpc::{Client, service};
-///
-/// #[derive(Clone, PartialEq, prost::Message)]
-/// pub struct PingRequest {}
-/// #[derive(Clone, PartialEq, prost::Message)]
-/// pub struct PingResponse {}
-///
-/// service! {
-///     /// Whether the driver is there.
-///     Health, health of Client in "example.v1" {
-///         Ping ping(PingRequest) -> PingResponse;
-///     }
-/// }
-/// ```
-#[macro_export]
+/// A service's trait, its client, and a function that adds the service of a driver to a server.
 macro_rules! service {
-    ($(#[$doc:meta])* $service:ident, $dispatch:ident of $client:ident in $package:literal {
+    ($service:ident, $serve:ident in $package:literal {
         $($name:ident $method:ident($request:ident) -> $response:ident;)*
     }) => {
-        $(#[$doc])*
+        #[doc = concat!("The service `", $package, ".", stringify!($service), "`.")]
         ///
         /// Methods that are left out answer `Unimplemented`.
         pub trait $service: Send + Sync {
@@ -45,16 +24,17 @@ macro_rules! service {
                 fn $method(
                     &self,
                     request: $request,
-                ) -> impl ::std::future::Future<Output = Result<$response, $crate::Error>> + Send {
+                ) -> impl Future<Output = Result<$response, $crate::Error>> + Send {
                     let _ = request;
                     async {
-                        Err($crate::unimplemented(concat!("/", $package, ".", stringify!($service), "/", stringify!($name))))
+                        let path = concat!("/", $package, ".", stringify!($service), "/", stringify!($name));
+                        Err($crate::server::unimplemented(path).into())
                     }
                 }
             )*
         }
 
-        impl $service for $client {
+        impl $service for $crate::Client {
             $(
                 async fn $method(&self, request: $request) -> Result<$response, $crate::Error> {
                     self.call(concat!("/", $package, ".", stringify!($service), "/", stringify!($name)), request).await
@@ -62,30 +42,30 @@ macro_rules! service {
             )*
         }
 
-        /// Answers a call of the service.
-        pub(crate) async fn $dispatch<D: $service>(
-            driver: &D,
-            request: $crate::private::Request<$crate::private::Incoming>,
-        ) -> $crate::private::Response<$crate::private::Body> {
-            match request.uri().path() {
-                $(
-                    concat!("/", $package, ".", stringify!($service), "/", stringify!($name)) => {
-                        $crate::private::unary(request, |request: $request| driver.$method(request)).await
+        pub(crate) fn $serve<D: $service + 'static>(server: &mut $crate::Server, driver: std::sync::Arc<D>) {
+            let answer: $crate::server::Answer = Box::new(move |request| {
+                let driver = driver.clone();
+                Box::pin(async move {
+                    match request.uri().path() {
+                        $(
+                            concat!("/", $package, ".", stringify!($service), "/", stringify!($name)) => {
+                                $crate::service::unary(request, |request: $request| driver.$method(request)).await
+                            }
+                        )*
+                        path => $crate::server::unimplemented(path).into_http(),
                     }
-                )*
-                path => $crate::Status::from($crate::unimplemented(path)).into_http(),
-            }
+                })
+            });
+            server.services.insert(concat!($package, ".", stringify!($service)), answer);
         }
     };
 }
 
-/// The refusal of a call that a driver does not have.
-pub fn unimplemented(path: &str) -> Error {
-    Status::unimplemented(format!("this driver does not have {path}")).into()
-}
-
 /// Decodes a request, makes the call, and encodes its answer.
-pub async fn unary<Q, A, F>(request: http::Request<Incoming>, mut call: impl FnMut(Q) -> F) -> http::Response<Body>
+pub(crate) async fn unary<Q, A, F>(
+    request: http::Request<Incoming>,
+    mut call: impl FnMut(Q) -> F,
+) -> http::Response<Body>
 where
     Q: Message + Default + 'static,
     A: Message + Default + 'static,

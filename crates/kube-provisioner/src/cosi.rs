@@ -19,7 +19,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cosi::{Address, Server};
+use driver_rpc::{Address, Server};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::admin::{AdminServer, Checks};
@@ -114,8 +114,10 @@ impl CosiDriver {
             let server = bind(&address)?;
             tracing::info!(driver = driver.name(), "serves COSI on {address}");
             readiness.set(Ok(()));
-            let served =
-                server.v1alpha1(v1alpha1::V1alpha1(driver.clone())).v1alpha2(v1alpha2::V1alpha2(driver)).serve();
+            let served = server
+                .cosi_v1alpha1(v1alpha1::V1alpha1(driver.clone()))
+                .cosi_v1alpha2(v1alpha2::V1alpha2(driver))
+                .serve();
             served.await.map(|never| match never {}).map_err(|source| in_vain(&address, source))
         };
         // Calls that are under way end at their next `.await`, and the sidecar repeats them.

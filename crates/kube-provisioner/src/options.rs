@@ -257,7 +257,7 @@ pub struct BucketOptions {
     /// Socket for a COSI sidecar, such as unix:///var/lib/cosi/cosi.sock; with it the program is a COSI driver, and no controller of ObjectBucketClaims
     #[cfg(feature = "cosi")]
     #[arg(long, help_heading = COSI, env, value_name = "ADDRESS")]
-    pub cosi_endpoint: Option<cosi::Address>,
+    pub cosi_endpoint: Option<driver_rpc::Address>,
 
     /// Reconcile COSI's Buckets and BucketAccesses (v1alpha2) without a sidecar, and no ObjectBucketClaims; that version of COSI has no release yet
     #[cfg(feature = "cosi")]

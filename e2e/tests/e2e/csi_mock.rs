@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use csi::messages::ListVolumesRequest;
-use csi::{Client, Controller};
+use driver_rpc::Client;
+use driver_rpc::csi::Controller;
+use driver_rpc::csi::ListVolumesRequest;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams};
 use testbed::cluster::{self, Program, TestSpace, eventually};

@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use csi::messages::controller_service_capability::{Rpc, Type as Kind, rpc};
-use csi::messages::plugin_capability::{Service, Type, service};
-use csi::messages::*;
-use csi::{Controller, Error, Identity};
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
+use driver_rpc::Error;
+use driver_rpc::csi::controller_service_capability::{Rpc, Type as Kind, rpc};
+use driver_rpc::csi::plugin_capability::{Service, Type, service};
+use driver_rpc::csi::*;
 use kube_provisioner::{Options, Program};
 
 /// The volumes. A real driver asks its storage instead.

@@ -1,6 +1,6 @@
 //! The volume of a CreateVolume that succeeded.
 
-use csi::messages::Volume as CsiVolume;
+use driver_rpc::csi::Volume as CsiVolume;
 use kube_provisioner::k8s_openapi::api::core::v1::CSIPersistentVolumeSource;
 use kube_provisioner::{ProvisionRequest, Volume};
 

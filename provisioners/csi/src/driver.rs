@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use csi::messages::{
+use driver_rpc::csi::{Controller, Identity};
+use driver_rpc::csi::{
     ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest, GetPluginInfoRequest,
     controller_service_capability, plugin_capability,
 };
-use csi::{Controller, Identity};
 use thiserror::Error;
 
 pub(crate) use controller_service_capability::rpc::Type as Rpc;
@@ -22,7 +22,7 @@ pub enum DriverError {
         /// What was asked for.
         what: &'static str,
         /// Why it failed.
-        source: csi::Error,
+        source: driver_rpc::Error,
     },
     /// It has no name.
     #[error("the CSI driver has no name")]

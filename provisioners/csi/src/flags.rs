@@ -24,7 +24,7 @@ use csi_provisioner::{DriverInfo, Settings};
 pub(crate) struct Flags {
     /// The driver's socket
     #[arg(long, value_name = "ADDRESS", default_value = "/run/csi/socket")]
-    pub(crate) csi_address: csi::Address,
+    pub(crate) csi_address: driver_rpc::Address,
 
     /// Timeout of each call of the driver
     #[arg(long, help_heading = "Calls and retries", value_name = "TIME", default_value = "10s", value_parser = time)]

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use csi::{Client, Operations};
 use csi_provisioner::{CsiProvisioner, DriverInfo};
+use driver_rpc::Client;
+use driver_rpc::csi::{Operations, wait_until_ready};
 use kube_provisioner::rbac::AccessRule;
 use kube_provisioner::{Controller, Options, Program, error_chain, without_empty_variables};
 
@@ -78,8 +79,8 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
         tracing::info!(flags = ignored.join(" "), "these flags have no effect in this program");
     }
     let operations = Operations::default();
-    let client = Client::new(flags.csi_address.clone()).with_timeout(flags.timeout).with_metrics(operations.clone());
-    client.wait_until_ready().await?;
+    let client = Client::new(flags.csi_address.clone()).with_timeout(flags.timeout).with_observer(operations.clone());
+    wait_until_ready(&client).await?;
     let reconnected = client.reconnected();
     let driver = DriverInfo::ask(&client).await?;
     operations.set_driver_name(driver.name());

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use csi::messages::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
-use csi::{Code, Controller, Identity, Operations, Secrets};
+use driver_rpc::csi::{Controller, Identity, Operations};
+use driver_rpc::csi::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
+use driver_rpc::{Code, Secrets};
 use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment, VolumeAttachmentSpec};
@@ -136,7 +137,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     async fn ask(&self, create: CreateVolumeRequest) -> Result<CsiVolume, CreateError> {
         let answer = self.driver.create_volume(create).await.map_err(CreateError::Driver)?;
-        answer.volume.ok_or_else(|| CreateError::Driver(csi::Error::Interrupted("it has no volume".to_owned())))
+        answer.volume.ok_or_else(|| CreateError::Driver(driver_rpc::Error::Interrupted("it has no volume".to_owned())))
     }
 
     /// Removes what an attempt may have made that has lost its source, and copies nothing: CreateVolume without the source
@@ -498,9 +499,9 @@ enum CreateError {
     NotGranted(String),
     /// The source was deleted, although an attempt needed it.
     #[error("the source is deleted, and the claim can only be deleted, too: {0}")]
-    SourceGone(csi::Error),
+    SourceGone(driver_rpc::Error),
     #[error(transparent)]
-    Driver(csi::Error),
+    Driver(driver_rpc::Error),
 }
 
 impl CreateError {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use csi::messages::volume_capability::access_mode::Mode;
-use csi::messages::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
-use csi::messages::{CapacityRange, CreateVolumeRequest, VolumeCapability};
+use driver_rpc::csi::volume_capability::access_mode::Mode;
+use driver_rpc::csi::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use driver_rpc::csi::{CapacityRange, CreateVolumeRequest, VolumeCapability};
 use kube_provisioner::ProvisionRequest;
 use thiserror::Error;
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use csi::messages::VolumeContentSource;
-use csi::messages::volume_content_source::{SnapshotSource, Type, VolumeSource};
+use driver_rpc::csi::VolumeContentSource;
+use driver_rpc::csi::volume_content_source::{SnapshotSource, Type, VolumeSource};
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, TypedObjectReference};
 use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};

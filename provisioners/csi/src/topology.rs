@@ -3,7 +3,7 @@
 //! A requirement for the driver is not computed yet, so claims that need one are refused. A claim needs none if it does not wait for a
 //! pod, its class has no `allowedTopologies`, and `--immediate-topology=false` leaves the choice to the driver.
 
-use csi::messages::Topology;
+use driver_rpc::csi::Topology;
 use kube_provisioner::ProvisionRequest;
 use kube_provisioner::k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use csi::{Code, Error};
+use driver_rpc::{Code, Error};
 use kube_provisioner::{DeleteError, ProvisionError};
 
 /// What a failed call says about the volume.
@@ -66,7 +66,7 @@ pub(crate) fn of_delete(error: Error) -> DeleteError {
 
 #[cfg(test)]
 mod tests {
-    use csi::Status;
+    use driver_rpc::Status;
     use kube_provisioner::ProvisionVerdict;
 
     use super::*;

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use csi::messages::controller_service_capability::{Rpc, Type, rpc};
-use csi::messages::{
+use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
+use driver_rpc::csi::controller_service_capability::{Rpc, Type, rpc};
+use driver_rpc::csi::{
     ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse, ControllerServiceCapability,
     CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetPluginCapabilitiesRequest,
     GetPluginCapabilitiesResponse, GetPluginInfoRequest, GetPluginInfoResponse, PluginCapability, Volume as CsiVolume,
     plugin_capability,
 };
-use csi::{Code, Error, Status};
-use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
+use driver_rpc::{Code, Error, Status};
 use kube_provisioner::{
     Capabilities, DeleteError, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
     StartError, Volume,
@@ -213,7 +213,7 @@ impl Driver {
     }
 }
 
-impl csi::Identity for Driver {
+impl driver_rpc::csi::Identity for Driver {
     async fn get_plugin_info(&self, _: GetPluginInfoRequest) -> Result<GetPluginInfoResponse, Error> {
         Ok(GetPluginInfoResponse { name: DRIVER.to_owned(), ..GetPluginInfoResponse::default() })
     }
@@ -228,7 +228,7 @@ impl csi::Identity for Driver {
     }
 }
 
-impl csi::Controller for Driver {
+impl driver_rpc::csi::Controller for Driver {
     async fn controller_get_capabilities(
         &self,
         _: ControllerGetCapabilitiesRequest,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use csi::Server;
+use driver_rpc::Server;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -158,7 +158,7 @@ impl<'a> Stage<'a> {
 
     fn serve(&mut self) -> anyhow::Result<()> {
         let server = Server::bind(&self.folder.path().join("csi.sock"))?;
-        self.server = Some(tokio::spawn(server.serve(self.driver.clone())));
+        self.server = Some(tokio::spawn(server.csi(self.driver.clone()).serve()));
         Ok(())
     }
 

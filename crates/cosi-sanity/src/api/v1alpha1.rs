@@ -1,8 +1,7 @@
 //! The calls of `v1alpha1`.
 
-use cosi::v1alpha1::messages::*;
-use cosi::v1alpha1::{Identity, Provisioner};
-use cosi::{Client, Error};
+use driver_rpc::cosi::v1alpha1::*;
+use driver_rpc::{Client, Error};
 
 use super::{Access, Bucket, CreateRequest, Fields, GrantRequest, Info};
 use crate::Parameters;

@@ -1,8 +1,8 @@
 //! The calls of `v1alpha2`.
 
-use cosi::v1alpha2::messages::*;
-use cosi::v1alpha2::{Identity, Provisioner};
-use cosi::{Client, Error, Protocol};
+use driver_rpc::cosi::Protocol;
+use driver_rpc::cosi::v1alpha2::*;
+use driver_rpc::{Client, Error};
 
 use super::{Access, AccessedBucket, Bucket, CreateRequest, Fields, GrantRequest, Info};
 use crate::Parameters;

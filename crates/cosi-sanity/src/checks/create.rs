@@ -1,6 +1,6 @@
 //! Checks of `DriverCreateBucket`.
 
-use cosi::Code;
+use driver_rpc::Code;
 
 use super::{PARTS, at_a_time, bucket, one, timed, unsupported};
 use crate::api::CreateRequest;

@@ -1,6 +1,6 @@
 //! Checks of `DriverDeleteBucket`.
 
-use cosi::Code;
+use driver_rpc::Code;
 
 use super::{PARTS, at_a_time, bucket, existing, timed};
 use crate::bed::Bed;

@@ -1,6 +1,6 @@
 //! Checks of `DriverGetExistingBucket`.
 
-use cosi::{Code, Error};
+use driver_rpc::{Code, Error};
 
 use super::{bucket, one, unsupported};
 use crate::api::Bucket;

@@ -1,6 +1,6 @@
 //! Checks of `DriverGrantBucketAccess`.
 
-use cosi::{Code, Error};
+use driver_rpc::{Code, Error};
 
 use super::{PARTS, access, at_a_time, bucket, one, timed, unsupported};
 use crate::Version;

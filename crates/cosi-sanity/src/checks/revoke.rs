@@ -1,6 +1,6 @@
 //! Checks of `DriverRevokeBucketAccess`.
 
-use cosi::Code;
+use driver_rpc::Code;
 
 use super::{PARTS, access, at_a_time, bucket, timed};
 use crate::api::GrantRequest;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
-use cosi::Server;
 use cosi_sanity::{Options, Outcome, Ran, Report, run};
 use cosi_sim::{Driver, Settings};
+use driver_rpc::Server;
 use tokio::task::JoinHandle;
 
 /// Long enough to give up calls on the way.
@@ -23,7 +23,7 @@ impl Bed {
         let folder = tempfile::tempdir().unwrap();
         let driver = Driver::new(settings).unwrap();
         let server = Server::bind(&folder.path().join("cosi.sock")).unwrap();
-        let server = server.v1alpha1(driver.clone()).v1alpha2(driver.clone());
+        let server = server.cosi_v1alpha1(driver.clone()).cosi_v1alpha2(driver.clone());
         let served = tokio::spawn(async move { match server.serve().await.unwrap() {} });
         Self { driver, folder, served }
     }

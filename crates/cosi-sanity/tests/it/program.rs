@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use cosi::{Code, Server};
 use cosi_sanity::{Outcome, Report, Version, run};
 use cosi_sim::{Driver, Fault, Method, Settings, Step};
+use driver_rpc::{Code, Server};
 use tokio::process::Command;
 use tokio::time::sleep;
 
@@ -66,7 +66,7 @@ async fn the_list_has_each_check_with_its_rule() {
 async fn only_what_the_driver_serves_is_checked() {
     let folder = tempfile::tempdir().unwrap();
     let driver = Driver::new(Settings::default()).unwrap();
-    let served = tokio::spawn(Server::bind(&folder.path().join("cosi.sock")).unwrap().v1alpha1(driver).serve());
+    let served = tokio::spawn(Server::bind(&folder.path().join("cosi.sock")).unwrap().cosi_v1alpha1(driver).serve());
     let options = |arguments: &[&str]| bed::options(folder.path(), arguments);
     let report = run(&options(&[]), |_| {}, std::future::pending()).await.unwrap();
     assert!(report.is_success() && report.checks.iter().all(|ran| ran.version == Version::V1alpha1), "{report}");
@@ -130,7 +130,7 @@ async fn with_restarts(folder: &Path, fault: Option<Fault>) -> Report {
         let state = Some(folder.join("state"));
         let driver = Driver::new(Settings { state, seed, faults: fault.into_iter().collect(), ..Settings::default() });
         let driver = driver.unwrap();
-        tokio::spawn(Server::bind(&socket).unwrap().v1alpha1(driver.clone()).v1alpha2(driver).serve())
+        tokio::spawn(Server::bind(&socket).unwrap().cosi_v1alpha1(driver.clone()).cosi_v1alpha2(driver).serve())
     };
     let mut served = serve();
     let restarts = async {

@@ -122,8 +122,8 @@ async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
 #[test]
 fn each_rule_is_a_sentence_of_the_specification() {
     let specifications = [
-        (Version::V1alpha1, include_str!("../../../cosi/tests/spec/v1alpha1.proto")),
-        (Version::V1alpha2, include_str!("../../../cosi/tests/spec/v1alpha2.proto")),
+        (Version::V1alpha1, include_str!("../../../driver-rpc/tests/spec/cosi-v1alpha1.proto")),
+        (Version::V1alpha2, include_str!("../../../driver-rpc/tests/spec/cosi-v1alpha2.proto")),
     ];
     for (version, text) in specifications {
         let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "//").collect();

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cosi::v1alpha2::Provisioner;
-use cosi::v1alpha2::messages::*;
-use cosi::{Code, v1alpha1};
 use cosi_sim::{Driver, Fault, Method, Settings};
+use driver_rpc::Code;
+use driver_rpc::cosi::v1alpha1;
+use driver_rpc::cosi::v1alpha2::*;
 use tokio::time::{sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -95,7 +95,7 @@ async fn an_account_ends_with_its_last_bucket() {
 async fn both_versions_have_the_same_buckets() {
     let driver = driver(Settings::default());
     let id = create(&driver, "bc-1").await.unwrap();
-    let request = v1alpha1::messages::DriverDeleteBucketRequest { bucket_id: id, ..Default::default() };
+    let request = v1alpha1::DriverDeleteBucketRequest { bucket_id: id, ..Default::default() };
     v1alpha1::Provisioner::driver_delete_bucket(&driver, request).await.unwrap();
     assert!(driver.buckets().is_empty());
     assert_eq!(driver.calls(), [Method::CreateBucket, Method::DeleteBucket]);

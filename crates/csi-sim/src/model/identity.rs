@@ -1,7 +1,7 @@
 //! Who the driver is, and what it can do.
 
-use csi::Status;
-use csi::messages::*;
+use driver_rpc::Status;
+use driver_rpc::csi::*;
 
 use super::Model;
 use crate::Capability;

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use csi::Status;
-use csi::messages::node_service_capability::rpc::Type as Node;
-use csi::messages::volume_capability::access_mode::Mode;
-use csi::messages::*;
+use driver_rpc::Status;
+use driver_rpc::csi::node_service_capability::rpc::Type as Node;
+use driver_rpc::csi::volume_capability::access_mode::Mode;
+use driver_rpc::csi::*;
 
 use super::publish::Publication;
 use super::volumes::StoredVolume;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use csi::Status;
-use csi::messages::volume_capability::access_mode::Mode;
-use csi::messages::*;
+use driver_rpc::Status;
+use driver_rpc::csi::volume_capability::access_mode::Mode;
+use driver_rpc::csi::*;
 
 use super::{Model, required};
 

@@ -1,8 +1,8 @@
 //! Snapshots.
 
-use csi::Status;
-use csi::messages::plugin_capability::service::Type as Plugin;
-use csi::messages::*;
+use driver_rpc::Status;
+use driver_rpc::csi::plugin_capability::service::Type as Plugin;
+use driver_rpc::csi::*;
 use prost_types::Timestamp;
 
 use super::{Model, page, required};

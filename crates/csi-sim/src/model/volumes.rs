@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use csi::Status;
-use csi::messages::controller_service_capability::rpc::Type as Controller;
-use csi::messages::plugin_capability::service::Type as Plugin;
-use csi::messages::volume_content_source::Type as Source;
-use csi::messages::*;
+use driver_rpc::Status;
+use driver_rpc::csi::controller_service_capability::rpc::Type as Controller;
+use driver_rpc::csi::plugin_capability::service::Type as Plugin;
+use driver_rpc::csi::volume_content_source::Type as Source;
+use driver_rpc::csi::*;
 
 use super::publish::Publication;
 use super::{Model, page, required};

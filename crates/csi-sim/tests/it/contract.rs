@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use csi::messages::*;
-use csi::{Code, Controller, Node};
 use csi_sim::{Capability, Driver, Machine, NodeSettings, Pool, Settings};
+use driver_rpc::Code;
+use driver_rpc::csi::*;
 
 const GI: i64 = 1 << 30;
 

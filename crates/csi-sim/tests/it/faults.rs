@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use csi::messages::*;
-use csi::{Client, Code, Controller, Error, Identity, Server};
 use csi_sim::{Capability, Driver, Faults, Method, Settings, Step};
+use driver_rpc::csi::*;
+use driver_rpc::{Client, Code, Error, Server};
 use tokio::time::{Instant, sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -129,7 +129,7 @@ async fn a_driver_on_a_socket_is_the_one_in_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("csi.sock");
     let driver = Driver::new(Settings::default());
-    tokio::spawn(Server::bind(&path).unwrap().serve(driver.clone()));
+    tokio::spawn(Server::bind(&path).unwrap().csi(driver.clone()).serve());
     let client = Client::new(path.to_str().unwrap().parse().unwrap()).with_timeout(Duration::from_millis(100));
     assert_eq!(client.get_plugin_info(GetPluginInfoRequest {}).await.unwrap().name, "csi-sim.example.com");
     let made = client.create_volume(request("one")).await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cosi::{Code, Status};
+use driver_rpc::{Code, Status};
 use futures::future::BoxFuture;
 use kube::Client;
 use provisioner_runtime::controller::{FencingToken, catch_panic, guarded};

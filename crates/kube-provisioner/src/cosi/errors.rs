@@ -1,7 +1,7 @@
 //! What an author's errors mean to a sidecar. It repeats a call after each code but `InvalidArgument`, `AlreadyExists`,
 //! `Unimplemented` and `OutOfRange`.
 
-use cosi::{Code, Status};
+use driver_rpc::{Code, Status};
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cosi::v1alpha1::messages::*;
-use cosi::v1alpha1::{Identity, Provisioner};
-use cosi::{Code, Error, Protocol as Kind, Secrets, Status};
+use driver_rpc::cosi::Protocol as Kind;
+use driver_rpc::cosi::v1alpha1::*;
+use driver_rpc::{Code, Error, Secrets, Status};
 use provisioner_runtime::FencingToken;
 
 use super::driver::{Driver, Given, Wanted};
@@ -28,7 +28,7 @@ impl Provisioner for V1alpha1 {
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
         let endpoint = self.0.create(&request.name, request.parameters, &FencingToken::unlimited()).await?;
-        let s3 = S3 { region: region(&endpoint), signature_version: S3SignatureVersion::S3V4.into() };
+        let s3 = S3 { region: region(&endpoint), signature_version: S3SignatureVersion::S3v4.into() };
         let info = Protocol { r#type: Some(protocol::Type::S3(s3)) };
         Ok(DriverCreateBucketResponse { bucket_id: request.name, bucket_info: Some(info) })
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cosi::v1alpha2::messages::*;
-use cosi::v1alpha2::{Identity, Provisioner};
-use cosi::{Error, Protocol, Status};
+use driver_rpc::cosi::Protocol;
+use driver_rpc::cosi::v1alpha2::*;
+use driver_rpc::{Error, Status};
 use provisioner_runtime::FencingToken;
 
 use super::driver::{Driver, Given, Wanted};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::ensure;
-use cosi::Code;
 use cosi_sanity::Version;
+use driver_rpc::Code;
 use testbed::cluster::Program;
 use testbed::control_plane::State;
 use testbed::s3::{S3, regions};

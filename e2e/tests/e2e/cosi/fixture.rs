@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use cosi::v1alpha2::Provisioner as _;
-use cosi::v1alpha2::messages::{
+use cosi_sanity::{Options, Outcome, Version};
+use driver_rpc::cosi::v1alpha2::Provisioner as _;
+use driver_rpc::cosi::v1alpha2::{
     AccessMode, AuthenticationType, DriverCreateBucketRequest, DriverDeleteBucketRequest,
     DriverGrantBucketAccessRequest, DriverRevokeBucketAccessRequest, ObjectProtocol,
     driver_grant_bucket_access_request as grant, driver_revoke_bucket_access_request as revoke,
 };
-use cosi::{Client, Code, Error};
-use cosi_sanity::{Options, Outcome, Version};
+use driver_rpc::{Client, Code, Error};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube_provisioner::BucketOptions;

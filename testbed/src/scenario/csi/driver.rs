@@ -5,10 +5,10 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use csi::messages::controller_service_capability::{self, Rpc};
-use csi::messages::plugin_capability::{self, Service};
-use csi::messages::*;
-use csi::{Code, Controller, Error, Identity, Node, Status, code_name};
+use driver_rpc::csi::controller_service_capability::{self, Rpc};
+use driver_rpc::csi::plugin_capability::{self, Service};
+use driver_rpc::csi::*;
+use driver_rpc::{Code, Error, Status, code_name};
 use serde_json::{Value, json};
 
 use super::messages;

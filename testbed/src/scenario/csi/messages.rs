@@ -1,8 +1,8 @@
 //! Messages of CSI as scenarios show them.
 
 use anyhow::Context;
-use csi::messages::volume_capability::access_mode::Mode;
-use csi::messages::{CreateVolumeRequest, Volume};
+use driver_rpc::csi::volume_capability::access_mode::Mode;
+use driver_rpc::csi::{CreateVolumeRequest, Volume};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ mod live;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cosi::Status;
+use driver_rpc::Status;
 use futures::future::BoxFuture;
 use kube::Resource as _;
 use kube::api::Patch;

@@ -1,6 +1,6 @@
 //! The outcome of a decision. `report` translates it for users, metrics and the queue.
 
-use cosi::Status;
+use driver_rpc::Status;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::journal::JournalError;

@@ -1,6 +1,6 @@
 //! The table from an outcome to the text for users, its name in metrics, and the time of the next run.
 
-use cosi::Code;
+use driver_rpc::Code;
 use provisioner_runtime::journal::JournalError;
 use provisioner_runtime::queue::Next;
 

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
-use cosi::v1alpha1::Provisioner as V1;
-use cosi::v1alpha2::Provisioner as V2;
-use cosi::v1alpha2::messages::{
+use driver_rpc::cosi::v1alpha1;
+use driver_rpc::cosi::v1alpha1::Provisioner as V1;
+use driver_rpc::cosi::v1alpha2::Provisioner as V2;
+use driver_rpc::cosi::v1alpha2::{
     AccessMode, AuthenticationType, DriverCreateBucketRequest, DriverDeleteBucketRequest,
     DriverGetExistingBucketRequest, DriverGrantBucketAccessRequest, DriverRevokeBucketAccessRequest, ObjectProtocol,
     S3CredentialInfo, driver_grant_bucket_access_request as grant, driver_revoke_bucket_access_request as revoke,
 };
-use cosi::{Client, Code, Error, v1alpha1};
+use driver_rpc::{Client, Code, Error};
 use kube_provisioner::bucket::{BucketProvisioner, Credentials};
 use kube_provisioner::rbac::{Account, cosi_rules, manifests};
 use kube_provisioner::{BucketOptions, CancellationToken, CosiDriver, RunError};
@@ -133,8 +134,8 @@ fn with(parameters: &[(&str, &str)], request: DriverGrantBucketAccessRequest) ->
 }
 
 /// That of `v1alpha1`, whose context is empty when access is revoked.
-fn first(account: &str, bucket: &str) -> v1alpha1::messages::DriverGrantBucketAccessRequest {
-    v1alpha1::messages::DriverGrantBucketAccessRequest {
+fn first(account: &str, bucket: &str) -> v1alpha1::DriverGrantBucketAccessRequest {
+    v1alpha1::DriverGrantBucketAccessRequest {
         bucket_id: bucket.into(),
         name: account.into(),
         authentication_type: 1,
@@ -307,8 +308,7 @@ async fn bad_input_changes_nothing() {
     (of_pods.authentication_type, of_pods.service_account_name) =
         (Some(AuthenticationType { r#type: 2 }), "web".into());
     refused(bed.grant(of_pods).await, Code::InvalidArgument, "use Key");
-    let of_pods =
-        v1alpha1::messages::DriverGrantBucketAccessRequest { authentication_type: 2, ..first("ba-1", "photos") };
+    let of_pods = v1alpha1::DriverGrantBucketAccessRequest { authentication_type: 2, ..first("ba-1", "photos") };
     refused(V1::driver_grant_bucket_access(&bed.client(), of_pods).await, Code::InvalidArgument, "use Key");
     refused(bed.grant(access("ba-1", &["photos", "photos"])).await, Code::InvalidArgument, "twice");
     // The bucket does not exist, so the author has made nothing.
@@ -335,12 +335,12 @@ async fn v1alpha1_knows_by_the_record_what_is_to_be_revoked() {
     let secrets = &granted.credentials["s3"].secrets;
     assert_eq!(secrets.get("endpoint"), Some("https://store.example.com"));
     // The sidecar takes the code ALREADY_EXISTS for success.
-    let other = v1alpha1::messages::DriverGrantBucketAccessRequest {
+    let other = v1alpha1::DriverGrantBucketAccessRequest {
         parameters: texts(&[("host", "elsewhere")]),
         ..first("ba-1", "photos")
     };
     refused(V1::driver_grant_bucket_access(&bed.client(), other).await, Code::FailedPrecondition, "create it again");
-    let revoke = v1alpha1::messages::DriverRevokeBucketAccessRequest {
+    let revoke = v1alpha1::DriverRevokeBucketAccessRequest {
         bucket_id: "photos".into(),
         account_id: granted.account_id,
         revoke_access_context: texts(&[]),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use csi::Code;
-use csi::messages::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
 use csi_sim::{Method, Step};
+use driver_rpc::Code;
+use driver_rpc::csi::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
 use kube_provisioner::Options;
 use kube_sim::{Before, DeleteOptions, Interceptor, PatchKind, Request, Target, Verb};
 use serde_json::json;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use csi::messages::CreateVolumeRequest;
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use csi_sim::Driver;
+use driver_rpc::csi::CreateVolumeRequest;
 use kube_provisioner::{CancellationToken, Controller, Environment, Options, RunError};
 use kube_sim::{Actors, Builder, Cluster, DeleteOptions, Running, SimClock, Target, merge_patch};
 use serde_json::{Value, json};

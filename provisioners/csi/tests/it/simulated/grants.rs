@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use csi::Code;
-use csi::messages::volume_content_source::Type;
 use csi_sim::{Method, Step};
+use driver_rpc::Code;
+use driver_rpc::csi::volume_content_source::Type;
 use kube_sim::{
     Attributes, Authorizer, Before, Builder, Cluster, Decision, DeleteOptions, Interceptor, Request, Target, Verb,
 };

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use csi::Code;
-use csi::Controller;
-use csi::messages::volume_content_source::Type;
-use csi::messages::{CreateSnapshotRequest, CreateVolumeResponse, Volume};
 use csi_sim::{Method, Step};
+use driver_rpc::Code;
+use driver_rpc::csi::Controller;
+use driver_rpc::csi::volume_content_source::Type;
+use driver_rpc::csi::{CreateSnapshotRequest, CreateVolumeResponse, Volume};
 use kube_sim::{DeleteOptions, PatchKind, Target};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use csi::Code;
 use csi_sim::{Method, Step};
+use driver_rpc::Code;
 use kube_sim::{Before, Interceptor, PatchKind, Request, Target, Verb};
 use serde_json::json;
 use tokio::time::sleep;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use csi::messages::*;
-use csi::{Address, Client, Code, Controller, Error, Identity, Node, Operations, Secrets, Server, Status};
+use driver_rpc::csi::*;
+use driver_rpc::{Address, Client, Code, Error, Secrets, Server, Status};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
@@ -93,7 +93,7 @@ impl Bed {
     fn start(&mut self) {
         let (server, driver) = (Server::bind(&self.path()).unwrap(), self.driver.clone());
         self.served = Some(tokio::spawn(async move {
-            server.serve(driver).await.unwrap();
+            server.csi(driver).serve().await.unwrap();
         }));
     }
 
@@ -116,7 +116,7 @@ fn volume(name: &str) -> CreateVolumeRequest {
 async fn answers_and_refusals_arrive_whole() {
     let bed = Bed::new();
     let client = bed.client();
-    client.wait_until_ready().await.unwrap();
+    wait_until_ready(&client).await.unwrap();
     assert_eq!(*bed.driver.probes.lock().unwrap(), 2);
     assert_eq!(client.get_plugin_info(GetPluginInfoRequest {}).await.unwrap().name, "example.com");
     assert_eq!(client.create_volume(volume("one")).await.unwrap().volume.unwrap().volume_id, "one");
@@ -138,6 +138,8 @@ async fn what_a_driver_leaves_out_is_unimplemented() {
             $(
                 let error = client.$method(Default::default()).await.map(|_| ()).unwrap_err();
                 assert!(matches!(&error, Error::Status(status) if status.code() == Code::Unimplemented), "{error}");
+                let path = error.to_string().to_lowercase();
+                assert!(path.ends_with(&format!("/{}", stringify!($method).replace('_', ""))), "{error}");
             )*
         };
     }
@@ -261,7 +263,7 @@ async fn calls_are_measured_as_by_the_sidecars() {
     let mut registry = prometheus_client::registry::Registry::default();
     let operations = Operations::default();
     operations.register(&mut registry);
-    let client = bed.client().with_metrics(operations.clone());
+    let client = bed.client().with_observer(operations.clone());
     client.get_plugin_info(GetPluginInfoRequest {}).await.unwrap();
     operations.set_driver_name("example.com");
     client.create_volume(volume("full")).await.unwrap_err();

@@ -47,7 +47,7 @@ impl FromStr for Protocol {
 #[cfg(test)]
 mod tests {
     use super::Protocol;
-    use crate::v1alpha2::messages::object_protocol::Type;
+    use crate::cosi::v1alpha2::object_protocol::Type;
 
     #[test]
     fn numbers_are_those_of_v1alpha2() {

@@ -1,5 +1,23 @@
 //! What the feature `serde` needs: recordings of calls, for tests.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Secrets;
+
+impl Serialize for Secrets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_map().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Secrets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::<String, String>::deserialize(deserializer).map(Self::from_iter)
+    }
+}
+
 pub(crate) fn is_empty<T: Default + PartialEq>(field: &T) -> bool {
     *field == T::default()
 }
@@ -23,8 +41,8 @@ pub(crate) mod time {
 mod tests {
     use serde_json::json;
 
+    use super::super::*;
     use crate::Secrets;
-    use crate::messages::*;
 
     #[test]
     fn a_recorded_request_has_the_names_of_json_and_no_empty_fields() {

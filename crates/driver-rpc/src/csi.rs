@@ -1,0 +1,61 @@
+//! The Container Storage Interface, version 1.13.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{Client, Code, Error, Server};
+
+mod generated {
+    // The meaning of a field is the specification's to say.
+    #![allow(missing_docs)]
+
+    include!("generated/csi.v1.rs");
+}
+mod metrics;
+#[cfg(feature = "serde")]
+mod recording;
+
+pub use self::generated::*;
+pub use self::metrics::Operations;
+
+/// How long the sidecars try to connect at the start, and how often they ask.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a driver that is not there is mentioned in the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+impl Server {
+    /// Serves a CSI driver, too.
+    pub fn csi<D: Identity + Controller + Node + 'static>(mut self, driver: D) -> Self {
+        let driver = Arc::new(driver);
+        serve_identity(&mut self, driver.clone());
+        serve_controller(&mut self, driver.clone());
+        serve_node(&mut self, driver);
+        self
+    }
+}
+
+/// Connects to a driver and probes it until it is ready.
+///
+/// Waits 30 seconds for a socket, and without end for a driver that is not ready or does not answer in time. Any other error is final.
+pub async fn wait_until_ready(client: &Client) -> Result<(), Error> {
+    let started = Instant::now();
+    let mut next_log = started;
+    let mut ticks = tokio::time::interval(PROBE_INTERVAL);
+    loop {
+        ticks.tick().await;
+        let reason = match client.probe(ProbeRequest {}).await {
+            Ok(answer) if answer.ready.unwrap_or(true) => return Ok(()),
+            Ok(_) => "it is not ready".to_owned(),
+            Err(error @ Error::Unreachable { .. }) if started.elapsed() < CONNECT_PATIENCE => error.to_string(),
+            Err(error) if error.code() == Code::DeadlineExceeded => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        if Instant::now() >= next_log {
+            tracing::info!(address = %client.address(), %reason, "waiting for the CSI driver");
+            next_log += LOG_INTERVAL;
+        }
+    }
+}

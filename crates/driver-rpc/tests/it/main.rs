@@ -1,0 +1,6 @@
+//! Clients and servers over a socket, and the messages against the specifications.
+
+mod cosi;
+mod csi;
+mod generated;
+mod messages;

@@ -5,9 +5,9 @@ use kube_provisioner::k8s_openapi::api::core::v1::CSIPersistentVolumeSource;
 use kube_provisioner::{ProvisionRequest, Volume};
 
 use crate::driver::DriverInfo;
-use crate::parameters::{Texts, of_class};
-use crate::request::{Settings, fs_type, tokens};
-use crate::secret_refs::{Role, SecretRefError, secret_ref};
+use crate::parameters::Texts;
+use crate::request::{Settings, Wanted};
+use crate::secret_refs::Role;
 use crate::topology;
 
 /// The attribute by which external-provisioner marks volumes.
@@ -43,29 +43,28 @@ pub(crate) fn fault(made: &CsiVolume, request: &ProvisionRequest<Texts>) -> Opti
 /// The volume as a PersistentVolume has it.
 pub(crate) fn volume(
     made: CsiVolume,
+    wanted: &Wanted,
     request: &ProvisionRequest<Texts>,
     driver: &DriverInfo,
     settings: &Settings,
     identity: &str,
-) -> Result<Volume, SecretRefError> {
-    let tokens = tokens(request);
-    let secret = |role| secret_ref(role, of_class(request), &tokens);
+) -> Volume {
+    let secret = |role| wanted.secrets.get(&role).cloned();
     let read_only = settings.controller_publish_read_only && request.access_modes() == ["ReadOnlyMany"];
     let places = driver.chooses_places(settings).then(|| topology::affinity(&made.accessible_topology)).flatten();
     let mut attributes = made.volume_context;
     attributes.entry(IDENTITY.to_owned()).or_insert_with(|| identity.to_owned());
-    let fs_type = fs_type(request, settings).ok().filter(|name| !name.is_empty() && !request.is_block());
     let source = CSIPersistentVolumeSource {
         driver: driver.name().to_owned(),
         volume_handle: made.volume_id,
         volume_attributes: Some(attributes),
-        fs_type,
+        fs_type: wanted.fs_type.clone(),
         read_only: read_only.then_some(true),
-        controller_publish_secret_ref: secret(Role::ControllerPublish)?,
-        node_stage_secret_ref: secret(Role::NodeStage)?,
-        node_publish_secret_ref: secret(Role::NodePublish)?,
-        controller_expand_secret_ref: secret(Role::ControllerExpand)?,
-        node_expand_secret_ref: secret(Role::NodeExpand)?,
+        controller_publish_secret_ref: secret(Role::ControllerPublish),
+        node_stage_secret_ref: secret(Role::NodeStage),
+        node_publish_secret_ref: secret(Role::NodePublish),
+        controller_expand_secret_ref: secret(Role::ControllerExpand),
+        node_expand_secret_ref: secret(Role::NodeExpand),
     };
     let mut volume = Volume::new(source);
     if let Some(nodes) = places {
@@ -74,14 +73,12 @@ pub(crate) fn volume(
     if let Ok(bytes @ 1..) = u64::try_from(made.capacity_bytes) {
         volume = volume.capacity(bytes);
     }
-    let deletion = secret(Role::Provisioner)?.unwrap_or_default();
-    for (key, value) in DELETION_SECRET.into_iter().zip([deletion.name, deletion.namespace]) {
-        volume = volume.annotation(key, value.unwrap_or_default());
-    }
-    if let Some(modify) = secret(Role::ControllerModify)? {
-        for (key, value) in MODIFY_SECRET.into_iter().zip([modify.name, modify.namespace]) {
+    let deletion = Some((DELETION_SECRET, secret(Role::Provisioner).unwrap_or_default()));
+    let modification = secret(Role::ControllerModify).map(|secret| (MODIFY_SECRET, secret));
+    for (keys, secret) in deletion.into_iter().chain(modification) {
+        for (key, value) in keys.into_iter().zip([secret.name, secret.namespace]) {
             volume = volume.annotation(key, value.unwrap_or_default());
         }
     }
-    Ok(volume)
+    volume
 }

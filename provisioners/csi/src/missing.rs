@@ -21,8 +21,22 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 pub(crate) struct Missing(Mutex<BTreeMap<String, Instant>>);
 
 impl Missing {
+    /// Reads an object, unless it was missing a moment ago.
+    pub(crate) async fn read<T, E>(
+        &self,
+        object: &str,
+        read: impl Future<Output = Result<Option<T>, E>>,
+    ) -> Result<Option<T>, E> {
+        if self.is_certain(object) {
+            return Ok(None);
+        }
+        let found = read.await?;
+        self.note(object, found.is_some());
+        Ok(found)
+    }
+
     /// Whether it was missing a moment ago. Otherwise the caller asks for it, and nobody else does at the same time.
-    pub(crate) fn is_certain(&self, object: &str) -> bool {
+    fn is_certain(&self, object: &str) -> bool {
         let mut known = self.lock();
         let Some(asked) = known.get_mut(object) else { return false };
         let is_certain = asked.elapsed() < AGE;
@@ -37,15 +51,11 @@ impl Missing {
         self.lock().contains_key(object)
     }
 
-    /// Notes whether it exists.
-    pub(crate) fn note(&self, object: &str, exists: bool) {
+    fn note(&self, object: &str, exists: bool) {
         let mut known = self.lock();
-        match exists {
-            true => drop(known.remove(object)),
-            false => {
-                known.retain(|_, asked| asked.elapsed() < FORGOTTEN);
-                known.insert(object.to_owned(), Instant::now());
-            }
+        known.retain(|name, asked| name != object && asked.elapsed() < FORGOTTEN);
+        if !exists {
+            known.insert(object.to_owned(), Instant::now());
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::ProvisionRequest;
 use thiserror::Error;
 
 use crate::secret_refs::Role;
@@ -11,12 +10,6 @@ use crate::secret_refs::Role;
 pub(crate) const RESERVED: &str = "csi.storage.k8s.io/";
 
 pub(crate) type Texts = BTreeMap<String, String>;
-
-/// All parameters of a claim's class. Those that the library hands to authors are without the reserved ones.
-pub(crate) fn of_class<P>(request: &ProvisionRequest<P>) -> &Texts {
-    static NONE: Texts = Texts::new();
-    request.class.parameters.as_ref().unwrap_or(&NONE)
-}
 
 /// What is wrong with a class's parameters.
 #[derive(Debug, PartialEq, Eq, Error)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use driver_rpc::csi::{Controller, Identity, Operations};
-use driver_rpc::csi::{CreateVolumeRequest, DeleteVolumeRequest, ProbeRequest, Volume as CsiVolume};
+use driver_rpc::csi::{
+    Controller, CreateVolumeRequest, DeleteVolumeRequest, Identity, Operations, ProbeRequest, Volume as CsiVolume,
+};
 use driver_rpc::{Code, Secrets};
 use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, Secret, SecretReference};
@@ -25,8 +26,8 @@ use crate::driver::{DriverInfo, Need, Rpc};
 use crate::grants;
 use crate::holds::Holds;
 use crate::missing::{self, Missing};
-use crate::parameters::{Texts, of_class};
-use crate::request::{Settings, create_volume, tokens};
+use crate::parameters::Texts;
+use crate::request::{RequestError, Settings, Wanted};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
@@ -68,6 +69,14 @@ impl Choice {
     }
 }
 
+/// What the calls of an attempt need.
+struct Attempt<'a> {
+    request: &'a ProvisionRequest<Texts>,
+    /// With the parameters of the VolumeAttributesClass, and the source.
+    wanted: Wanted,
+    source: Option<Source>,
+}
+
 /// A VolumeAttributesClass, whose version v1 is newer than the types of `k8s_openapi`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,23 +112,31 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         self.client.get().expect("the controller calls `start` first").clone()
     }
 
+    /// Reads what the class and the first call have chosen.
+    fn attempt<'a>(&self, request: &'a ProvisionRequest<Texts>) -> Result<Attempt<'a>, CreateError> {
+        let mut wanted = Wanted::read(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
+        let Choice { mutable_parameters, source } = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
+        wanted.create.mutable_parameters = mutable_parameters;
+        wanted.create.volume_content_source = source.as_ref().map(Source::content);
+        Ok(Attempt { request, wanted, source })
+    }
+
     /// Calls CreateVolume. Called again, it returns the volume of the first call.
-    async fn create(&self, request: &ProvisionRequest<Texts>) -> Result<CsiVolume, CreateError> {
-        let source = Choice::of(&request.prepared).map_err(CreateError::not_asked)?.source;
-        let Some(source) = source else { return self.ask(self.create_request(request).await?).await };
-        if source.namespace != request.namespace() {
-            let reference = source.reference();
-            match grants::check(&self.client(), &reference, &source.namespace, request.namespace()).await {
+    async fn create(&self, attempt: &Attempt<'_>) -> Result<CsiVolume, CreateError> {
+        let Some(source) = &attempt.source else { return self.ask(self.create_request(attempt).await?).await };
+        let claims = attempt.request.namespace();
+        if source.namespace != claims {
+            match grants::check(&self.client(), &source.reference(), &source.namespace, claims).await {
                 Ok(()) => {}
                 Err(SourceError::Unfit(problem)) => return Err(CreateError::NotGranted(problem)),
                 Err(error) => return Err(CreateError::not_asked(error)),
             }
         }
-        let held = self.holds.hold(&self.client(), &source, &request.name).await;
+        let held = self.holds.hold(&self.client(), source, &attempt.request.name).await;
         let is_protected = held.map_err(|error| {
             CreateError::NotAsked(format!("the source cannot be protected: {}", error_chain(&error)))
         })?;
-        match self.ask(self.create_request(request).await?).await {
+        match self.ask(self.create_request(attempt).await?).await {
             Err(CreateError::Driver(error)) if error.code() == Code::NotFound && !is_protected => {
                 Err(CreateError::SourceGone(error))
             }
@@ -127,12 +144,9 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
     }
 
-    async fn create_request(&self, request: &ProvisionRequest<Texts>) -> Result<CreateVolumeRequest, CreateError> {
-        let create = create_volume(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
-        let Choice { mutable_parameters, source } = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
-        let secrets = self.secrets_for(request).await?;
-        let volume_content_source = source.as_ref().map(Source::content);
-        Ok(CreateVolumeRequest { secrets, mutable_parameters, volume_content_source, ..create })
+    async fn create_request(&self, attempt: &Attempt<'_>) -> Result<CreateVolumeRequest, CreateError> {
+        let secrets = self.secrets_for(&attempt.wanted).await?;
+        Ok(CreateVolumeRequest { secrets, ..attempt.wanted.create.clone() })
     }
 
     async fn ask(&self, create: CreateVolumeRequest) -> Result<CsiVolume, CreateError> {
@@ -143,11 +157,12 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Removes what an attempt may have made that has lost its source, and copies nothing: CreateVolume without the source
     /// makes an empty volume of that name, or says that there is another one. Only then the call with the source returns a volume that
     /// exists.
-    async fn withdraw(&self, attempt: &ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        self.end_of_source(attempt).await?;
+    async fn withdraw(&self, attempt: &Attempt<'_>) -> Result<(), DeleteError> {
+        let name = &attempt.request.name;
+        self.release(attempt.source.as_ref(), name).await?;
         // The watch of the controller may not show yet that the attempt has succeeded.
-        if Api::<PersistentVolume>::all(self.client()).get_metadata_opt(&attempt.name).await?.is_some() {
-            return Err(DeleteError::in_progress(format!("there is a PersistentVolume {}", attempt.name)));
+        if Api::<PersistentVolume>::all(self.client()).get_metadata_opt(name).await?.is_some() {
+            return Err(DeleteError::in_progress(format!("there is a PersistentVolume {name}")));
         }
         let create = self.create_request(attempt).await.map_err(CreateError::of_clean_up)?;
         let empty = CreateVolumeRequest { volume_content_source: None, ..create.clone() };
@@ -159,9 +174,9 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     }
 
     /// Releases the source of a copy.
-    async fn end_of_source(&self, attempt: &ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        match Choice::of(&attempt.prepared)?.source {
-            Some(source) => Ok(self.holds.release(&self.client(), &source, &attempt.name).await?),
+    async fn release(&self, source: Option<&Source>, volume: &str) -> Result<(), DeleteError> {
+        match source {
+            Some(source) => Ok(self.holds.release(&self.client(), source, volume).await?),
             None => Ok(()),
         }
     }
@@ -170,7 +185,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     async fn discard_answer(
         &self,
         made: Result<CsiVolume, CreateError>,
-        attempt: &ProvisionRequest<Texts>,
+        attempt: &Attempt<'_>,
     ) -> Result<(), DeleteError> {
         match made {
             Ok(made) => self.discard(made, attempt).await.map_err(DeleteError::retry),
@@ -184,18 +199,10 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     }
 
     /// The Secrets of CreateVolume.
-    async fn secrets_for(&self, request: &ProvisionRequest<Texts>) -> Result<Secrets, CreateError> {
-        let reference = secret_ref(Role::Provisioner, of_class(request), &tokens(request));
-        let Some(reference) = reference.map_err(CreateError::not_asked)? else { return Ok(Secrets::default()) };
-        let object = described(&reference);
-        let found = match self.missing.is_certain(&object) {
-            true => None,
-            false => {
-                let found = self.secrets(&reference).await.map_err(CreateError::NotAsked)?;
-                self.missing.note(&object, found.is_some());
-                found
-            }
-        };
+    async fn secrets_for(&self, wanted: &Wanted) -> Result<Secrets, CreateError> {
+        let Some(reference) = wanted.secrets.get(&Role::Provisioner) else { return Ok(Secrets::default()) };
+        let object = described(reference);
+        let found = self.missing.read(&object, self.secrets(reference)).await.map_err(CreateError::NotAsked)?;
         found.ok_or_else(|| CreateError::Missing(format!("{object} does not exist; create it")))
     }
 
@@ -247,14 +254,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("storage.k8s.io", "v1", "VolumeAttributesClass"));
         let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
         let described = format!("the VolumeAttributesClass {name}");
-        let found = match self.missing.is_certain(&described) {
-            true => None,
-            false => {
-                let found = api.get_opt(name).await.map_err(|error| unread(error_chain(&error)))?;
-                self.missing.note(&described, found.is_some());
-                found
-            }
-        };
+        let found = self.missing.read(&described, api.get_opt(name)).await;
+        let found = found.map_err(|error| unread(error_chain(&error)))?;
         let Some(object) = found else {
             return Err(
                 ProvisionError::no_change(format!("{described} does not exist; create it")).after(missing::PAUSE)
@@ -271,8 +272,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     }
 
     /// Deletes a volume that is of no use. It is found again by its name.
-    async fn discard(&self, made: CsiVolume, request: &ProvisionRequest<Texts>) -> Result<(), String> {
-        let secrets = self.secrets_for(request).await.map_err(|error| error.to_string())?;
+    async fn discard(&self, made: CsiVolume, attempt: &Attempt<'_>) -> Result<(), String> {
+        let secrets = self.secrets_for(&attempt.wanted).await.map_err(|error| error.to_string())?;
         let delete = DeleteVolumeRequest { volume_id: made.volume_id, secrets };
         self.driver.delete_volume(delete).await.map(drop).map_err(|error| error.to_string())
     }
@@ -285,11 +286,12 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         if let Some(problem) = topology::requirement(&request, &self.info, &self.settings) {
             return Err(ProvisionError::invalid(problem));
         }
+        let wanted = Wanted::read(&request, &self.info, &self.settings);
         // While its Secret is missing, no attempt is recorded.
-        if let Ok(Some(secret)) = secret_ref(Role::Provisioner, of_class(&request), &tokens(&request))
-            && self.missing.is_likely(&described(&secret))
+        if let Ok(wanted) = &wanted
+            && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.is_likely(&described(secret)))
         {
-            self.secrets_for(&request).await.map_err(CreateError::of_provision)?;
+            self.secrets_for(wanted).await.map_err(CreateError::of_provision)?;
         }
         let sources = Sources { client: self.client(), driver: self.info.name(), settings: &self.settings };
         let source = match request.data_source() {
@@ -310,10 +312,10 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         if let Some(lack) = self.info.lack(needs) {
             return Err(ProvisionError::nothing_left(lack));
         }
-        create_volume(&request, &self.info, &self.settings).map_err(ProvisionError::invalid)?;
-        for role in Role::ALL {
-            secret_ref(role, of_class(&request), &tokens(&request)).map_err(ProvisionError::no_change)?;
-        }
+        wanted.map_err(|error| match error {
+            RequestError::Secret(_) => ProvisionError::no_change(error),
+            RequestError::Parameter(_) | RequestError::AccessMode(_) => ProvisionError::invalid(error),
+        })?;
         let mut choice = Choice::default();
         if let Some(name) = attributes_class {
             choice.mutable_parameters = self.mutable_parameters(name).await?;
@@ -326,7 +328,8 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     }
 
     async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
-        let made = match self.create(&request).await {
+        let attempt = self.attempt(&request).map_err(CreateError::of_provision)?;
+        let made = match self.create(&attempt).await {
             Ok(made) => made,
             // The copy may be made, and is all there is then.
             Err(error @ CreateError::SourceGone(_)) if request.resumed => return Err(ProvisionError::retry(error)),
@@ -337,7 +340,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
                 return Err(ProvisionError::no_change(problem));
             }
             Err(CreateError::NotGranted(problem)) => {
-                return Err(match self.withdraw(&request).await {
+                return Err(match self.withdraw(&attempt).await {
                     Ok(()) => ProvisionError::nothing_left(problem),
                     Err(error) if error.verdict() == DeleteVerdict::InProgress => {
                         ProvisionError::in_progress(format!("{problem}; {error}"))
@@ -349,17 +352,17 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         };
         if let Some(fault) = answer::fault(&made, &request) {
             // The next call may get a better one.
-            return Err(ProvisionError::retry(match self.discard(made, &request).await {
+            return Err(ProvisionError::retry(match self.discard(made, &attempt).await {
                 Ok(()) => fault,
                 Err(problem) => format!("{fault}; and it cannot be deleted yet: {problem}"),
             }));
         }
-        let volume = answer::volume(made, &request, &self.info, &self.settings, &self.identity);
-        volume.map_err(ProvisionError::retry)
+        Ok(answer::volume(made, &attempt.wanted, &request, &self.info, &self.settings, &self.identity))
     }
 
     /// Calls CreateVolume once more, as the specification has it: only that says whether there is a volume.
-    async fn clean_up(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+    async fn clean_up(&self, request: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        let attempt = self.attempt(&request).map_err(CreateError::of_clean_up)?;
         match self.create(&attempt).await {
             Err(CreateError::NotGranted(_) | CreateError::SourceGone(_)) => self.withdraw(&attempt).await,
             answer => self.discard_answer(answer, &attempt).await,
@@ -367,7 +370,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     }
 
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        self.end_of_source(&attempt).await
+        self.release(Choice::of(&attempt.prepared)?.source.as_ref(), &attempt.name).await
     }
 
     /// The source stays protected until this attempt has ended too, also if another one of this source ends first.

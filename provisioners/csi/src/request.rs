@@ -1,16 +1,18 @@
 //! The request of CreateVolume, from a claim and its class.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use driver_rpc::csi::volume_capability::access_mode::Mode;
 use driver_rpc::csi::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use driver_rpc::csi::{CapacityRange, CreateVolumeRequest, VolumeCapability};
 use kube_provisioner::ProvisionRequest;
+use kube_provisioner::k8s_openapi::api::core::v1::SecretReference;
 use thiserror::Error;
 
 use crate::driver::{DriverInfo, Rpc};
-use crate::parameters::{self, ParameterError, Texts, of_class};
-use crate::secret_refs::Tokens;
+use crate::parameters::{self, ParameterError, Texts};
+use crate::secret_refs::{Role, SecretRefError, Tokens, secret_ref};
 
 /// What the command line of a sidecar says about requests.
 #[derive(Clone, Debug)]
@@ -58,67 +60,80 @@ pub(crate) enum RequestError {
     Parameter(#[from] ParameterError),
     #[error("the claim has the access mode {0}, which CSI does not have")]
     AccessMode(String),
+    #[error(transparent)]
+    Secret(#[from] SecretRefError),
 }
 
-/// The request without Secrets, source and parameters of a VolumeAttributesClass.
-pub(crate) fn create_volume(
-    request: &ProvisionRequest<Texts>,
-    driver: &DriverInfo,
-    settings: &Settings,
-) -> Result<CreateVolumeRequest, RequestError> {
-    let mut parameters = parameters::of_driver(of_class(request))?;
-    if settings.extra_create_metadata {
-        let tokens = tokens(request);
-        let metadata = [("pvc/name", tokens.claim), ("pvc/namespace", tokens.namespace), ("pv/name", tokens.volume)];
-        parameters.extend(metadata.map(|(key, value)| (format!("{}{key}", parameters::RESERVED), value.to_owned())));
-    }
-    let required_bytes = i64::try_from(request.bytes).unwrap_or(i64::MAX);
-    Ok(CreateVolumeRequest {
-        name: request.name.clone(),
-        capacity_range: Some(CapacityRange { required_bytes, limit_bytes: 0 }),
-        volume_capabilities: capabilities(request, driver, settings)?,
-        parameters,
-        ..CreateVolumeRequest::default()
-    })
+/// What a claim asks for by its class's parameters, which are read here and nowhere else.
+pub(crate) struct Wanted {
+    /// The request without Secrets, source and parameters of a VolumeAttributesClass.
+    pub(crate) create: CreateVolumeRequest,
+    /// `None` for a block device, and where the driver chooses.
+    pub(crate) fs_type: Option<String>,
+    pub(crate) secrets: BTreeMap<Role, SecretReference>,
 }
 
-/// The file system of the volume; empty where the driver chooses.
-pub(crate) fn fs_type(request: &ProvisionRequest<Texts>, settings: &Settings) -> Result<String, ParameterError> {
-    let of_class = parameters::file_system(of_class(request))?;
-    Ok(of_class.or(settings.default_fs_type.as_deref()).unwrap_or_default().to_owned())
-}
-
-pub(crate) fn tokens(request: &ProvisionRequest<Texts>) -> Tokens<'_> {
-    let metadata = &request.claim.metadata;
-    Tokens {
-        volume: &request.name,
-        claim: metadata.name.as_deref().unwrap_or_default(),
-        namespace: request.namespace(),
-        annotations: metadata.annotations.as_ref(),
+impl Wanted {
+    pub(crate) fn read(
+        request: &ProvisionRequest<Texts>,
+        driver: &DriverInfo,
+        settings: &Settings,
+    ) -> Result<Self, RequestError> {
+        // The library hands the parameters to authors without the reserved ones.
+        static NONE: Texts = Texts::new();
+        let class = request.class.parameters.as_ref().unwrap_or(&NONE);
+        let metadata = &request.claim.metadata;
+        let tokens = Tokens {
+            volume: &request.name,
+            claim: metadata.name.as_deref().unwrap_or_default(),
+            namespace: request.namespace(),
+            annotations: metadata.annotations.as_ref(),
+        };
+        let mut parameters = parameters::of_driver(class)?;
+        if settings.extra_create_metadata {
+            let names = [("pvc/name", tokens.claim), ("pvc/namespace", tokens.namespace), ("pv/name", tokens.volume)];
+            parameters.extend(names.map(|(key, value)| (format!("{}{key}", parameters::RESERVED), value.to_owned())));
+        }
+        let mut fs_type = None;
+        let access_type = if request.is_block() {
+            AccessType::Block(BlockVolume {})
+        } else {
+            let named = parameters::file_system(class)?.or(settings.default_fs_type.as_deref());
+            fs_type = named.filter(|name| !name.is_empty()).map(str::to_owned);
+            AccessType::Mount(MountVolume {
+                fs_type: fs_type.clone().unwrap_or_default(),
+                mount_flags: request.mount_options().to_vec(),
+                ..MountVolume::default()
+            })
+        };
+        let required_bytes = i64::try_from(request.bytes).unwrap_or(i64::MAX);
+        let create = CreateVolumeRequest {
+            name: request.name.clone(),
+            capacity_range: Some(CapacityRange { required_bytes, limit_bytes: 0 }),
+            volume_capabilities: capabilities(request.access_modes(), &access_type, driver)?,
+            parameters,
+            ..CreateVolumeRequest::default()
+        };
+        let secrets =
+            Role::ALL.into_iter().filter_map(|role| Some((role, secret_ref(role, class, &tokens).transpose()?)));
+        let secrets = secrets.map(|(role, secret)| Ok((role, secret?))).collect::<Result<_, SecretRefError>>()?;
+        Ok(Self { create, fs_type, secrets })
     }
 }
 
 /// One for each access mode of the claim.
 fn capabilities(
-    request: &ProvisionRequest<Texts>,
+    access_modes: &[String],
+    access_type: &AccessType,
     driver: &DriverInfo,
-    settings: &Settings,
 ) -> Result<Vec<VolumeCapability>, RequestError> {
-    let access_type = match request.is_block() {
-        true => AccessType::Block(BlockVolume {}),
-        false => AccessType::Mount(MountVolume {
-            fs_type: fs_type(request, settings)?,
-            mount_flags: request.mount_options().to_vec(),
-            ..MountVolume::default()
-        }),
-    };
     let single_node = driver.can(Rpc::SingleNodeMultiWriter);
     let capability = |name: &String| {
         let mode = mode(name, single_node).ok_or_else(|| RequestError::AccessMode(name.clone()))?;
         let access_mode = Some(AccessMode { mode: mode.into() });
         Ok(VolumeCapability { access_type: Some(access_type.clone()), access_mode })
     };
-    request.access_modes().iter().map(capability).collect()
+    access_modes.iter().map(capability).collect()
 }
 
 /// The access mode in CSI. Older drivers cannot tell one writer of a node from several.

@@ -9,7 +9,7 @@ use crate::parameters::{RESERVED, Texts};
 use crate::template::expand;
 
 /// The calls of a driver that have Secrets of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// Those without Secrets of their own.
     Default,

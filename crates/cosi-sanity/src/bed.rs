@@ -1,7 +1,6 @@
 //! A driver under test: calls that are repeated as a sidecar repeats them, and a record of everything that they may have made.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The checks, by call.
 
-use std::future::Future;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
+use tokio::time::Instant;
 
 use crate::Protocol;
 use crate::api::{Access, Bucket, GrantRequest};

@@ -1,10 +1,10 @@
 //! A run: which versions the driver serves, and their checks one after another.
 
 use std::pin::pin;
-use std::time::Instant;
 
 use anyhow::{Context, bail};
 use driver_rpc::{Client, Code, Error};
+use tokio::time::Instant;
 
 use crate::api::{Api, Info};
 use crate::bed::{Bed, text};

@@ -113,10 +113,11 @@ impl Driver {
             }
             result
         };
-        let result = match self.has(Fault::Stuck) {
-            true => work.await,
+        let result = if self.has(Fault::Stuck) {
+            work.await
+        } else {
             // It goes on if the caller gives up.
-            false => tokio::spawn(work).await.unwrap_or_else(|_| Err(Status::internal("the work has panicked"))),
+            tokio::spawn(work).await.unwrap_or_else(|_| Err(Status::internal("the work has panicked")))
         };
         match step {
             None => Ok(result?),

@@ -73,10 +73,10 @@ impl Model {
 
     /// A refusal for a missing field, unless the driver accepts that.
     pub(crate) fn require(&self, is_there: bool, field: &str) -> Result<(), Status> {
-        match is_there || self.has(Fault::AcceptsMissingFields) {
-            true => Ok(()),
-            false => Err(Status::invalid_argument(format!("{field} is required"))),
+        if !is_there && !self.has(Fault::AcceptsMissingFields) {
+            return Err(Status::invalid_argument(format!("{field} is required")));
         }
+        Ok(())
     }
 
     pub(crate) fn supports(&self, protocol: Protocol) -> bool {
@@ -93,10 +93,8 @@ impl Model {
 
     /// `was_missing` says that another call may have made the bucket in the meantime, and that nobody looks.
     pub(crate) fn create(&mut self, bucket: Bucket, was_missing: bool) -> Result<String, Status> {
-        let found = match self.has(Fault::SharedBucket) {
-            true => self.store.buckets.keys().next(),
-            false => self.bucket_of(&bucket.name),
-        };
+        let is_shared = self.has(Fault::SharedBucket);
+        let found = if is_shared { self.store.buckets.keys().next() } else { self.bucket_of(&bucket.name) };
         if let Some(id) = found.filter(|_| !was_missing && !self.has(Fault::CreateTwice)) {
             let known = &self.store.buckets[id];
             let is_same = self.has(Fault::CreateIgnoresParameters) || known.name != bucket.name || *known == bucket;
@@ -135,10 +133,8 @@ impl Model {
         if grant.buckets.len() > 1 && self.has(Fault::RefusesSeveral) {
             return Err(Status::invalid_argument("an account has one bucket"));
         }
-        let found = match self.has(Fault::SharedAccount) {
-            true => self.store.accounts.keys().next(),
-            false => self.account_of(&grant.name),
-        };
+        let is_shared = self.has(Fault::SharedAccount);
+        let found = if is_shared { self.store.accounts.keys().next() } else { self.account_of(&grant.name) };
         if let Some(id) = found.filter(|_| !was_missing && !self.has(Fault::GrantTwice)) {
             let account = &self.store.accounts[id];
             let is_same =
@@ -157,10 +153,8 @@ impl Model {
 
     pub(crate) fn revoke<'a>(&mut self, id: &str, buckets: impl Iterator<Item = &'a String>) -> Result<(), Status> {
         let Some(account) = self.store.accounts.get_mut(id) else {
-            return match self.has(Fault::RevokeMissingFails) {
-                true => Err(Status::not_found(format!("there is no account {id}"))),
-                false => Ok(()),
-            };
+            let fails = self.has(Fault::RevokeMissingFails);
+            return if fails { Err(Status::not_found(format!("there is no account {id}"))) } else { Ok(()) };
         };
         buckets.for_each(|bucket| {
             account.grant.buckets.remove(bucket);

@@ -149,17 +149,12 @@ fn object(protocol: Protocol) -> ObjectProtocol {
 
 /// The info of a bucket for all its protocols.
 fn infos(model: &Model, id: &str) -> ObjectProtocolAndBucketInfo {
-    let protocols = match model.get(id) {
-        Ok(bucket) => bucket.protocols.clone(),
-        Err(_) => [model.settings.protocols[0]].into(),
+    let protocols = if model.has(Fault::OtherInfo) {
+        Protocol::ALL.into_iter().filter(|other| !model.supports(*other)).collect()
+    } else {
+        model.get(id).map_or_else(|_| [model.settings.protocols[0]].into(), |bucket| bucket.protocols.clone())
     };
-    match model.has(Fault::OtherInfo) {
-        true => {
-            let other = Protocol::ALL.into_iter().filter(|other| !model.supports(*other));
-            info(model, id, &other.collect())
-        }
-        false => info(model, id, &protocols),
-    }
+    info(model, id, &protocols)
 }
 
 fn info(model: &Model, id: &str, protocols: &BTreeSet<Protocol>) -> ObjectProtocolAndBucketInfo {
@@ -196,18 +191,15 @@ fn credentials(model: &Model, account: &Account) -> CredentialInfo {
     };
     let (key, secret) = (account.key.clone(), account.secret.clone());
     let secret = if model.has(Fault::EmptyCredentials) { String::new() } else { secret };
-    match protocol {
-        Protocol::S3 => {
-            let s3 = S3CredentialInfo { access_key_id: key, access_secret_key: secret };
-            CredentialInfo { s3: Some(s3), ..Default::default() }
-        }
-        Protocol::Azure => {
-            let azure = AzureCredentialInfo { access_token: secret, ..Default::default() };
-            CredentialInfo { azure: Some(azure), ..Default::default() }
-        }
-        Protocol::Gcs => {
-            let gcs = GcsCredentialInfo { access_id: key, access_secret: secret, ..Default::default() };
-            CredentialInfo { gcs: Some(gcs), ..Default::default() }
-        }
+    let has = |one| protocol == one;
+    let (id, text) = (|| key.clone(), || secret.clone());
+    CredentialInfo {
+        s3: has(Protocol::S3).then(|| S3CredentialInfo { access_key_id: id(), access_secret_key: text() }),
+        azure: has(Protocol::Azure).then(|| AzureCredentialInfo { access_token: text(), ..Default::default() }),
+        gcs: has(Protocol::Gcs).then(|| GcsCredentialInfo {
+            access_id: id(),
+            access_secret: text(),
+            ..Default::default()
+        }),
     }
 }

@@ -36,11 +36,13 @@ impl Data {
             }
             run(Command::new("cp").args(["--archive", "--no-target-directory"]).args([&source, &path]))?;
         }
-        let made = match is_block {
-            true => resize(&path, size),
-            false if source.is_some() => Ok(()),
+        let made = if is_block {
+            resize(&path, size)
+        } else if source.is_some() {
+            Ok(())
+        } else {
             // Pods run as any user.
-            false => fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o777))),
+            fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o777)))
         };
         made.map_err(|error| failed(&path, &error))
     }
@@ -54,10 +56,7 @@ impl Data {
     /// Makes the file of a block device larger. Directories have no size.
     pub(crate) fn expand(&self, id: &str, size: i64) -> Result<(), Status> {
         let path = self.path(id);
-        match path.is_dir() {
-            true => Ok(()),
-            false => resize(&path, size).map_err(|error| failed(&path, &error)),
-        }
+        if path.is_dir() { Ok(()) } else { resize(&path, size).map_err(|error| failed(&path, &error)) }
     }
 
     /// Tells the kernel the size of a block device that is in use.
@@ -98,10 +97,8 @@ impl Data {
                 flags |= *flag;
             }
         }
-        let mounted = mount_bind(&source, target).and_then(|()| match flags.is_empty() {
-            true => Ok(()),
-            false => mount_remount(target, flags | MountFlags::BIND, ""),
-        });
+        let mounted = mount_bind(&source, target)
+            .and_then(|()| if flags.is_empty() { Ok(()) } else { mount_remount(target, flags | MountFlags::BIND, "") });
         mounted.map_err(|error| failed(target, &error.into()))
     }
 
@@ -163,8 +160,8 @@ fn run(command: &mut Command) -> Result<(), Status> {
 fn output(command: &mut Command) -> Result<String, Status> {
     let program = command.get_program().display().to_string();
     let output = command.output().map_err(|error| Status::internal(format!("{program}: {error}")))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(Status::internal(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))),
+    if !output.status.success() {
+        return Err(Status::internal(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())));
     }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

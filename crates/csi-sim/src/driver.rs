@@ -12,7 +12,7 @@ use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::model::Model;
+use crate::model::{Model, required};
 use crate::script::Reply;
 use crate::{Capability, Faults, Method, Settings, Step};
 
@@ -59,8 +59,8 @@ struct State {
 pub(crate) struct Work<Q, A> {
     pub(crate) method: Method,
     pub(crate) needs: Option<Capability>,
-    /// The name or id of what it changes: there is one call at a time about it.
-    pub(crate) about: Option<String>,
+    /// What it changes, by the field of the request with its name or id: there is one call at a time about it.
+    pub(crate) about: Option<(&'static str, String)>,
     pub(crate) run: fn(&mut Model, &Q) -> Result<A, Status>,
 }
 
@@ -157,12 +157,11 @@ impl Driver {
         Q: Any + Send,
         A: Any + Clone + Send,
     {
-        let result = match step.works {
-            true => self.work(step.delay, work, request).await,
-            false => {
-                pause(step.delay).await;
-                Err(Status::internal("nothing was done").into())
-            }
+        let result = if step.works {
+            self.work(step.delay, work, request).await
+        } else {
+            pause(step.delay).await;
+            Err(Status::internal("nothing was done").into())
         };
         match step.reply {
             Reply::Own => result,
@@ -186,13 +185,14 @@ impl Driver {
     {
         let ends = {
             let mut state = self.state();
-            if let Some(about) = work.about.as_ref().filter(|about| state.busy.contains(*about)) {
+            let about = work.about.as_ref().map(|(_, name)| name.clone());
+            if let Some(about) = about.as_ref().filter(|about| state.busy.contains(*about)) {
                 return Err(Status::aborted(format!("there is another operation on {about}")).into());
             }
             if delay.is_zero() {
                 return state.finish(&work, &request);
             }
-            state.busy.extend(work.about.clone());
+            state.busy.extend(about);
             *self.ends.borrow()
         };
         let driver = self.clone();
@@ -202,9 +202,9 @@ impl Driver {
             if *driver.ends.borrow() != ends {
                 return Err(lost());
             }
-            work.about.iter().for_each(|about| {
+            if let Some((_, about)) = &work.about {
                 state.busy.remove(about);
-            });
+            }
             state.finish(&work, &request)
         });
         going_on.await.unwrap_or_else(|_| Err(lost()))
@@ -230,7 +230,7 @@ impl State {
         self.calls.push(Call { method, at: Instant::now(), outcome: None, request: Arc::new(request.clone()) });
         let scripted = self.scripts.get_mut(&method).and_then(VecDeque::pop_front);
         // There is room for what exists.
-        let exists = work.about.as_ref().is_some_and(|name| self.model.has_volume_of(name));
+        let exists = work.about.as_ref().is_some_and(|(_, name)| self.model.has_volume_of(name));
         let drawn = self.faults.draw(&mut self.rng).filter(|step| !(exists && step.says_no_room()));
         let mut step = scripted.or(drawn).unwrap_or_else(Step::work);
         step.delay += self.model.settings.latency;
@@ -240,6 +240,9 @@ impl State {
     fn finish<Q, A>(&mut self, work: &Work<Q, A>, request: &Q) -> Result<A, Error> {
         if let Some(missing) = work.needs.filter(|needed| !self.model.has(*needed)) {
             return Err(Status::unimplemented(format!("this driver has no {missing}")).into());
+        }
+        if let Some((field, name)) = &work.about {
+            required(field, name)?;
         }
         Ok((work.run)(&mut self.model, request)?)
     }

@@ -31,7 +31,7 @@ macro_rules! calls {
                         let work = Work {
                             method: Method::$name,
                             needs: [$(Capability::$kind(rpc::$kind::$capability),)?].into_iter().next(),
-                            about: [$(request.$key.clone(),)?].into_iter().next(),
+                            about: [$((stringify!($key), request.$key.clone()),)?].into_iter().next(),
                             run: Model::$method,
                         };
                         self.call(work, request).await

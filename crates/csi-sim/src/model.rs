@@ -121,7 +121,7 @@ impl Pool {
     }
 }
 
-fn required(field: &str, value: &str) -> Result<(), Status> {
+pub(crate) fn required(field: &str, value: &str) -> Result<(), Status> {
     match value {
         "" => Err(Status::invalid_argument(format!("{field} is missing"))),
         _ => Ok(()),

@@ -37,6 +37,26 @@ impl Server {
     }
 }
 
+/// A capability by its kind: the specification has two messages around it.
+macro_rules! capabilities {
+    ($($capability:ident: $module:ident $part:ident $kind:ident;)*) => {
+        $(
+            impl From<$module::$kind::Type> for $capability {
+                fn from(kind: $module::$kind::Type) -> Self {
+                    Self { r#type: Some($module::Type::$part($module::$part { r#type: kind.into() })) }
+                }
+            }
+        )*
+    };
+}
+
+capabilities! {
+    ControllerServiceCapability: controller_service_capability Rpc rpc;
+    NodeServiceCapability: node_service_capability Rpc rpc;
+    PluginCapability: plugin_capability Service service;
+    PluginCapability: plugin_capability VolumeExpansion volume_expansion;
+}
+
 /// Connects to a driver and probes it until it is ready.
 ///
 /// Waits 30 seconds for a socket, and without end for a driver that is not ready or does not answer in time. Any other error is final.

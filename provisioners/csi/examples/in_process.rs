@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use driver_rpc::Error;
-use driver_rpc::csi::controller_service_capability::{Rpc, Type as Kind, rpc};
-use driver_rpc::csi::plugin_capability::{Service, Type, service};
+use driver_rpc::csi::controller_service_capability::rpc;
+use driver_rpc::csi::plugin_capability::service;
 use driver_rpc::csi::*;
 use kube_provisioner::{Options, Program};
 
@@ -27,8 +27,7 @@ impl Identity for Pool {
         &self,
         _: GetPluginCapabilitiesRequest,
     ) -> Result<GetPluginCapabilitiesResponse, Error> {
-        let service = Type::Service(Service { r#type: service::Type::ControllerService.into() });
-        Ok(GetPluginCapabilitiesResponse { capabilities: vec![PluginCapability { r#type: Some(service) }] })
+        Ok(GetPluginCapabilitiesResponse { capabilities: vec![service::Type::ControllerService.into()] })
     }
 }
 
@@ -37,8 +36,7 @@ impl Controller for Pool {
         &self,
         _: ControllerGetCapabilitiesRequest,
     ) -> Result<ControllerGetCapabilitiesResponse, Error> {
-        let rpc = Kind::Rpc(Rpc { r#type: rpc::Type::CreateDeleteVolume.into() });
-        Ok(ControllerGetCapabilitiesResponse { capabilities: vec![ControllerServiceCapability { r#type: Some(rpc) }] })
+        Ok(ControllerGetCapabilitiesResponse { capabilities: vec![rpc::Type::CreateDeleteVolume.into()] })
     }
 
     /// The name is that of the PersistentVolume, in every attempt.

@@ -87,21 +87,17 @@ impl DriverInfo {
     /// What the driver lacks for making or deleting a volume, for a person.
     pub(crate) fn lack(&self, needs: impl IntoIterator<Item = Need>) -> Option<String> {
         let lacks = |what: &str, capability: &str| {
-            Some(format!("the CSI driver {} {what}: it does not have the capability {capability}", self.name))
+            format!("the CSI driver {} {what}: it does not have the capability {capability}", self.name)
         };
         if !self.services.contains(&Service::ControllerService) {
-            return lacks("cannot make volumes", "CONTROLLER_SERVICE");
+            return Some(lacks("cannot make volumes", Service::ControllerService.as_str_name()));
         }
-        if !self.can(Rpc::CreateDeleteVolume) {
-            return lacks("cannot make volumes", "CREATE_DELETE_VOLUME");
-        }
-        needs.into_iter().find_map(|need| {
-            let (rpc, what, capability) = match need {
-                Need::Attributes => (Rpc::ModifyVolume, "knows no VolumeAttributesClasses", "MODIFY_VOLUME"),
-                Need::Clones => (Rpc::CloneVolume, "cannot copy volumes", "CLONE_VOLUME"),
-                Need::Snapshots => (Rpc::CreateDeleteSnapshot, "cannot restore snapshots", "CREATE_DELETE_SNAPSHOT"),
-            };
-            if self.can(rpc) { None } else { lacks(what, capability) }
-        })
+        let needs = needs.into_iter().map(|need| match need {
+            Need::Attributes => (Rpc::ModifyVolume, "knows no VolumeAttributesClasses"),
+            Need::Clones => (Rpc::CloneVolume, "cannot copy volumes"),
+            Need::Snapshots => (Rpc::CreateDeleteSnapshot, "cannot restore snapshots"),
+        });
+        let all = [(Rpc::CreateDeleteVolume, "cannot make volumes")].into_iter().chain(needs);
+        all.into_iter().find(|(rpc, _)| !self.can(*rpc)).map(|(rpc, what)| lacks(what, rpc.as_str_name()))
     }
 }

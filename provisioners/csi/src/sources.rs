@@ -138,10 +138,7 @@ struct Place<'a> {
 
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_own {
-            true => f.write_str(self.name),
-            false => write!(f, "{}/{}", self.namespace, self.name),
-        }
+        if self.is_own { f.write_str(self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checks of `DriverGrantBucketAccess`.
 
-use driver_rpc::{Code, Error};
+use driver_rpc::Code;
 
 use super::{PARTS, access, at_a_time, bucket, one, timed, unsupported};
 use crate::Version;
@@ -84,44 +84,39 @@ pub(crate) async fn given_up(bed: &Bed) -> Verdict {
 }
 
 pub(crate) async fn unsupported_protocol(bed: &Bed) -> Verdict {
-    let wrong = |request| GrantRequest { protocol: unsupported(bed), ..request };
-    refused("a protocol that is not supported", Code::InvalidArgument, changed(bed, wrong).await?)
+    invalid(bed, "a protocol that is not supported", |request| request.protocol = unsupported(bed)).await
 }
 
 pub(crate) async fn without_name(bed: &Bed) -> Verdict {
-    let wrong = |request| GrantRequest { account: String::new(), ..request };
-    refused("a request without a name", Code::InvalidArgument, changed(bed, wrong).await?)
+    invalid(bed, "a request without a name", |request| request.account = String::new()).await
 }
 
 pub(crate) async fn without_bucket(bed: &Bed) -> Verdict {
-    let wrong = |request| GrantRequest { buckets: Vec::new(), ..request };
-    refused("a request without a bucket", Code::InvalidArgument, changed(bed, wrong).await?)
+    invalid(bed, "a request without a bucket", |request| request.buckets = Vec::new()).await
 }
 
 pub(crate) async fn without_protocol(bed: &Bed) -> Verdict {
-    let wrong = |request| GrantRequest { protocol: 0, ..request };
-    refused("a request without a protocol", Code::InvalidArgument, changed(bed, wrong).await?)
+    invalid(bed, "a request without a protocol", |request| request.protocol = 0).await
 }
 
 pub(crate) async fn without_authentication_type(bed: &Bed) -> Verdict {
-    let wrong = |request| GrantRequest { authentication: 0, ..request };
-    refused("a request without a type of authentication", Code::InvalidArgument, changed(bed, wrong).await?)
+    invalid(bed, "a request without a type of authentication", |request| request.authentication = 0).await
 }
 
 pub(crate) async fn without_service_account(bed: &Bed) -> Verdict {
-    let wrong = |request| GrantRequest { authentication: SERVICE_ACCOUNT, ..request };
-    refused("a request without the name of its ServiceAccount", Code::InvalidArgument, changed(bed, wrong).await?)
+    invalid(bed, "a request without the name of its ServiceAccount", |request| request.authentication = SERVICE_ACCOUNT)
+        .await
 }
 
 pub(crate) async fn without_access_mode(bed: &Bed) -> Verdict {
-    let wrong = |request| GrantRequest { mode: 0, ..request };
-    refused("a request without a mode of access", Code::InvalidArgument, changed(bed, wrong).await?)
+    invalid(bed, "a request without a mode of access", |request| request.mode = 0).await
 }
 
-/// The result of a grant for a new bucket, with a change of the request.
-async fn changed(bed: &Bed, change: impl Fn(GrantRequest) -> GrantRequest) -> Result<Result<Access, Error>, Stop> {
-    let bucket = bucket(bed).await?;
-    Ok(bed.grant(&change(bed.grant_request(&[&bucket.id]))).await)
+/// That a grant for a new bucket is invalid with this change.
+async fn invalid(bed: &Bed, what: &str, change: impl FnOnce(&mut GrantRequest)) -> Verdict {
+    let mut request = bed.grant_request(&[&bucket(bed).await?.id]);
+    change(&mut request);
+    refused(what, Code::InvalidArgument, bed.grant(&request).await)
 }
 
 /// That there is something for the protocol, whole, and nothing for others.

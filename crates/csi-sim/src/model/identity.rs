@@ -16,14 +16,12 @@ impl Model {
         &mut self,
         _: &GetPluginCapabilitiesRequest,
     ) -> Result<GetPluginCapabilitiesResponse, Status> {
-        use plugin_capability::{Service, Type, VolumeExpansion};
         let all = self.settings.capabilities.iter().filter_map(|capability| match *capability {
-            Capability::Plugin(kind) => Some(Type::Service(Service { r#type: kind.into() })),
-            Capability::Expansion(kind) => Some(Type::VolumeExpansion(VolumeExpansion { r#type: kind.into() })),
-            _ => None,
+            Capability::Plugin(kind) => Some(kind.into()),
+            Capability::Expansion(kind) => Some(kind.into()),
+            Capability::Controller(_) | Capability::Node(_) => None,
         });
-        let capabilities = all.map(|kind| PluginCapability { r#type: Some(kind) }).collect();
-        Ok(GetPluginCapabilitiesResponse { capabilities })
+        Ok(GetPluginCapabilitiesResponse { capabilities: all.collect() })
     }
 
     pub(crate) fn probe(&mut self, _: &ProbeRequest) -> Result<ProbeResponse, Status> {
@@ -34,25 +32,21 @@ impl Model {
         &mut self,
         _: &ControllerGetCapabilitiesRequest,
     ) -> Result<ControllerGetCapabilitiesResponse, Status> {
-        use controller_service_capability::{Rpc, Type};
         let all = self.settings.capabilities.iter().filter_map(|capability| match *capability {
-            Capability::Controller(kind) => Some(Type::Rpc(Rpc { r#type: kind.into() })),
+            Capability::Controller(kind) => Some(kind.into()),
             _ => None,
         });
-        let capabilities = all.map(|kind| ControllerServiceCapability { r#type: Some(kind) }).collect();
-        Ok(ControllerGetCapabilitiesResponse { capabilities })
+        Ok(ControllerGetCapabilitiesResponse { capabilities: all.collect() })
     }
 
     pub(crate) fn node_get_capabilities(
         &mut self,
         _: &NodeGetCapabilitiesRequest,
     ) -> Result<NodeGetCapabilitiesResponse, Status> {
-        use node_service_capability::{Rpc, Type};
         let all = self.settings.capabilities.iter().filter_map(|capability| match *capability {
-            Capability::Node(kind) => Some(Type::Rpc(Rpc { r#type: kind.into() })),
+            Capability::Node(kind) => Some(kind.into()),
             _ => None,
         });
-        let capabilities = all.map(|kind| NodeServiceCapability { r#type: Some(kind) }).collect();
-        Ok(NodeGetCapabilitiesResponse { capabilities })
+        Ok(NodeGetCapabilitiesResponse { capabilities: all.collect() })
     }
 }

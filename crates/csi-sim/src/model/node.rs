@@ -20,7 +20,6 @@ impl Model {
         &mut self,
         request: &NodeStageVolumeRequest,
     ) -> Result<NodeStageVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         required("staging_target_path", &request.staging_target_path)?;
         Publication::new(request.volume_capability.as_ref(), false)?;
         self.volume_mut(&request.volume_id)?.staged.insert(request.staging_target_path.clone());
@@ -31,7 +30,6 @@ impl Model {
         &mut self,
         request: &NodeUnstageVolumeRequest,
     ) -> Result<NodeUnstageVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         required("staging_target_path", &request.staging_target_path)?;
         self.volume_mut(&request.volume_id)?.staged.remove(&request.staging_target_path);
         Ok(NodeUnstageVolumeResponse {})
@@ -41,7 +39,6 @@ impl Model {
         &mut self,
         request: &NodePublishVolumeRequest,
     ) -> Result<NodePublishVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         required("target_path", &request.target_path)?;
         let publication = Publication::new(request.volume_capability.as_ref(), request.readonly)?;
         let stages = self.has(Capability::Node(Node::StageUnstageVolume));
@@ -74,7 +71,6 @@ impl Model {
         &mut self,
         request: &NodeUnpublishVolumeRequest,
     ) -> Result<NodeUnpublishVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         required("target_path", &request.target_path)?;
         let makes_paths = self.settings.machine != Machine::Untouched;
         let data = self.data();
@@ -126,10 +122,10 @@ impl Model {
         required("volume_id", id)?;
         required("volume_path", path)?;
         let stored = self.volume(id)?;
-        match stored.targets.contains_key(path) || stored.staged.contains(path) {
-            true => Ok(stored),
-            false => Err(Status::not_found(format!("{id} is not at {path}"))),
+        if !stored.targets.contains_key(path) && !stored.staged.contains(path) {
+            return Err(Status::not_found(format!("{id} is not at {path}")));
         }
+        Ok(stored)
     }
 }
 

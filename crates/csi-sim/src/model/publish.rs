@@ -43,7 +43,6 @@ impl Model {
         request: &ControllerPublishVolumeRequest,
     ) -> Result<ControllerPublishVolumeResponse, Status> {
         let ControllerPublishVolumeRequest { volume_id, node_id, .. } = request;
-        required("volume_id", volume_id)?;
         required("node_id", node_id)?;
         let publication = Publication::new(request.volume_capability.as_ref(), request.readonly)?;
         let stored = self.volume(volume_id)?;
@@ -72,7 +71,6 @@ impl Model {
         &mut self,
         request: &ControllerUnpublishVolumeRequest,
     ) -> Result<ControllerUnpublishVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         if let Ok(stored) = self.volume_mut(&request.volume_id) {
             // No node is each node.
             stored.published.retain(|node, _| !request.node_id.is_empty() && *node != request.node_id);

@@ -25,14 +25,13 @@ impl Model {
         &mut self,
         request: &CreateSnapshotRequest,
     ) -> Result<CreateSnapshotResponse, Status> {
-        required("name", &request.name)?;
         required("source_volume_id", &request.source_volume_id)?;
         let existing = self.snapshots.values().find(|stored| stored.name == request.name);
         if let Some(StoredSnapshot { snapshot, .. }) = existing.filter(|_| self.settings.is_idempotent) {
-            return match snapshot.source_volume_id == request.source_volume_id {
-                true => Ok(CreateSnapshotResponse { snapshot: Some(snapshot.clone()) }),
-                false => Err(Status::already_exists(format!("there is another snapshot {}", request.name))),
-            };
+            if snapshot.source_volume_id != request.source_volume_id {
+                return Err(Status::already_exists(format!("there is another snapshot {}", request.name)));
+            }
+            return Ok(CreateSnapshotResponse { snapshot: Some(snapshot.clone()) });
         }
         let size_bytes = self.volume(&request.source_volume_id)?.volume.capacity_bytes;
         let pool = self.pool_for(size_bytes, request.accessibility_requirements.as_ref(), TOPOLOGY)?;
@@ -61,7 +60,6 @@ impl Model {
         &mut self,
         request: &DeleteSnapshotRequest,
     ) -> Result<DeleteSnapshotResponse, Status> {
-        required("snapshot_id", &request.snapshot_id)?;
         if let (Some(data), Some(stored)) = (self.data(), self.snapshots.get(&request.snapshot_id)) {
             data.remove(&stored.snapshot.snapshot_id)?;
         }

@@ -35,7 +35,6 @@ pub(super) struct StoredVolume {
 
 impl Model {
     pub(crate) fn create_volume(&mut self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
-        required("name", &request.name)?;
         if request.name.len() > LONGEST_NAME {
             return Err(Status::invalid_argument("name is longer than 128 bytes"));
         }
@@ -74,7 +73,6 @@ impl Model {
     }
 
     pub(crate) fn delete_volume(&mut self, request: &DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         match self.volume(&request.volume_id) {
             Ok(stored) if stored.is_in_use() => return Err(Status::failed_precondition("the volume is in use")),
             Err(status) if !self.settings.is_idempotent => return Err(status),
@@ -130,7 +128,6 @@ impl Model {
         &mut self,
         request: &ControllerExpandVolumeRequest,
     ) -> Result<ControllerExpandVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         let Some(range) = &request.capacity_range else {
             return Err(Status::invalid_argument("capacity_range is missing"));
         };
@@ -166,7 +163,6 @@ impl Model {
         &mut self,
         request: &ControllerModifyVolumeRequest,
     ) -> Result<ControllerModifyVolumeResponse, Status> {
-        required("volume_id", &request.volume_id)?;
         self.check_mutable(&request.mutable_parameters)?;
         let stored = self.volume_mut(&request.volume_id)?;
         stored.mutable_parameters.extend(request.mutable_parameters.clone());
@@ -211,10 +207,10 @@ impl Model {
         if !self.has(Capability::Controller(capability)) {
             return Err(Status::invalid_argument("this driver makes no volumes from such a source"));
         }
-        match size < size_of_source {
-            true => Err(Status::out_of_range(format!("the source has {size_of_source} bytes"))),
-            false => Ok(()),
+        if size < size_of_source {
+            return Err(Status::out_of_range(format!("the source has {size_of_source} bytes")));
         }
+        Ok(())
     }
 }
 
@@ -225,7 +221,7 @@ impl StoredVolume {
 
     /// The answer to a request whose name the volume has.
     fn again(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
-        let range = request.capacity_range.clone().unwrap_or_default();
+        let range = request.capacity_range.unwrap_or_default();
         let size = self.volume.capacity_bytes;
         let fits = range.required_bytes <= size && (range.limit_bytes == 0 || size <= range.limit_bytes);
         let within = request.accessibility_requirements.as_ref().is_none_or(|requirement| {
@@ -236,10 +232,10 @@ impl StoredVolume {
             && request.parameters == self.request.parameters
             && request.mutable_parameters == self.request.mutable_parameters
             && request.volume_content_source == self.request.volume_content_source;
-        match fits && within && is_same {
-            true => Ok(CreateVolumeResponse { volume: Some(self.volume.clone()) }),
-            false => Err(Status::already_exists(format!("there is another volume {}", self.request.name))),
+        if !(fits && within && is_same) {
+            return Err(Status::already_exists(format!("there is another volume {}", self.request.name)));
         }
+        Ok(CreateVolumeResponse { volume: Some(self.volume.clone()) })
     }
 
     fn is_in_use(&self) -> bool {
@@ -256,8 +252,8 @@ fn id_of_source(source: &VolumeContentSource) -> Option<&str> {
 
 fn check_capabilities(capabilities: &[VolumeCapability]) -> Result<(), Status> {
     let is_whole = |capability: &VolumeCapability| capability.access_type.is_some() && capability.access_mode.is_some();
-    match !capabilities.is_empty() && capabilities.iter().all(is_whole) {
-        true => Ok(()),
-        false => Err(Status::invalid_argument("volume_capabilities are missing or incomplete")),
+    if capabilities.is_empty() || !capabilities.iter().all(is_whole) {
+        return Err(Status::invalid_argument("volume_capabilities are missing or incomplete"));
     }
+    Ok(())
 }

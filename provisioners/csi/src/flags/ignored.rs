@@ -39,10 +39,7 @@ impl Args for Ignored {
         command.args(FLAGS.map(|(name, is_switch)| {
             let flag = Arg::new(name).long(name).hide(true);
             let flag = if name == "v" { flag.short('v') } else { flag };
-            match is_switch {
-                true => flag.num_args(0..=1).require_equals(true).default_missing_value("true"),
-                false => flag,
-            }
+            if is_switch { flag.num_args(0..=1).require_equals(true).default_missing_value("true") } else { flag }
         }))
     }
 

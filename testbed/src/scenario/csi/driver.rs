@@ -5,8 +5,8 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use driver_rpc::csi::controller_service_capability::{self, Rpc};
-use driver_rpc::csi::plugin_capability::{self, Service};
+use driver_rpc::csi::controller_service_capability::rpc::Type as Rpc;
+use driver_rpc::csi::plugin_capability::service::Type as Service;
 use driver_rpc::csi::*;
 use driver_rpc::{Code, Error, Status, code_name};
 use serde_json::{Value, json};
@@ -31,8 +31,8 @@ pub(super) struct Driver(Arc<Mutex<State>>);
 
 struct State {
     name: String,
-    plugin: Vec<i32>,
-    controller: Vec<i32>,
+    plugin: Vec<PluginCapability>,
+    controller: Vec<ControllerServiceCapability>,
     /// For volumes that it has not heard of.
     script: Script,
     scripts: BTreeMap<String, Script>,
@@ -46,8 +46,8 @@ impl Driver {
     pub(super) fn new(name: String, plugin: &[String], controller: &[String]) -> anyhow::Result<Self> {
         Ok(Self(Arc::new(Mutex::new(State {
             name,
-            plugin: messages::numbers(plugin, messages::PLUGIN)?,
-            controller: messages::numbers(controller, messages::CONTROLLER)?,
+            plugin: messages::capabilities(plugin, Service::from_str_name)?,
+            controller: messages::capabilities(controller, Rpc::from_str_name)?,
             script: Script::new(),
             scripts: BTreeMap::new(),
             names_by_id: BTreeMap::new(),
@@ -57,7 +57,7 @@ impl Driver {
     }
 
     pub(super) fn set_capabilities(&self, controller: &[String]) -> anyhow::Result<()> {
-        self.state().controller = messages::numbers(controller, messages::CONTROLLER)?;
+        self.state().controller = messages::capabilities(controller, Rpc::from_str_name)?;
         Ok(())
     }
 
@@ -160,10 +160,7 @@ impl Identity for Driver {
         _: GetPluginCapabilitiesRequest,
     ) -> Result<GetPluginCapabilitiesResponse, Error> {
         follow(&self.asked("", "GetPluginCapabilities", json!({}))).await?;
-        let service = |number: &i32| PluginCapability {
-            r#type: Some(plugin_capability::Type::Service(Service { r#type: *number })),
-        };
-        Ok(GetPluginCapabilitiesResponse { capabilities: self.state().plugin.iter().map(service).collect() })
+        Ok(GetPluginCapabilitiesResponse { capabilities: self.state().plugin.clone() })
     }
 
     async fn probe(&self, _: ProbeRequest) -> Result<ProbeResponse, Error> {
@@ -179,10 +176,7 @@ impl Controller for Driver {
         _: ControllerGetCapabilitiesRequest,
     ) -> Result<ControllerGetCapabilitiesResponse, Error> {
         follow(&self.asked("", "ControllerGetCapabilities", json!({}))).await?;
-        let rpc = |number: &i32| ControllerServiceCapability {
-            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: *number })),
-        };
-        Ok(ControllerGetCapabilitiesResponse { capabilities: self.state().controller.iter().map(rpc).collect() })
+        Ok(ControllerGetCapabilitiesResponse { capabilities: self.state().controller.clone() })
     }
 
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {

@@ -147,8 +147,7 @@ async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
     fixture.secret("late", "hunter2");
     fixture.until("bound", || fixture.is_bound("a")).await;
     // A driver may delete without it, as those have done that are served by external-provisioner.
-    let target = Target { group: "", plural: "secrets", namespace: "default", name: "late" };
-    fixture.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    fixture.delete("", "secrets", "default", "late");
     fixture.driver.script(Method::DeleteVolume, [Step::refuse(Code::Unauthenticated, "no password")]);
     fixture.delete_claim("a");
     fixture.says(&name, "the Secret default/late, which the volume names, does not exist").await;
@@ -229,8 +228,7 @@ async fn a_volume_that_is_attached_is_not_deleted() {
     fixture.says(&name, "still attached to node node-7").await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(fixture.driver.volumes().len(), 1);
-    let target = Target { group: "storage.k8s.io", plural: "volumeattachments", namespace: "", name: "csi-1" };
-    fixture.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    fixture.delete("storage.k8s.io", "volumeattachments", "", "csi-1");
     // After ten minutes the back-off is long, and nothing waits for its end.
     let detached = Instant::now();
     fixture.until("gone", || fixture.volume(&name).is_none()).await;

@@ -63,8 +63,9 @@ impl Fixture {
         }));
     }
 
-    /// Defines a kind without rules, by its kind and plural.
-    pub(crate) fn define(&self, group: &str, version: &str, (kind, plural): (&str, &str), scope: &str) {
+    /// Defines a kind without rules.
+    pub(crate) fn define(&self, group: &str, version: &str, kind: &str, scope: &str) {
+        let plural = format!("{}s", kind.to_lowercase());
         self.create(json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {
@@ -106,9 +107,13 @@ impl Fixture {
         self.cluster.create(&object).unwrap();
     }
 
-    pub(crate) fn delete_claim(&self, name: &str) {
-        let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name };
+    pub(crate) fn delete(&self, group: &str, plural: &str, namespace: &str, name: &str) {
+        let target = Target { group, plural, namespace, name };
         self.cluster.delete(&target, DeleteOptions::default()).unwrap();
+    }
+
+    pub(crate) fn delete_claim(&self, name: &str) {
+        self.delete("", "persistentvolumeclaims", "default", name);
     }
 
     pub(crate) fn volume(&self, name: &str) -> Option<Value> {

@@ -52,7 +52,7 @@ impl Fixture {
     }
 
     fn define_grants(&self) {
-        self.define("gateway.networking.k8s.io", "v1beta1", ("ReferenceGrant", "referencegrants"), "Namespaced");
+        self.define("gateway.networking.k8s.io", "v1beta1", "ReferenceGrant", "Namespaced");
     }
 
     /// In `default`, for the claims of a namespace.
@@ -69,14 +69,11 @@ impl Fixture {
 
     fn remove_grant(&self, namespace: &str) {
         let name = format!("for-{namespace}");
-        let target =
-            Target { group: "gateway.networking.k8s.io", plural: "referencegrants", namespace: "default", name: &name };
-        self.cluster.delete(&target, DeleteOptions::default()).unwrap();
+        self.delete("gateway.networking.k8s.io", "referencegrants", "default", &name);
     }
 
     fn delete_claim_of(&self, namespace: &str, name: &str) {
-        let target = Target { group: "", plural: "persistentvolumeclaims", namespace, name };
-        self.cluster.delete(&target, DeleteOptions::default()).unwrap();
+        self.delete("", "persistentvolumeclaims", namespace, name);
     }
 
     fn is_bound_in(&self, namespace: &str, name: &str) -> bool {

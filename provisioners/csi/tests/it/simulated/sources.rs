@@ -33,8 +33,8 @@ impl Fixture {
 
     pub(super) fn define_snapshots(&self) {
         const GROUP: &str = "snapshot.storage.k8s.io";
-        self.define(GROUP, "v1", ("VolumeSnapshot", "volumesnapshots"), "Namespaced");
-        self.define(GROUP, "v1", ("VolumeSnapshotContent", "volumesnapshotcontents"), "Cluster");
+        self.define(GROUP, "v1", "VolumeSnapshot", "Namespaced");
+        self.define(GROUP, "v1", "VolumeSnapshotContent", "Cluster");
     }
 
     /// A snapshot of the claim's volume, as external-snapshotter makes it, and what is different about it.

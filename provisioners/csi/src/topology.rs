@@ -39,15 +39,14 @@ pub(crate) fn requirement<P>(
         return None;
     }
     let class = request.class.metadata.name.as_deref().unwrap_or_default();
-    let why = match (request.selected_node.is_some(), request.allowed_topologies().is_empty()) {
-        (true, _) => format!(
-            "a node is selected for the claim, as by volumeBindingMode: WaitForFirstConsumer of the class {class}"
-        ),
-        (false, false) => format!("the class {class} has allowedTopologies"),
-        (false, true) if settings.immediate_topology => {
-            "csi-provisioner runs with --immediate-topology=true".to_owned()
-        }
-        (false, true) => return None,
+    let why = if request.selected_node.is_some() {
+        format!("a node is selected for the claim, as by volumeBindingMode: WaitForFirstConsumer of the class {class}")
+    } else if !request.allowed_topologies().is_empty() {
+        format!("the class {class} has allowedTopologies")
+    } else if settings.immediate_topology {
+        "csi-provisioner runs with --immediate-topology=true".to_owned()
+    } else {
+        return None;
     };
     Some(format!(
         "{why}, and csi-provisioner does not choose the topology of volumes yet; use a class with volumeBindingMode: Immediate and without \

@@ -73,7 +73,7 @@ mod tests {
     fn absent_is_not_false() {
         for (ready, recorded) in [(None, json!({})), (Some(false), json!({"ready": false}))] {
             let answer = ProbeResponse { ready };
-            assert_eq!(serde_json::to_value(&answer).unwrap(), recorded);
+            assert_eq!(serde_json::to_value(answer).unwrap(), recorded);
             assert_eq!(serde_json::from_value::<ProbeResponse>(recorded).unwrap(), answer);
         }
     }

@@ -1,7 +1,6 @@
 //! Both versions over a real socket.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use driver_rpc::cosi::{v1alpha1, v1alpha2};
 use driver_rpc::{Client, Code, Error, Secrets, Server, Status};
@@ -49,29 +48,17 @@ impl v1alpha2::Provisioner for Driver {
     }
 }
 
-struct Bed {
-    folder: tempfile::TempDir,
-}
-
-impl Bed {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("cosi.sock")
-    }
-
-    fn client(&self) -> Client {
-        Client::new(self.path().to_str().unwrap().parse().unwrap())
-    }
+/// A client of a server with these services. The folder has the socket.
+fn served(services: impl FnOnce(Server) -> Server) -> (tempfile::TempDir, Client) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cosi.sock");
+    tokio::spawn(services(Server::bind(&path).unwrap()).serve());
+    (folder, Client::new(path.to_str().unwrap().parse().unwrap()))
 }
 
 #[tokio::test]
 async fn one_socket_has_both_versions() {
-    let bed = Bed::new();
-    tokio::spawn(Server::bind(&bed.path()).unwrap().cosi_v1alpha1(Driver).cosi_v1alpha2(Driver).serve());
-    let client = bed.client();
+    let (_folder, client) = served(|server| server.cosi_v1alpha1(Driver).cosi_v1alpha2(Driver));
     let one = v1alpha1::Identity::driver_get_info(&client, Default::default()).await.unwrap();
     let two = v1alpha2::Identity::driver_get_info(&client, Default::default()).await.unwrap();
     assert_eq!((one.name.as_str(), two.name.as_str()), ("one.example.com", "two.example.com"));
@@ -92,10 +79,9 @@ async fn one_socket_has_both_versions() {
 #[tokio::test]
 async fn a_version_that_is_not_served_is_unimplemented() {
     for serves_one in [true, false] {
-        let bed = Bed::new();
-        let server = Server::bind(&bed.path()).unwrap();
-        tokio::spawn(if serves_one { server.cosi_v1alpha1(Driver) } else { server.cosi_v1alpha2(Driver) }.serve());
-        let client = bed.client();
+        let one_of =
+            |server: Server| if serves_one { server.cosi_v1alpha1(Driver) } else { server.cosi_v1alpha2(Driver) };
+        let (_folder, client) = served(one_of);
         let one = v1alpha1::Identity::driver_get_info(&client, Default::default()).await.map(|answer| answer.name);
         let two = v1alpha2::Identity::driver_get_info(&client, Default::default()).await.map(|answer| answer.name);
         let (served, missing) = if serves_one { (one, two) } else { (two, one) };

@@ -8,9 +8,7 @@ use std::time::Duration;
 use csi_sim::{Method, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::volume_content_source::Type;
-use kube_sim::{
-    Attributes, Authorizer, Before, Builder, Cluster, Decision, DeleteOptions, Interceptor, Request, Target, Verb,
-};
+use kube_sim::{Attributes, Authorizer, Before, Builder, Cluster, Decision, DeleteOptions, Interceptor, Request, Verb};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

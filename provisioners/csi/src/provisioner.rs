@@ -124,9 +124,9 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Calls CreateVolume. Called again, it returns the volume of the first call.
     async fn create(&self, attempt: &Attempt<'_>) -> Result<CsiVolume, CreateError> {
         let Some(source) = &attempt.source else { return self.ask(self.create_request(attempt).await?).await };
-        let claims = attempt.request.namespace();
-        if source.namespace != claims {
-            match grants::check(&self.client(), &source.reference(), &source.namespace, claims).await {
+        let own = attempt.request.namespace();
+        if source.namespace != own {
+            match grants::check(&self.client(), &source.reference(), &source.namespace, own).await {
                 Ok(()) => {}
                 Err(SourceError::Unfit(problem)) => return Err(CreateError::NotGranted(problem)),
                 Err(error) => return Err(CreateError::not_asked(error)),
@@ -218,13 +218,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             // gRPC has no other.
             Err(_) => Err(format!("the value of {key} in the Secret {namespace}/{name} is no UTF-8 text")),
         };
-        secret
-            .data
-            .unwrap_or_default()
-            .into_iter()
-            .map(text)
-            .collect::<Result<Vec<_>, _>>()
-            .map(|data| Some(data.into_iter().collect()))
+        let secrets = secret.data.unwrap_or_default().into_iter().map(text);
+        secrets.collect::<Result<Secrets, _>>().map(Some)
     }
 
     /// The Secret of DeleteVolume: that of the volume's annotations, or for an older volume that of its class.

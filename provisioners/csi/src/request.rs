@@ -114,9 +114,10 @@ impl Wanted {
             parameters,
             ..CreateVolumeRequest::default()
         };
-        let secrets =
-            Role::ALL.into_iter().filter_map(|role| Some((role, secret_ref(role, class, &tokens).transpose()?)));
-        let secrets = secrets.map(|(role, secret)| Ok((role, secret?))).collect::<Result<_, SecretRefError>>()?;
+        let mut secrets = BTreeMap::new();
+        for role in Role::ALL {
+            secrets.extend(secret_ref(role, class, &tokens)?.map(|secret| (role, secret)));
+        }
         Ok(Self { create, fs_type, secrets })
     }
 }

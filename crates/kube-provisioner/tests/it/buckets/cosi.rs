@@ -118,7 +118,7 @@ fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 /// For reading and writing, with a key.
 fn access(account: &str, buckets: &[&str]) -> DriverGrantBucketAccessRequest {
     let mode = Some(AccessMode { mode: 1 });
-    let bucket = |id: &&str| grant::AccessedBucket { bucket_id: (*id).to_owned(), access_mode: mode.clone() };
+    let bucket = |id: &&str| grant::AccessedBucket { bucket_id: (*id).to_owned(), access_mode: mode };
     DriverGrantBucketAccessRequest {
         account_name: account.into(),
         protocol: Some(ObjectProtocol { r#type: 1 }),

@@ -33,7 +33,7 @@ use self::act::{Actions, Step};
 use self::cache::{CosiCache, Key};
 use self::decide::{Decision, Facts, decide};
 use self::objects::{API_VERSION, WatchedAccess, WatchedBucket};
-use self::outcome::{Operation, Outcome};
+use self::outcome::{Done, Operation, Outcome, Stopped};
 use self::report::{Message, gives_up, label, message, next};
 use self::secrets::SecretFacts;
 use super::driver::{Driver, Setup};
@@ -210,7 +210,7 @@ impl Reconciler for CosiReconciler {
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> (Operation, Outcome) {
         let operation = Operation::of(&decision, facts);
         match decision {
-            Decision::NoAction => (operation, Outcome::NoAction),
+            Decision::NoAction => (operation, Ok(Done::NoAction)),
             _ => (operation, self.actions.execute(step.key(), step).await),
         }
     }
@@ -244,8 +244,8 @@ impl Reconciler for CosiReconciler {
         };
         match self.actions.write_error(step.key(), &message.text).await {
             // The object has changed, so there is another attempt.
-            Ok(()) | Err(Outcome::Changed) => Ok(()),
-            Err(outcome) => Err((operation, outcome)),
+            Ok(()) | Err(Stopped::Changed) => Ok(()),
+            Err(stopped) => Err((operation, Err(stopped))),
         }
     }
 

@@ -22,7 +22,7 @@ use super::super::driver::Driver;
 use super::cache::{CosiCache, Key};
 use super::decide::{BucketView, Decision, Facts, decide};
 use super::objects::{AccessFacts, Bucket, BucketAccess, BucketFacts, FINALIZER, Object, WatchedAccess, WatchedBucket};
-use super::outcome::Outcome;
+use super::outcome::{Done, Outcome, Stopped};
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::requests;
 
@@ -39,36 +39,25 @@ pub(super) struct Actions {
 
 impl Actions {
     pub(super) async fn execute(&self, key: &Key, step: &Step<'_>) -> Outcome {
-        let mut facts = match self.read(key).await {
-            Ok(facts) => facts,
-            Err(outcome) => return outcome,
-        };
+        let mut facts = self.read(key).await?;
         if decide(&facts) == Decision::Protect {
-            if let Err(status) = self.check(&facts).await {
-                return Outcome::Failed(status);
-            }
-            facts = match self.protect(&facts).await {
-                Ok(facts) => facts,
-                Err(outcome) => return outcome,
-            };
+            self.check(&facts).await.map_err(Stopped::Failed)?;
+            facts = self.protect(&facts).await?;
         }
         if decide(&facts) == Decision::Delete {
-            facts = match self.with_live_twin(&facts).await {
-                Ok(facts) => facts,
-                Err(outcome) => return outcome,
-            };
+            facts = self.with_live_twin(&facts).await?;
         }
         match (decide(&facts), facts) {
-            (Decision::NoAction, _) => Outcome::NoAction,
-            (Decision::Refuse(refusal), _) => Outcome::Refused(refusal),
+            (Decision::NoAction, _) => Ok(Done::NoAction),
+            (Decision::Refuse(refusal), _) => Err(Stopped::Refused(refusal)),
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
             (Decision::Provision, Facts::Bucket(view)) => Box::pin(self.provision(&view.bucket, step)).await,
             (Decision::Delete, Facts::Bucket(view)) => Box::pin(self.delete(&view.bucket, step)).await,
-            (Decision::Release, Facts::Bucket(view)) => self.release(&view.bucket, Outcome::Released).await,
+            (Decision::Release, Facts::Bucket(view)) => self.release(&view.bucket).await.map(|()| Done::Released),
             (Decision::Grant, Facts::Access(view)) => Box::pin(self.grant(&view.access, step)).await,
             (Decision::Revoke, Facts::Access(view)) => Box::pin(self.revoke(&view.access, step)).await,
             // The finalizer is gone again.
-            (_, _) => Outcome::Changed,
+            (_, _) => Err(Stopped::Changed),
         }
     }
 
@@ -85,8 +74,8 @@ impl Actions {
     }
 
     /// Adds our finalizer.
-    async fn protect(&self, facts: &Facts) -> Result<Facts, Outcome> {
-        let Some(object) = facts.object() else { return Err(Outcome::Changed) };
+    async fn protect(&self, facts: &Facts) -> Result<Facts, Stopped> {
+        let Some(object) = facts.object() else { return Err(Stopped::Changed) };
         let finalizers: Vec<&str> = object.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
         let patch = json!({"metadata": {
             "uid": &*object.uid, "resourceVersion": object.version, "finalizers": finalizers,
@@ -101,21 +90,18 @@ impl Actions {
                 let view = access.map(|access| super::decide::AccessView { access, ..view.clone() });
                 Ok(view.map_or(Facts::None, Facts::Access))
             }
-            Facts::None => Err(Outcome::Changed),
+            Facts::None => Err(Stopped::Changed),
         }
     }
 
     /// Removes our finalizer.
-    async fn release(&self, bucket: &BucketFacts, outcome: Outcome) -> Outcome {
+    async fn release(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let object = &bucket.object;
         let others: Vec<&String> = object.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let patch = json!({"metadata": {
             "uid": &*object.uid, "resourceVersion": object.version, "finalizers": others,
         }});
-        match self.patch_bucket(bucket, None, patch).await {
-            Ok(_) => outcome,
-            Err(outcome) => outcome,
-        }
+        self.patch_bucket(bucket, None, patch).await.map(drop)
     }
 
     /// A merge patch of a Bucket. `None` if it is another driver's now.
@@ -124,7 +110,7 @@ impl Actions {
         bucket: &BucketFacts,
         subresource: Option<&str>,
         patch: Value,
-    ) -> Result<Option<Arc<BucketFacts>>, Outcome> {
+    ) -> Result<Option<Arc<BucketFacts>>, Stopped> {
         let path = Bucket::url_path(&(), None);
         let answer = requests::patch(&self.context, path, &bucket.object.name, subresource, &Patch::Merge(patch)).await;
         let patched: WatchedBucket = written(answer, "writing the Bucket")?;
@@ -137,7 +123,7 @@ impl Actions {
         access: &AccessFacts,
         subresource: Option<&str>,
         patch: Value,
-    ) -> Result<Option<Arc<AccessFacts>>, Outcome> {
+    ) -> Result<Option<Arc<AccessFacts>>, Stopped> {
         let Object { namespace, name, .. } = &access.object;
         let path = BucketAccess::url_path(&(), Some(namespace));
         let answer = requests::patch(&self.context, path, name, subresource, &Patch::Merge(patch)).await;
@@ -146,7 +132,7 @@ impl Actions {
     }
 
     /// Writes `status.error`, unless it is there already. An object that is ready stays ready.
-    pub(super) async fn write_error(&self, key: &Key, message: &str) -> Result<(), Outcome> {
+    pub(super) async fn write_error(&self, key: &Key, message: &str) -> Result<(), Stopped> {
         let facts = self.read(key).await?;
         let Some(object) = facts.object().filter(|object| object.error.as_deref() != Some(message)) else {
             return Ok(());
@@ -169,25 +155,25 @@ impl Actions {
         step: &Step<'_>,
         flow: Flow,
         run: impl FnOnce(FencingToken) -> BoxFuture<'a, Result<T, Status>>,
-    ) -> Result<T, Outcome> {
-        let Some(_permit) = step.enter(&flow) else { return Err(Outcome::AwaitsPermit(flow)) };
+    ) -> Result<T, Stopped> {
+        let Some(_permit) = step.enter(&flow) else { return Err(Stopped::AwaitsPermit(flow)) };
         let (token, _guard) = step.token();
         let (permit, record) = (CallPermit::Of(&flow), JournalRecord::Exists);
         let call = Call { permit, limit: CALL_LIMIT, token: &token, record };
         match step.call(call, |_| true, || run(token.clone())).await {
-            Ok(answer) => answer.map_err(Outcome::Failed),
-            Err(Refused::Aborted(aborted)) => Err(Outcome::Aborted(aborted)),
-            Err(Refused::Journal(error)) => Err(Outcome::NotFenced(error)),
-            Err(Refused::Unwanted) => Err(Outcome::Changed),
+            Ok(answer) => answer.map_err(Stopped::Failed),
+            Err(Refused::Aborted(aborted)) => Err(Stopped::Aborted(aborted)),
+            Err(Refused::Journal(error)) => Err(Stopped::NotFenced(error)),
+            Err(Refused::Unwanted) => Err(Stopped::Changed),
         }
     }
 }
 
 /// The outcome of a refused write.
-fn written<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<T, Outcome> {
+fn written<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<T, Stopped> {
     answer.map_err(|error| match error {
         // It is another object by now, or somebody else has just written it: it is read again.
-        CallError::Conflict | CallError::NotFound | CallError::AlreadyExists => Outcome::Changed,
-        error => Outcome::CallFailed { doing, error },
+        CallError::Conflict | CallError::NotFound | CallError::AlreadyExists => Stopped::Changed,
+        error => Stopped::CallFailed { doing, error },
     })
 }

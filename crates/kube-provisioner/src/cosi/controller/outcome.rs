@@ -8,15 +8,13 @@ use provisioner_runtime::limiter::Flow;
 
 use super::decide::{Decision, Facts, Refusal};
 
+/// The outcome of one decision.
+pub(super) type Outcome = Result<Done, Stopped>;
+
+/// What was done.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum Done {
     NoAction,
-    /// As many attempts as allowed are under way.
-    AwaitsPermit(Flow),
-    /// Somebody else has written the object meanwhile, and it is read again.
-    Changed,
-    /// Nothing is done until something changes.
-    Refused(Refusal),
     Provisioned {
         bucket: String,
     },
@@ -33,6 +31,17 @@ pub(super) enum Outcome {
     /// A Secret was written again.
     Restored,
     Revoked,
+}
+
+/// Why the decision was not carried out.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// As many attempts as allowed are under way.
+    AwaitsPermit(Flow),
+    /// Somebody else has written the object meanwhile, and it is read again.
+    Changed,
+    /// Nothing is done until something changes.
+    Refused(Refusal),
     /// This process may not begin anything.
     NotFenced(JournalError),
     /// The driver's error.
@@ -40,10 +49,7 @@ pub(super) enum Outcome {
     /// The driver gave no answer.
     Aborted(CallAborted),
     /// A request to the API server failed.
-    CallFailed {
-        doing: &'static str,
-        error: CallError,
-    },
+    CallFailed { doing: &'static str, error: CallError },
 }
 
 /// The subject of a decision, as metrics and events name it.

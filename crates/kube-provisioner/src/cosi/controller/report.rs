@@ -6,7 +6,7 @@ use provisioner_runtime::queue::Next;
 
 use super::decide::Refusal;
 use super::objects::{CLEANUP_FINISHED, S3};
-use super::outcome::{Operation, Outcome};
+use super::outcome::{Done, Operation, Outcome, Stopped};
 use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{call_failed_text, gave_up_text, limited, no_answer_text, sentence};
@@ -30,24 +30,26 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
         Some(Message { is_warning: true, reason: operation.failed(), text: limited(text), in_status })
     };
     match outcome {
-        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed => None,
-        Outcome::NotFenced(JournalError::Call(error)) if !error.is_transient() => {
+        Ok(Done::NoAction) | Err(Stopped::AwaitsPermit(_)) | Err(Stopped::Changed) => None,
+        Err(Stopped::NotFenced(JournalError::Call(error))) if !error.is_transient() => {
             bad(false, call_failed_text("checking that no other replica works", error))
         }
         // Another replica continues.
-        Outcome::NotFenced(_) => None,
-        Outcome::CallFailed { error, .. } if error.is_transient() => None,
-        Outcome::Refused(refusal) => bad(true, refusal_text(refusal)),
-        Outcome::Provisioned { bucket } => good("Provisioned", format!("Created bucket {bucket}")),
-        Outcome::Found { bucket } => good("Provisioned", format!("Found bucket {bucket}")),
-        Outcome::Deleted { bucket } => good("Deleted", format!("Deleted bucket {bucket}")),
-        Outcome::Released => good("Released", "The bucket in the object store is kept".to_owned()),
-        Outcome::Granted => good("AccessGranted", "The Secrets have the account's key".to_owned()),
-        Outcome::Restored => good("SecretsRestored", "The Secrets were written again".to_owned()),
-        Outcome::Revoked => good("AccessRevoked", "The account and its key are removed".to_owned()),
-        Outcome::Failed(status) => bad(true, with_way_out(operation, sentence(status.message()))),
-        Outcome::Aborted(aborted) => bad(true, with_way_out(operation, no_answer_text(aborted, operation.label()))),
-        Outcome::CallFailed { doing, error } => bad(true, call_failed_text(doing, error)),
+        Err(Stopped::NotFenced(_)) => None,
+        Err(Stopped::CallFailed { error, .. }) if error.is_transient() => None,
+        Err(Stopped::Refused(refusal)) => bad(true, refusal_text(refusal)),
+        Ok(Done::Provisioned { bucket }) => good("Provisioned", format!("Created bucket {bucket}")),
+        Ok(Done::Found { bucket }) => good("Provisioned", format!("Found bucket {bucket}")),
+        Ok(Done::Deleted { bucket }) => good("Deleted", format!("Deleted bucket {bucket}")),
+        Ok(Done::Released) => good("Released", "The bucket in the object store is kept".to_owned()),
+        Ok(Done::Granted) => good("AccessGranted", "The Secrets have the account's key".to_owned()),
+        Ok(Done::Restored) => good("SecretsRestored", "The Secrets were written again".to_owned()),
+        Ok(Done::Revoked) => good("AccessRevoked", "The account and its key are removed".to_owned()),
+        Err(Stopped::Failed(status)) => bad(true, with_way_out(operation, sentence(status.message()))),
+        Err(Stopped::Aborted(aborted)) => {
+            bad(true, with_way_out(operation, no_answer_text(aborted, operation.label())))
+        }
+        Err(Stopped::CallFailed { doing, error }) => bad(true, call_failed_text(doing, error)),
     }
 }
 
@@ -111,23 +113,16 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         return Next::AwaitChange;
     }
     match outcome {
-        Outcome::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
-        Outcome::Changed => Next::Again,
+        Err(Stopped::AwaitsPermit(flow)) => Next::AwaitPermit(flow.clone()),
+        Err(Stopped::Changed) => Next::Again,
         // Nothing watches Secrets of others.
-        Outcome::Refused(Refusal::SecretForeign(_) | Refusal::SecretEnds(_)) => Next::Retry,
-        Outcome::Refused(_) => REMIND,
-        Outcome::NoAction
-        | Outcome::Provisioned { .. }
-        | Outcome::Found { .. }
-        | Outcome::Deleted { .. }
-        | Outcome::Released
-        | Outcome::Granted
-        | Outcome::Restored
-        | Outcome::Revoked => Next::Done,
+        Err(Stopped::Refused(Refusal::SecretForeign(_) | Refusal::SecretEnds(_))) => Next::Retry,
+        Err(Stopped::Refused(_)) => REMIND,
+        Ok(_) => Next::Done,
         // A creation that can only fail waits for a change. A deletion is always repeated.
-        Outcome::Failed(status) if is_final(status.code()) && !operation.removes() => REMIND,
-        Outcome::Failed(_) | Outcome::NotFenced(_) | Outcome::Aborted(_) => Next::Retry,
-        Outcome::CallFailed { error, .. } => after_call(error, attempt),
+        Err(Stopped::Failed(status)) if is_final(status.code()) && !operation.removes() => REMIND,
+        Err(Stopped::Failed(_)) | Err(Stopped::NotFenced(_)) | Err(Stopped::Aborted(_)) => Next::Retry,
+        Err(Stopped::CallFailed { error, .. }) => after_call(error, attempt),
     }
 }
 
@@ -139,24 +134,18 @@ fn is_final(code: Code) -> bool {
 /// Whether this was the last attempt until something changes.
 pub(super) fn gives_up(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = if operation.removes() { thresholds.delete } else { thresholds.provision };
-    matches!(outcome, Outcome::Failed(_)) && is_last(attempt, threshold)
+    matches!(outcome, Err(Stopped::Failed(_))) && is_last(attempt, threshold)
 }
 
 /// The outcome's name in metrics and logs; `None` where nothing was done.
 pub(super) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
-        Outcome::NoAction | Outcome::AwaitsPermit(_) | Outcome::Changed => return None,
-        Outcome::Refused(_) => "refused",
-        Outcome::Provisioned { .. }
-        | Outcome::Found { .. }
-        | Outcome::Deleted { .. }
-        | Outcome::Released
-        | Outcome::Granted
-        | Outcome::Restored
-        | Outcome::Revoked => "success",
-        Outcome::NotFenced(_) => "lost",
-        Outcome::Failed(_) => "failed",
-        Outcome::Aborted(aborted) => aborted_label(aborted),
-        Outcome::CallFailed { .. } => "api_error",
+        Ok(Done::NoAction) | Err(Stopped::AwaitsPermit(_)) | Err(Stopped::Changed) => return None,
+        Err(Stopped::Refused(_)) => "refused",
+        Ok(_) => "success",
+        Err(Stopped::NotFenced(_)) => "lost",
+        Err(Stopped::Failed(_)) => "failed",
+        Err(Stopped::Aborted(aborted)) => aborted_label(aborted),
+        Err(Stopped::CallFailed { .. }) => "api_error",
     })
 }

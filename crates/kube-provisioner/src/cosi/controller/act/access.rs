@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Actions, Step, written};
 use crate::cosi::controller::decide::Refusal;
 use crate::cosi::controller::objects::{AccessContent, AccessFacts, CLEANUP_FINISHED, FINALIZER};
-use crate::cosi::controller::outcome::Outcome;
+use crate::cosi::controller::outcome::{Done, Outcome, Stopped};
 use crate::cosi::controller::secrets::{self, SecretFacts, SecretState};
 use crate::cosi::driver::{Given, Wanted};
 
@@ -18,15 +18,12 @@ const DELETING: &str = "deleting a Secret of the BucketAccess";
 
 impl Actions {
     pub(super) async fn grant(&self, access: &AccessFacts, step: &Step<'_>) -> Outcome {
-        let Ok(content) = &access.content else { return Outcome::Changed };
-        match self.grant_all(access, content, step).await {
-            Ok(()) if access.object.is_ready() => Outcome::Restored,
-            Ok(()) => Outcome::Granted,
-            Err(outcome) => outcome,
-        }
+        let Ok(content) = &access.content else { return Err(Stopped::Changed) };
+        self.grant_all(access, content, step).await?;
+        Ok(if access.object.is_ready() { Done::Restored } else { Done::Granted })
     }
 
-    async fn grant_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Outcome> {
+    async fn grant_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Stopped> {
         let mut version = access.object.version.clone();
         // The key needs a place before there is one.
         let mut reserved = Vec::new();
@@ -37,7 +34,7 @@ impl Actions {
         let account = access.wanted_account();
         if content.account.is_none() {
             // With the id, the end of the access needs the class. One that cannot be used grants nothing.
-            self.driver.class(content.parameters.clone()).await.map_err(Outcome::Failed)?;
+            self.driver.class(content.parameters.clone()).await.map_err(Stopped::Failed)?;
             let status = json!({"readyToUse": false, "accountID": account});
             self.write_status(access, &mut version, status).await?;
         }
@@ -59,34 +56,32 @@ impl Actions {
     }
 
     /// Creates the Secret without entries, unless the access has it already.
-    async fn reserve(&self, access: &AccessFacts, name: &str) -> Result<SecretFacts, Outcome> {
+    async fn reserve(&self, access: &AccessFacts, name: &str) -> Result<SecretFacts, Stopped> {
         if let Some(secret) = self.read_secret(access, name).await? {
             return match secret.state(access) {
                 SecretState::Intact | SecretState::Changed => Ok(secret),
                 SecretState::Ending => {
                     self.let_go(access, name, &secret).await?;
-                    Err(Outcome::Refused(Refusal::SecretEnds(name.to_owned())))
+                    Err(Stopped::Refused(Refusal::SecretEnds(name.to_owned())))
                 }
-                SecretState::Absent | SecretState::Foreign => Err(Outcome::Changed),
+                SecretState::Absent | SecretState::Foreign => Err(Stopped::Changed),
             };
         }
         let secret = secrets::reserved(access, name, self.driver.name());
         let secret: Secret = serde_json::from_value(secret)
-            .map_err(|error| Outcome::CallFailed { doing: WRITING, error: unsent(error) })?;
+            .map_err(|error| Stopped::CallFailed { doing: WRITING, error: unsent(error) })?;
         let secrets = self.secrets(access);
         let created = self.context.request(secrets.create(&PostParams::default(), &secret)).await;
         Ok(SecretFacts::of(&written(created, WRITING)?, self.driver.name()))
     }
 
     pub(super) async fn revoke(&self, access: &AccessFacts, step: &Step<'_>) -> Outcome {
-        let Ok(content) = &access.content else { return Outcome::Changed };
-        match self.revoke_all(access, content, step).await {
-            Ok(()) => Outcome::Revoked,
-            Err(outcome) => outcome,
-        }
+        let Ok(content) = &access.content else { return Err(Stopped::Changed) };
+        self.revoke_all(access, content, step).await?;
+        Ok(Done::Revoked)
     }
 
-    async fn revoke_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Outcome> {
+    async fn revoke_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Stopped> {
         let mut version = access.object.version.clone();
         if access.object.is_ready() {
             self.write_status(access, &mut version, json!({"readyToUse": false, "error": Value::Null})).await?;
@@ -114,7 +109,7 @@ impl Actions {
     }
 
     /// Deletes a Secret if it is the access's.
-    async fn delete_secret(&self, access: &AccessFacts, name: &str) -> Result<(), Outcome> {
+    async fn delete_secret(&self, access: &AccessFacts, name: &str) -> Result<(), Stopped> {
         let Some(secret) = self.read_secret(access, name).await? else { return Ok(()) };
         if secret.state(access) == SecretState::Foreign {
             return Ok(());
@@ -129,7 +124,7 @@ impl Actions {
     }
 
     /// Removes COSI's finalizer, which an upstream sidecar has added if one has worked here before. Returns the Secret's version.
-    async fn let_go(&self, access: &AccessFacts, name: &str, secret: &SecretFacts) -> Result<String, Outcome> {
+    async fn let_go(&self, access: &AccessFacts, name: &str, secret: &SecretFacts) -> Result<String, Stopped> {
         if !secret.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             return Ok(secret.version.clone());
         }
@@ -141,10 +136,10 @@ impl Actions {
     }
 
     /// Writes the status of this version, and sets it to the next one.
-    async fn write_status(&self, access: &AccessFacts, version: &mut String, status: Value) -> Result<(), Outcome> {
+    async fn write_status(&self, access: &AccessFacts, version: &mut String, status: Value) -> Result<(), Stopped> {
         let metadata = json!({"uid": &*access.object.uid, "resourceVersion": version});
         let patch = json!({"metadata": metadata, "status": status});
-        let written = self.patch_access(access, Some("status"), patch).await?.ok_or(Outcome::Changed)?;
+        let written = self.patch_access(access, Some("status"), patch).await?.ok_or(Stopped::Changed)?;
         version.clone_from(&written.object.version);
         Ok(())
     }

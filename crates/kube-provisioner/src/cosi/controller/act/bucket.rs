@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Actions, Step};
 use crate::cosi::controller::objects::{BucketContent, BucketFacts, S3};
-use crate::cosi::controller::outcome::Outcome;
+use crate::cosi::controller::outcome::{Done, Outcome, Stopped};
 use crate::cosi::controller::secrets::bucket_info;
 
 /// The group of their calls. A Bucket does not say its class.
@@ -13,7 +13,7 @@ const GROUP: &str = "buckets";
 
 impl Actions {
     pub(super) async fn provision(&self, bucket: &BucketFacts, step: &Step<'_>) -> Outcome {
-        let Ok(content) = &bucket.content else { return Outcome::Changed };
+        let Ok(content) = &bucket.content else { return Err(Stopped::Changed) };
         let (id, parameters) = (bucket.wanted_id(content), content.parameters.clone());
         let flow = Flow::creating(GROUP).of_tenant(content.claim.namespace.as_str());
         let made = self.call(step, flow, |token| {
@@ -24,34 +24,28 @@ impl Actions {
                 }
             })
         });
-        let endpoint = match made.await {
-            Ok(endpoint) => endpoint,
-            Err(outcome) => return outcome,
-        };
+        let endpoint = made.await?;
         let status = json!({
             "readyToUse": true, "bucketID": id, "protocols": [S3], "bucketInfo": bucket_info(id, &endpoint),
             "error": Value::Null,
         });
         let metadata = json!({"uid": &*bucket.object.uid, "resourceVersion": bucket.object.version});
         let patch = json!({"metadata": metadata, "status": status});
-        match self.patch_bucket(bucket, Some("status"), patch).await {
-            Ok(_) if content.existing.is_some() => Outcome::Found { bucket: id.to_owned() },
-            Ok(_) => Outcome::Provisioned { bucket: id.to_owned() },
-            Err(outcome) => outcome,
-        }
+        self.patch_bucket(bucket, Some("status"), patch).await?;
+        let bucket = id.to_owned();
+        Ok(if content.existing.is_some() { Done::Found { bucket } } else { Done::Provisioned { bucket } })
     }
 
     /// Deletes the bucket, whether the status has its id or not: the finalizer says that it may exist.
     pub(super) async fn delete(&self, bucket: &BucketFacts, step: &Step<'_>) -> Outcome {
-        let Ok(content) = &bucket.content else { return Outcome::Changed };
+        let Ok(content) = &bucket.content else { return Err(Stopped::Changed) };
         let BucketContent { parameters, claim, .. } = content;
         let flow = Flow::removing(GROUP).of_tenant(claim.namespace.as_str());
         let (id, parameters) = (bucket.id(content), parameters.clone());
         let deleted =
             self.call(step, flow, |token| Box::pin(async move { self.driver.delete(id, parameters, &token).await }));
-        match deleted.await {
-            Ok(()) => self.release(bucket, Outcome::Deleted { bucket: id.to_owned() }).await,
-            Err(outcome) => outcome,
-        }
+        deleted.await?;
+        self.release(bucket).await?;
+        Ok(Done::Deleted { bucket: id.to_owned() })
     }
 }

@@ -12,12 +12,12 @@ use crate::controller::shared::requests;
 use crate::cosi::controller::cache::Key;
 use crate::cosi::controller::decide::{AccessView, BucketState, BucketView, Facts};
 use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, BucketFacts, WatchedBucket};
-use crate::cosi::controller::outcome::Outcome;
+use crate::cosi::controller::outcome::Stopped;
 use crate::cosi::controller::secrets::{SecretFacts, SecretState};
 
 impl Actions {
     /// What is known of a key, by the API server's word.
-    pub(super) async fn read(&self, key: &Key) -> Result<Facts, Outcome> {
+    pub(super) async fn read(&self, key: &Key) -> Result<Facts, Stopped> {
         match key {
             Key::Bucket(name) => Ok(match self.read_bucket(name).await? {
                 BucketState::Ours(bucket) => self.with_twin(bucket),
@@ -40,17 +40,17 @@ impl Actions {
     }
 
     /// The same by the API server's word: a bucket is not deleted on the cache's.
-    pub(super) async fn with_live_twin(&self, facts: &Facts) -> Result<Facts, Outcome> {
+    pub(super) async fn with_live_twin(&self, facts: &Facts) -> Result<Facts, Stopped> {
         let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(facts.clone()) };
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
         let all = self.context.request(api.list(&ListParams::default())).await;
-        let all = all.map_err(|error| Outcome::CallFailed { doing: "listing the Buckets", error })?;
+        let all = all.map_err(|error| Stopped::CallFailed { doing: "listing the Buckets", error })?;
         let ours = all.iter().filter_map(|other| objects::bucket(other, self.driver.name())?.ours);
         let twin = ours.into_iter().find(|other| bucket.is_twin(other)).map(|other| other.object.name.clone());
         Ok(Facts::Bucket(BucketView { bucket: bucket.clone(), twin }))
     }
 
-    async fn read_bucket(&self, name: &str) -> Result<BucketState, Outcome> {
+    async fn read_bucket(&self, name: &str) -> Result<BucketState, Stopped> {
         let answer = requests::get(&self.context, Bucket::url_path(&(), None), name).await;
         let seen = found(answer, "reading the Bucket")?.map(|bucket| objects::bucket(&bucket, self.driver.name()));
         Ok(match seen {
@@ -59,14 +59,14 @@ impl Actions {
         })
     }
 
-    async fn read_access(&self, namespace: &str, name: &str) -> Result<Option<Arc<AccessFacts>>, Outcome> {
+    async fn read_access(&self, namespace: &str, name: &str) -> Result<Option<Arc<AccessFacts>>, Stopped> {
         let answer = requests::get(&self.context, BucketAccess::url_path(&(), Some(namespace)), name).await;
         let found = found(answer, "reading the BucketAccess")?;
         Ok(found.and_then(|access| objects::access(&access, self.driver.name())?.ours))
     }
 
     /// An access with its Buckets and Secrets.
-    async fn around(&self, access: Arc<AccessFacts>) -> Result<AccessView, Outcome> {
+    async fn around(&self, access: Arc<AccessFacts>) -> Result<AccessView, Stopped> {
         let (mut buckets, mut secrets) = (Vec::new(), Vec::new());
         // Access is revoked whatever they are.
         let targets = access.content.iter().flat_map(|content| &content.targets).filter(|_| !access.object.deleting);
@@ -78,7 +78,7 @@ impl Actions {
         Ok(AccessView { access, buckets, secrets })
     }
 
-    pub(super) async fn read_secret(&self, access: &AccessFacts, name: &str) -> Result<Option<SecretFacts>, Outcome> {
+    pub(super) async fn read_secret(&self, access: &AccessFacts, name: &str) -> Result<Option<SecretFacts>, Stopped> {
         let answer = self.context.request(self.secrets(access).get(name)).await;
         let secret = found(answer, "reading a Secret of the BucketAccess")?;
         Ok(secret.map(|secret| SecretFacts::of(&secret, self.driver.name())))
@@ -89,10 +89,10 @@ impl Actions {
     }
 }
 
-fn found<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<Option<T>, Outcome> {
+fn found<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<Option<T>, Stopped> {
     match answer {
         Ok(object) => Ok(Some(object)),
         Err(CallError::NotFound) => Ok(None),
-        Err(error) => Err(Outcome::CallFailed { doing, error }),
+        Err(error) => Err(Stopped::CallFailed { doing, error }),
     }
 }

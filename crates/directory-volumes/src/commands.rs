@@ -8,7 +8,6 @@ pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -191,34 +190,4 @@ impl Connection {
     async fn cluster(&self, client: &Client) -> Result<String, BoxError> {
         Ok(cluster_id(&self.options(), client).await?)
     }
-}
-
-/// Lines with columns of equal width.
-pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("   ").trim_end())
-    };
-    rows.iter().map(line).collect()
-}
-
-/// Asks a person. No answer is no.
-///
-/// # Errors
-/// When nothing can be read.
-pub fn is_confirmed(question: &str) -> Result<bool, BoxError> {
-    print(&format!("{question} [y/N] "));
-    std::io::stdout().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    print("\n");
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-/// The answer of a command.
-#[expect(clippy::print_stdout, reason = "the answer of a command")]
-pub fn print(text: &str) {
-    print!("{text}");
 }

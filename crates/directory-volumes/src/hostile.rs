@@ -1,14 +1,14 @@
 //! Hostile input: paths, names, links and volumes made by hand. A tree outside of the root is compared
 //! before and after. For the tests of every provisioner of directories; it panics on the first thing that does not hold.
 
-mod contract;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::protocol::PROVISIONED_BY;
 use kube_provisioner::{ProvisionRequest, ProvisionedVolume, Provisioner, parameters};
@@ -19,8 +19,6 @@ use crate::deletion::Annotations;
 use crate::pattern::PathPattern;
 use crate::root::Root;
 
-pub use self::contract::contract;
-
 /// A provisioner whose classes have a `pathPattern`.
 #[derive(Debug)]
 pub struct Subject<P> {
@@ -30,6 +28,32 @@ pub struct Subject<P> {
     pub sources: fn(&str) -> Vec<Value>,
     /// The annotations of its volumes.
     pub annotations: Annotations,
+}
+
+/// Declares a test of this [`Subject`] for each attack.
+#[macro_export]
+macro_rules! hostile_tests {
+    ($subject:expr) => {
+        #[test]
+        fn no_hand_made_volume_reaches_what_is_not_its_own() {
+            $crate::hostile::volumes_made_by_hand(&$subject);
+        }
+
+        #[test]
+        fn no_pattern_and_no_name_reaches_what_is_not_its_own() {
+            $crate::hostile::patterns_and_names(&$subject);
+        }
+
+        #[test]
+        fn links_that_take_the_place_of_directories_lead_nowhere() {
+            $crate::hostile::links_in_the_place_of_directories(&$subject);
+        }
+
+        #[test]
+        fn no_volume_is_made_in_a_directory_of_others() {
+            $crate::hostile::directories_of_others(&$subject);
+        }
+    };
 }
 
 /// Names that are steps, too long, of another alphabet, or a link that is laid out below.
@@ -303,4 +327,26 @@ pub fn links_in_the_place_of_directories<P: Provisioner>(subject: &Subject<P>) {
     });
     assert!(made > ROUNDS / 100 && swaps.into_inner() > ROUNDS / 100, "{made} were made");
     assert_eq!(place.outside(), before);
+}
+
+/// Checks every rule on `root`, with a class whose volumes are named after their claims. What people make by hand where such a
+/// volume would be stays, with what is in it.
+pub fn contract(kit: Conformance, root: &Path) {
+    let made = Arc::new(Mutex::new(Vec::new()));
+    let (root, makes) = (root.to_owned(), Arc::clone(&made));
+    kit.shares_names([("pathPattern", "${pvc.metadata.namespace}_${pvc.metadata.name}")])
+        .made_by_hand(async move |_, claim| {
+            let name = format!("default_{claim}");
+            let directory = root.join(&name);
+            // The provisioner may have been quicker.
+            fs::create_dir(&directory).ok()?;
+            fs::write(directory.join("precious"), "x").unwrap();
+            makes.lock().unwrap().push(directory);
+            Some(name)
+        })
+        .check();
+    let made = made.lock().unwrap();
+    assert!(!made.is_empty(), "nobody made anything by hand");
+    let gone: Vec<_> = made.iter().filter(|directory| !directory.join("precious").exists()).collect();
+    assert!(gone.is_empty(), "gone: {gone:?}");
 }

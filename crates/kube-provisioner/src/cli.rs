@@ -1,13 +1,15 @@
 //! The command line of every provisioner: its author's arguments, and the common commands.
 
 mod check_class;
+#[cfg(feature = "conformance")]
+mod command_line;
+pub mod console;
 #[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
 pub(crate) mod journal;
 mod orphans;
 mod program;
 mod rbac;
 mod served;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +24,8 @@ use kube::Client;
 use provisioner_runtime::client::{ConnectError, connect};
 
 use self::check_class::CheckClass;
+#[cfg(feature = "conformance")]
+pub use self::command_line::CommandLine;
 use self::journal::Journal;
 pub use self::journal::NodeJournals;
 use self::orphans::Orphans;

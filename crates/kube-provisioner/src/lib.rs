@@ -126,7 +126,9 @@ mod volume;
 
 pub use self::address::parse_address;
 pub use self::capabilities::{AccessMode, Capabilities};
-pub use self::cli::{NodeJournals, Program, client, recorded_volumes, without_empty_variables};
+#[cfg(feature = "conformance")]
+pub use self::cli::CommandLine;
+pub use self::cli::{NodeJournals, Program, client, console, recorded_volumes, without_empty_variables};
 #[cfg(feature = "planted-faults")]
 pub use self::controller::volume::Safeguard;
 pub use self::controller::{BucketController, Controller, RunError, cluster_id};

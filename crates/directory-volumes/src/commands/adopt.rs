@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::Timestamp;
+use kube_provisioner::console::print;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,7 +18,7 @@ use serde_json::json;
 use super::restored::Plan;
 use super::trash::reference;
 use super::volumes::{Named, Relation, Volumes};
-use super::{BoxError, Maker, Place, Site, print};
+use super::{BoxError, Maker, Place, Site};
 use crate::deletion::{is_retained, owner_of};
 use crate::mark::Owner;
 use crate::path::VolumePath;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
+use kube_provisioner::console::{is_confirmed, print, table};
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::PROVISIONED_BY;
@@ -10,7 +11,7 @@ use kube_provisioner::{FencingToken, recorded_volumes};
 use serde_json::Value;
 
 use super::volumes::{Named, Volumes};
-use super::{BoxError, Place, Site, is_confirmed, print, table};
+use super::{BoxError, Place, Site};
 use crate::deletion::owner_of;
 use crate::mark::Owner;
 use crate::root::Root;

@@ -1,5 +1,6 @@
 //! What `adopt` does to one volume, and to all that came back with new uids.
 
+use kube_provisioner::console::{is_confirmed, print, table};
 use kube_provisioner::error_chain;
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::kube::Api;
@@ -7,7 +8,7 @@ use kube_provisioner::protocol::{CLUSTER_ID, PROVISIONED_BY};
 
 use super::adopt::Adoption;
 use super::volumes::Named;
-use super::{BoxError, Site, is_confirmed, print, table};
+use super::{BoxError, Site};
 use crate::deletion::owner_of;
 use crate::error::{DirectoryError, Holder};
 use crate::mark::{Mark, Owner};

@@ -2,13 +2,14 @@
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use kube_provisioner::console::{print, table};
 use kube_provisioner::k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use kube_provisioner::kube::Api;
 use kube_provisioner::kube::api::PostParams;
 use kube_provisioner::protocol::CLUSTER_ID;
 use kube_provisioner::{FencingToken, error_chain};
 
-use super::{BoxError, Site, print, table};
+use super::{BoxError, Site};
 use crate::entry::Discarded;
 use crate::mark::Owner;
 use crate::root::Root;

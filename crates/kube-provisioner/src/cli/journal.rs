@@ -12,7 +12,7 @@ use provisioner_runtime::lease::lease_name;
 use serde::Deserialize;
 
 use super::BoxError;
-use super::table::table as aligned;
+use super::console::table as aligned;
 use crate::options::Options;
 use crate::parameters::quoted;
 use crate::protocol;

@@ -7,7 +7,6 @@ mod sets;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::Args;
@@ -218,15 +217,4 @@ fn check_readable(recorded: &RecordedAssets) -> Result<(), BoxError> {
         )
         .into()),
     }
-}
-
-/// Asks a person. No answer is no.
-#[expect(clippy::print_stdout, reason = "the question of a command")]
-pub(super) fn is_confirmed(question: &str) -> Result<bool, BoxError> {
-    print!("{question} [y/N] ");
-    std::io::stdout().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    println!();
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

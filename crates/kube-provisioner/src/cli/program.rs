@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use provisioner_runtime::error_chain;
 use serde_json::json;
 
+use super::console::print;
 use super::served::Served;
 use super::{BoxError, Invocation, read};
 use crate::options::{LogStyle, Options};
@@ -241,19 +242,6 @@ fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, Box
 fn install_crypto_provider() {
     // An error means that a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-}
-
-/// Prints the answer of a command.
-pub(super) fn print(text: &str) {
-    let mut stdout = io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // The reader has seen enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            LogStyle::Text.fatal("error", &format!("cannot write to stdout: {error}"));
-            std::process::exit(1);
-        }
-        _ => {}
-    }
 }
 
 impl LogStyle {

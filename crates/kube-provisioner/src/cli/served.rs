@@ -3,8 +3,8 @@
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::BoxError;
-use super::orphans::{Console, Orphans, Scene, is_confirmed};
-use super::program::print;
+use super::console::{is_confirmed, print};
+use super::orphans::{Console, Orphans, Scene};
 use crate::bucket::BucketProvisioner;
 use crate::controller::shared::class_parameters::read_with_secrets;
 use crate::controller::{BucketController, Controller, RunError, bucket, cluster_id, volume};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use directory_volumes::commands::print;
 use jiff::Timestamp;
+use kube_provisioner::console::print;
 use kube_provisioner::k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use kube_provisioner::kube::api::{ListParams, Patch, PatchParams};
 use kube_provisioner::kube::{Api, Client};

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use directory_volumes::commands::{Site as _, is_confirmed, print, table};
+use directory_volumes::commands::Site as _;
 use directory_volumes::{Mark, Owner, Root, owner_of};
+use kube_provisioner::console::{is_confirmed, print, table};
 use kube_provisioner::k8s_openapi::api::core::v1::{
     Node as NodeObject, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity,
 };

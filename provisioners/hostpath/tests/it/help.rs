@@ -2,27 +2,23 @@
 
 use std::process::Command;
 
+use kube_provisioner::CommandLine;
+
+const PROGRAM: CommandLine = CommandLine::of(env!("CARGO_BIN_EXE_hostpath-provisioner"));
+
 #[test]
 fn help_says_every_option_with_its_default_and_unit() {
-    let output = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner")).arg("--help").env_clear().output().unwrap();
-    assert!(output.status.success());
-    let help = String::from_utf8(output.stdout).unwrap();
-    insta::assert_snapshot!(help);
+    insta::assert_snapshot!(PROGRAM.run(&["--help"]).1);
 }
 
 #[test]
 fn wrong_arguments_are_one_clear_line_first() {
-    for (arguments, says) in [
-        (&["--root", "/"][..], "--provisioner-name"),
+    PROGRAM.refuses(&[
+        (&["--root", "/"], "--provisioner-name"),
         (&["--root", "/", "--provisioner-name", "Upper/case"], "lower case"),
         (&["--root", "/", "--provisioner-name", "a/b", "--provision-timeout", "5"], "unit"),
         (&["check-class", "/no/such/file"], "cannot read"),
-    ] {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner")).args(arguments).env_clear().output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains(says), "{says}: {text}");
-    }
+    ]);
 }
 
 #[test]
@@ -35,9 +31,7 @@ fn check_class_names_the_settings_of_other_provisioners() {
              provisioner: example.com/p\nparameters: {{{parameters}}}\n"
         );
         std::fs::write(&file, class).unwrap();
-        let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
-        let output = program.arg("check-class").arg(&file).env_clear().output().unwrap();
-        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        PROGRAM.run(&["check-class", file.to_str().unwrap()])
     };
     for (metadata, parameters, says) in [
         (
@@ -59,12 +53,8 @@ fn check_class_names_the_settings_of_other_provisioners() {
 
 #[test]
 fn an_empty_environment_variable_counts_as_unset() {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
-    program.args(["--provisioner-name", "a/b", "--root", "/no/such/root"]).env_clear();
-    for name in ["HTTP_ENDPOINT", "TRASH_MAX_SIZE", "SHARDS", "NODE_NAME", "PRESET"] {
-        program.env(name, "");
-    }
-    let text = String::from_utf8_lossy(&program.output().unwrap().stderr).into_owned();
+    let empty = ["HTTP_ENDPOINT", "TRASH_MAX_SIZE", "SHARDS", "NODE_NAME", "PRESET"].map(|name| (name, ""));
+    let (_, text) = PROGRAM.run_with(&["--provisioner-name", "a/b", "--root", "/no/such/root"], &empty);
     assert!(text.contains("/no/such/root") && !text.contains("invalid value"), "{text}");
 }
 
@@ -85,9 +75,8 @@ fn an_error_that_ends_the_program_has_the_format_of_the_log() {
         assert_eq!((&line["level"], &line["target"]), (&"ERROR".into(), &"hostpath-provisioner".into()), "{lines}");
         assert!(line["message"].as_str().unwrap().contains(says), "{lines}");
     }
-    let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
-    let output = program.args(["check-class"]).env_clear().env("LOG_FORMAT", "json").output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: "), "a person reads what a command says");
+    let (_, text) = PROGRAM.run_with(&["check-class"], &[("LOG_FORMAT", "json")]);
+    assert!(text.starts_with("error: "), "a person reads what a command says");
 }
 
 #[test]
@@ -97,9 +86,7 @@ fn check_class_names_every_malformed_value_at_once() {
     let class = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: k}\nprovisioner: example.com/p\n\
         parameters: {mode: abc, onDelete: vanish, trashRetention: soon, uidd: '0'}\n";
     std::fs::write(&file, class).unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
-    let output = program.arg("check-class").arg(&file).env_clear().output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, text) = PROGRAM.run(&["check-class", file.to_str().unwrap()]);
     for says in [
         "\"mode\": \"abc\"",
         "\"onDelete\": \"vanish\"",

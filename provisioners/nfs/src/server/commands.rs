@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use directory_volumes::commands::Place;
 use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands};
+use kube_provisioner::console::print;
 use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
 
@@ -77,7 +78,7 @@ impl commands::Site for Site {
         let export = ExportTable::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != export.id) {
             let id = export.id;
-            commands::print(&format!(
+            print(&format!(
                 "the export of {path} has the id {id}, because another one has {wanted}: clients must mount it again\n"
             ));
         }

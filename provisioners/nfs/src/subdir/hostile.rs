@@ -1,7 +1,7 @@
 //! The hostile corpus of all provisioners of directories.
 
 use directory_volumes::Root;
-use directory_volumes::hostile::{self, Subject};
+use directory_volumes::hostile::Subject;
 use serde_json::json;
 
 use super::provisioner::Subdir;
@@ -22,22 +22,4 @@ const SUBJECT: Subject<Subdir> = Subject {
     annotations: ANNOTATIONS,
 };
 
-#[test]
-fn no_hand_made_volume_reaches_what_is_not_its_own() {
-    hostile::volumes_made_by_hand(&SUBJECT);
-}
-
-#[test]
-fn no_pattern_and_no_name_reaches_what_is_not_its_own() {
-    hostile::patterns_and_names(&SUBJECT);
-}
-
-#[test]
-fn links_that_take_the_place_of_directories_lead_nowhere() {
-    hostile::links_in_the_place_of_directories(&SUBJECT);
-}
-
-#[test]
-fn no_volume_is_made_in_a_directory_of_others() {
-    hostile::directories_of_others(&SUBJECT);
-}
+directory_volumes::hostile_tests!(SUBJECT);

@@ -1,12 +1,8 @@
 //! The command lines of both modes.
 
-use std::process::Command;
+use kube_provisioner::CommandLine;
 
-fn run(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_nfs-provisioner")).args(arguments).env_clear().output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.success(), text)
-}
+const PROGRAM: CommandLine = CommandLine::of(env!("CARGO_BIN_EXE_nfs-provisioner"));
 
 #[test]
 fn each_mode_says_its_options() {
@@ -29,20 +25,20 @@ fn each_mode_says_its_options() {
             ],
         ),
     ] {
-        let (ok, text) = run(&[mode, "--help"]);
+        let (ok, text) = PROGRAM.run(&[mode, "--help"]);
         assert!(ok && text.starts_with("Creates a directory") | text.starts_with("Runs an NFS server"), "{text}");
         for option in options {
             assert!(text.contains(option), "{mode} {option}");
         }
     }
-    let (ok, text) = run(&["--help"]);
+    let (ok, text) = PROGRAM.run(&["--help"]);
     assert!(ok && text.contains("subdir") && text.contains("server"), "{text}");
 }
 
 #[test]
 fn wrong_arguments_are_one_clear_line_first() {
-    for (arguments, says) in [
-        (&[][..], "subdir"),
+    PROGRAM.refuses(&[
+        (&[], "subdir"),
         (&["export"], "unrecognized subcommand"),
         (&["subdir", "--provisioner-name", "a/b"], "--share"),
         (&["subdir", "--share", "server:relative=/x", "--provisioner-name", "a/b"], "SERVER:/PATH=DIR"),
@@ -54,10 +50,7 @@ fn wrong_arguments_are_one_clear_line_first() {
             "180s at most",
         ),
         (&["server", "--server-hostname", "h", "--export-directory", "/none", "--provisioner", "a/b"], "/none"),
-    ] {
-        let (ok, text) = run(arguments);
-        assert!(!ok && text.contains(says), "{arguments:?}: {text}");
-    }
+    ]);
 }
 
 /// Who takes a class over learns that its default is that of its former provisioner.
@@ -71,7 +64,7 @@ fn check_class_says_what_a_class_leaves_out() {
              provisioner: cluster.local/files\nparameters: {{{parameters}}}\n"
         );
         std::fs::write(&file, class).unwrap();
-        run(&[&["subdir", "check-class", file.to_str().unwrap()][..], more].concat())
+        PROGRAM.run(&[&["subdir", "check-class", file.to_str().unwrap()][..], more].concat())
     };
     let names = ["--provisioner-name", "example.com/nfs", "--additional-provisioner-names", "cluster.local/files"];
     let (ok, text) = checked("", &names);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
 
-use super::super::table::table;
+use super::super::console::table;
 use super::cosi;
 use crate::bucket::{Account, Asset, AssetKind, ClaimName, MarkedCluster};
 use crate::controller::bucket::recorded::RecordedAssets;

@@ -1,0 +1,69 @@
+//! A provisioner's program as a user starts it, for tests.
+
+use std::process::Command;
+
+/// A compiled provisioner, for an author's tests of its command line. It runs without an environment.
+///
+/// ```no_run
+/// # macro_rules! binary { () => { "" } }
+/// use kube_provisioner::CommandLine;
+///
+/// // env!("CARGO_BIN_EXE_my-provisioner") in an integration test.
+/// const PROGRAM: CommandLine = CommandLine::of(binary!());
+///
+/// let (success, help) = PROGRAM.run(&["--help"]);
+/// assert!(success && help.contains("--provisioner-name"));
+/// PROGRAM.refuses(&[(&["--provisioner-name", "Upper/case"], "lower case")]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct CommandLine(&'static str);
+
+impl CommandLine {
+    /// The program at this path.
+    pub const fn of(program: &'static str) -> Self {
+        Self(program)
+    }
+
+    /// Runs the program. Returns whether it succeeded, and what it printed to stdout and then to stderr.
+    ///
+    /// # Panics
+    /// When the program cannot be started, or does not print UTF-8.
+    pub fn run(&self, arguments: &[&str]) -> (bool, String) {
+        self.run_with(arguments, &[])
+    }
+
+    /// Runs the program with these environment variables, as [`run`](Self::run).
+    ///
+    /// # Panics
+    /// When the program cannot be started, or does not print UTF-8.
+    pub fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> (bool, String) {
+        let mut command = Command::new(self.0);
+        let output = command.args(arguments).env_clear().envs(environment.iter().copied()).output();
+        let output = output.expect("the program starts");
+        let text = String::from_utf8(output.stdout).expect("UTF-8") + &String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text)
+    }
+
+    /// Checks that the program fails with each of these arguments, and prints the text next to them.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn refuses(&self, cases: &[(&[&str], &str)]) {
+        for (arguments, says) in cases {
+            let (success, text) = self.run(arguments);
+            assert!(!success && text.contains(says), "{says}: {text}");
+        }
+    }
+
+    /// Checks that the program refuses arguments that no provisioner accepts.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn refuses_wrong_arguments(&self) {
+        self.refuses(&[
+            (&[], "--provisioner-name"),
+            (&["--provisioner-name", "Upper/case"], "lower case"),
+            (&["check-class", "/no/such/file"], "cannot read"),
+        ]);
+    }
+}

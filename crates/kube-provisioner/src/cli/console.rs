@@ -1,0 +1,51 @@
+//! Text that commands print, and questions that they ask.
+//!
+//! For [commands of an author](crate::Program::commands). A reader that closes the pipe is no error.
+
+use std::io::{self, Write as _};
+
+use super::BoxError;
+use crate::options::LogStyle;
+
+/// Prints the answer of a command. Exits with code 1 if stdout cannot be written, for example because a disk is full.
+pub fn print(text: &str) {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // The reader has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            LogStyle::Text.fatal("error", &format!("cannot write to stdout: {error}"));
+            std::process::exit(1);
+        }
+        _ => {}
+    }
+}
+
+/// Asks a question. Without an answer, it is no.
+///
+/// # Errors
+/// When stdin cannot be read.
+pub fn is_confirmed(question: &str) -> Result<bool, BoxError> {
+    print(&format!("{question} [y/N] "));
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    print("\n");
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Formats rows as columns of equal width. The first row has the titles.
+///
+/// ```
+/// use kube_provisioner::console::table;
+///
+/// let rows = [["NAME", "SIZE"], ["photos", "1Gi"]].map(|row| row.map(str::to_owned));
+/// assert_eq!(table(&rows), "NAME     SIZE\nphotos   1Gi\n");
+/// ```
+pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("   ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}

@@ -13,20 +13,23 @@ mod account;
 mod answer;
 mod asset;
 mod endpoint;
+mod failure;
 mod parameters;
 mod provisioner;
 mod recent;
 mod request;
 
-pub use self::account::{Account, BucketAccess, ClaimName};
+pub use self::account::{Account, BucketAccess, ClaimName, Owner};
 pub use self::answer::{Bucket, Credentials, Granted};
 pub use self::asset::{Asset, AssetKind, Assets, ListAssets, MarkedCluster};
 pub use self::endpoint::{Endpoint, EndpointError};
-pub use self::parameters::{Access, Authentication, DeletionPolicy, ServiceAccount, Versioning};
+pub use self::failure::{Emptying, Misconfigured, Objection};
+pub use self::parameters::{Access, Authentication, DeletionPolicy, Limit, ServiceAccount, Versioning};
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    BucketLookup, BucketRequest, BucketStart, GrantOf, GrantRequest, GrantedAccount, ProvisionedBucket, RequestOf,
+    BucketLookup, BucketRequest, BucketStart, GrantOf, GrantRequest, GrantedAccount, ProvisionedBucket, Record,
+    RequestOf,
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;

@@ -1,19 +1,17 @@
 //! The IAM user of a claim, and its keys. AWS shows a key's secret once, when it creates the key.
 
-mod policies;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube_provisioner::bucket::{self as api, ClaimName, Credentials};
+use kube_provisioner::bucket::{self as api, ClaimName, Credentials, Owner};
 use kube_provisioner::protocol::CLUSTER_ID;
 use s3_client::iam::{Identity, NewIdentity};
 use sha2::{Digest as _, Sha256};
 
+use crate::dialect::{self, Dialect};
 use crate::failure::Failure;
-use crate::ownership::{Owner, owner};
-use crate::parameters::{Parameters, StoreKind};
-use crate::seaweedfs;
+use crate::parameters::Parameters;
+use crate::policy;
 use crate::store::Store;
 
 /// What is kept in an ObjectBucket, as in 2019.
@@ -90,7 +88,7 @@ impl Account {
         };
         let policy_of_2019 =
             known(POLICY_ARN).filter(|_| known(USER_NAME).is_some_and(|name| name != own && name != new));
-        let proven_by_name = known(USER_NAME) == Some(seaweedfs::user_name(claim, cluster_id));
+        let proven_by_name = known(USER_NAME) == Some(dialect::user_name(claim, cluster_id));
         Self {
             proven_by_name,
             name: known(USER_NAME).unwrap_or(new),
@@ -106,12 +104,11 @@ impl Account {
     }
 
     /// The same on a store of this kind. Until an attempt has come to its end, no record says how the user is named.
-    pub(crate) fn on(self, kind: StoreKind, cluster_id: &str) -> Self {
-        if kind != StoreKind::SeaweedFs || !self.unfinished {
-            return self;
+    pub(crate) fn on(self, dialect: Dialect, cluster_id: &str) -> Self {
+        match dialect.user_name(&self.claim, cluster_id).filter(|_| self.unfinished) {
+            Some(name) => Self { name, former_name: None, proven_by_name: true, ..self },
+            None => self,
         }
-        let name = seaweedfs::user_name(&self.claim, cluster_id);
-        Self { name, former_name: None, proven_by_name: true, ..self }
     }
 
     /// The same with these tags besides.
@@ -140,6 +137,11 @@ impl Account {
         [(USER_NAME, self.name.clone())].into_iter().chain(policy).chain(role).collect()
     }
 
+    /// Whether the bucket's name proves whose it is: it ends in the claim's uid.
+    pub(crate) fn is_named_in(&self, bucket: &str) -> bool {
+        !self.claim.uid.is_empty() && bucket.ends_with(&self.claim.uid)
+    }
+
     /// Whether the record, and not a tag, says that the bucket is the claim's.
     pub(crate) fn is_of_2019(&self) -> bool {
         self.policy_of_2019.is_some()
@@ -155,9 +157,9 @@ impl Account {
         match store.iam.create_user(user).await {
             Ok(()) => {
                 store.recent.created(&self.name);
-                match store.kind() {
-                    StoreKind::Other => self.has_kept_tags(store).await,
-                    _ => Ok(Sight::Own),
+                match store.dialect().may_lose_tags_of_users() {
+                    true => self.has_kept_tags(store).await,
+                    false => Ok(Sight::Own),
                 }
             }
             // An answer to an earlier call was lost, or another claim was quicker.
@@ -268,7 +270,7 @@ impl Account {
         self.remove_access(store).await?;
         let attached = match store.iam.attached_policies(name).await {
             // Where IAM has no policies to attach, none is attached.
-            Err(error) if !store.is_aws() && error.code() == "InvalidAction" => Ok(Vec::new()),
+            Err(error) if store.dialect().lacks_operation(&error) => Ok(Vec::new()),
             attached => attached,
         };
         for arn in
@@ -341,9 +343,58 @@ impl Account {
         }
     }
 
+    /// Lets the user in. Written in any case: it is as quick as looking.
+    pub(crate) async fn grant_access(&self, store: &Store, policy: &str, document: &str) -> Result<(), Failure> {
+        if self.policy_of_2019.is_some() {
+            return Ok(());
+        }
+        let user = self.name.clone();
+        store.iam.put_user_policy(&user, policy, document).await.map_err(|error| match error.code() {
+            "LimitExceeded" => Failure::NoRoom { user, room: policy::ROOM, most: policy::ROOM / document.len() },
+            _ => Failure::of(format!("set the policy of the IAM user {user}"), "iam:PutUserPolicy")(error),
+        })
+    }
+
+    /// Removes the policy that a user had before there was one for each bucket.
+    pub(crate) async fn remove_former_policy(&self, store: &Store) -> Result<(), Failure> {
+        match self.policies(store).await?.iter().any(|name| name == policy::NAME) {
+            true => self.remove_policy(store, policy::NAME).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn policies(&self, store: &Store) -> Result<Vec<String>, Failure> {
+        let own = store.iam.user_policies(&self.name).await;
+        own.map_err(Failure::of(format!("list the policies of {}", self.name), "iam:ListUserPolicies"))
+    }
+
+    async fn remove_policy(&self, store: &Store, policy: &str) -> Result<(), Failure> {
+        let removed = store.iam.delete_user_policy(&self.name, policy).await;
+        removed.map_err(Failure::of(format!("delete the policy of {}", self.name), "iam:DeleteUserPolicy"))
+    }
+
+    /// Takes the user's keys and its own policies away.
+    pub(crate) async fn remove_access(&self, store: &Store) -> Result<(), Failure> {
+        self.remove_keys_but(store, None).await?;
+        for policy in self.policies(store).await? {
+            self.remove_policy(store, &policy).await?;
+        }
+        Ok(())
+    }
+
     async fn keys(&self, store: &Store) -> Result<Vec<s3_client::iam::AccessKey>, Failure> {
         let keys = store.iam.access_keys(&self.name).await;
         keys.map_err(Failure::of(format!("list the keys of {}", self.name), "iam:ListAccessKeys"))
+    }
+}
+
+/// Tags without a cluster's id are from before clusters had ids in tags.
+fn owner(tags: &BTreeMap<String, String>, claim_uid: &str, cluster_id: &str) -> Owner {
+    let of_cluster = tags.get(CLUSTER_ID).is_none_or(|id| id == cluster_id);
+    match tags.get(CLAIM_UID) {
+        None if of_cluster => Owner::Unknown,
+        Some(uid) if !uid.is_empty() && uid == claim_uid && of_cluster => Owner::Claim,
+        _ => Owner::Other,
     }
 }
 
@@ -445,12 +496,12 @@ mod tests {
         }
         let of = |name: &dyn Fn(&api::Account) -> String| accounts.iter().map(name).collect::<BTreeSet<_>>().len();
         assert_eq!(of(&user_name_of_account), accounts.len());
-        assert_eq!(of(&|account| seaweedfs::user_name(&account.claim, "c")), accounts.len());
+        assert_eq!(of(&|account| dialect::user_name(&account.claim, "c")), accounts.len());
         // The user of a new bucket is the bucket's.
         let all: BTreeSet<String> = names.iter().map(|name| user_name_of_bucket(name)).collect();
         assert_eq!(all.len(), names.len());
         assert!(accounts.iter().all(|account| !all.contains(&user_name_of_account(account))));
-        assert_ne!(seaweedfs::user_name(&claim("shop"), "c"), seaweedfs::user_name(&claim("shop"), "d"));
+        assert_ne!(dialect::user_name(&claim("shop"), "c"), dialect::user_name(&claim("shop"), "d"));
     }
 
     /// As the library makes it of a name of COSI.
@@ -514,5 +565,20 @@ mod tests {
         assert!(account(&longest, &[]).tags().values().all(|value| value.len() <= LONGEST_VALUE));
         assert_eq!(tag_value("east-1"), "east-1");
         assert_eq!(tag_value("east#1"), sha256_hex(b"east#1"));
+    }
+
+    #[test]
+    fn a_bucket_is_the_claims_if_its_tags_name_claim_and_cluster() {
+        let of = |uid: &str, cluster: Option<&str>| {
+            let mut tags = BTreeMap::from([(CLAIM_UID.to_owned(), uid.to_owned())]);
+            tags.extend(cluster.map(|cluster| (CLUSTER_ID.to_owned(), cluster.to_owned())));
+            owner(&tags, "u", "c")
+        };
+        assert_eq!(of("u", Some("c")), Owner::Claim);
+        assert_eq!(of("u", None), Owner::Claim, "from before");
+        assert_eq!([of("u", Some("d")), of("v", Some("c")), of("v", None), of("", None)], [Owner::Other; 4]);
+        assert_eq!(owner(&BTreeMap::new(), "u", "c"), Owner::Unknown);
+        let only_cluster = BTreeMap::from([(CLUSTER_ID.to_owned(), "d".to_owned())]);
+        assert_eq!(owner(&only_cluster, "u", "c"), Owner::Other);
     }
 }

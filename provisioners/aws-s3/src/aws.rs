@@ -2,26 +2,24 @@
 
 mod granting;
 mod listing;
-mod settings;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self as api, Assets, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy,
-    GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
+    Assets, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy, GrantOf, Granted,
+    GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket, Record, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
 
 use self::granting::service_account;
 use crate::account::{Account, CLAIM_UID, Sight};
-use crate::bucket::{self, Live};
+use crate::bucket::{self, Applied, Live};
+use crate::dialect::Maker;
 use crate::failure::Failure;
-use crate::ownership::{Maker, Owner, maker};
-use crate::parameters::{Config, Parameters, StoreKind};
-use crate::seaweedfs;
+use crate::parameters::{Config, Parameters, SETTINGS};
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
 /// Makes buckets and users in accounts of AWS.
@@ -40,55 +38,19 @@ impl BucketProvisioner for Aws {
     type Config = Config;
 
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let name = &request.name;
-        let store = self.store(&request.parameters, &request.secrets, name).await;
+        let store = self.store(&request.parameters, &request.secrets, &request.name).await;
         let store = store.map_err(ProvisionError::before_changes)?;
-        let account = Account::of(&request.owner, &request.cluster_id, (name, true), &request.state);
-        let account = account.on(store.kind(), &request.cluster_id);
+        let account = Account::of(&request.owner, &request.cluster_id, (&request.name, true), &request.state);
+        let account = account.on(store.dialect(), &request.cluster_id);
         let account = account.with_tags(request.parameters.asked_tags(&request.config));
-        // What cannot be granted is known before anything is made.
-        request.parameters.access_mode.restricted_to(request.config.access_mode)?;
-        let service_account = service_account(&request.parameters, &request.config, &request.owner.claim)?;
-        if let Some(text) = seaweedfs::lacks(&store, request.parameters.block_public_access, service_account.is_some())
-        {
-            return refuse(&store, &account, &request, text).await;
-        }
-        let user = account.look(&store).await.map_err(ProvisionError::before_changes)?;
-        let live = match bucket::find(&store, name).await.map_err(ProvisionError::before_changes)? {
-            Live::Absent => None,
-            Live::Tagged(tags) => Some(tags),
-            // It does not move.
-            Live::Elsewhere(failure) => return Err(ProvisionError::already_exists(failure)),
-            // Whose it is, nobody knows, and in some regions making it again is no error.
-            Live::Forbidden(failure) => {
-                let failure = if let Sight::Forbidden(of_user) = user { of_user } else { failure };
-                return Err(ProvisionError::no_change(format!(
-                    "{failure}, or choose another bucketName: this one may be taken"
-                )));
-            }
-        };
-        if let Some(tags) = &live {
-            match judge(tags, &store, &request, &account, &user).await? {
-                Judgement::Own => {}
-                Judgement::Refused(text) => return refuse(&store, &account, &request, text).await,
-                Judgement::Unsure(text) => return Err(ProvisionError::retry(text)),
+        match attempt(&store, &account, &request).await {
+            Ok(bucket) => Ok(bucket),
+            Err(objection) => {
+                let undone =
+                    async { Ok::<_, Failure>(request.state.is_empty() && is_removed(&store, &account).await?) };
+                Err(objection.into_error(undone).await)
             }
         }
-        // The answer to the creation says whether it existed.
-        own_user(&account, &store, &request.parameters, user, live.is_some(), |user| reserved(user, name)).await?;
-        let tags = match live {
-            Some(tags) => tags,
-            None => self.create(&store, &account, &request).await?,
-        };
-        let wanted = settings::tags(&request, &tags, account.tags());
-        let settings = bucket::Settings { class: &request.parameters, lock: request.parameters.lock(&request.config) };
-        let warning = bucket::apply(&store, name, settings, &tags, &wanted, account.unfinished).await?;
-        let lifecycle = settings::apply(&store, &request).await?;
-        let made = Bucket::new(store.endpoint);
-        let mut made =
-            account.state(None).into_iter().chain(lifecycle).fold(made, |made, (key, value)| made.state(key, value));
-        made.warning = warning;
-        Ok(made)
     }
 
     async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
@@ -105,17 +67,8 @@ impl BucketProvisioner for Aws {
     }
 
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, account) = self
-            .recorded(Known {
-                account: &bucket.owner,
-                bucket: (&bucket.name, true),
-                parameters: &bucket.parameters,
-                secrets: &bucket.secrets,
-                state: &bucket.state,
-                cluster: &bucket.cluster_id,
-            })
-            .await?;
-        let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
+        let record = bucket.record()?;
+        let (store, account) = self.recorded(&record, (&bucket.name, true)).await?;
         let name = &bucket.name;
         let user = account.look_carefully(&store).await?;
         // Before the bucket there is the user.
@@ -126,19 +79,28 @@ impl BucketProvisioner for Aws {
             Live::Forbidden(_) | Live::Elsewhere(_) => {
                 tracing::info!(bucket = name, "left a bucket that is not the claim's");
             }
-            Live::Tagged(tags) => match removable(&tags, &store, &bucket, &account, &user).await? {
-                false => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
-                true => {
-                    let only_empty = policy == DeletionPolicy::DeleteIfEmpty;
+            Live::Tagged(tags) => match whose(&store, &account, name, &tags, &user).await? {
+                Whose::Other => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
+                Whose::HasLostItsTag => {
+                    let uid = &bucket.owner.claim.uid;
+                    return Err(DeleteError::retry(format!(
+                        "the bucket {name} has lost its tag {CLAIM_UID}, and may be somebody else's: set it to {uid} if it is to be \
+                         deleted, or to another text if it is to stay"
+                    )));
+                }
+                Whose::Unsure => return Err(DeleteError::retry(unsure(name, &bucket.owner.claim.uid))),
+                Whose::Claim => {
+                    let only_empty = record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
                     if only_empty && !bucket::is_empty(&store, name).await? {
                         return Err(DeletionPolicy::not_empty(name));
                     }
                     // Otherwise a client could go on writing forever.
                     account.close(&store, &user).await?;
-                    settings::remove_policy(&store, &bucket).await?;
-                    match only_empty {
-                        true => bucket::delete_empty(&store, name).await?,
-                        false => bucket::delete(&store, name).await?,
+                    bucket::remove_policy(&store, &bucket).await?;
+                    if only_empty {
+                        bucket::delete_empty(&store, name).await?;
+                    } else {
+                        bucket::delete(&store, name).await?;
                     }
                 }
             },
@@ -190,195 +152,162 @@ impl BucketProvisioner for Aws {
     }
 
     fn capabilities() -> BucketCapabilities {
-        let settings = Config::default().bucket_settings().map(|(key, _)| key);
         let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        let capabilities = capabilities.bucket_settings(settings);
+        let capabilities = capabilities.bucket_settings(SETTINGS);
         ADMIN.into_iter().fold(capabilities, BucketCapabilities::optional_secret)
     }
-}
-
-/// What is known of something that was made.
-struct Known<'a> {
-    account: &'a api::Account,
-    /// Its name, and whether it was made for the account.
-    bucket: (&'a str, bool),
-    parameters: &'a Option<Arc<Parameters>>,
-    secrets: &'a Secrets,
-    state: &'a BTreeMap<String, String>,
-    cluster: &'a str,
 }
 
 impl Aws {
     async fn store(&self, parameters: &Parameters, secrets: &Secrets, bucket: &str) -> Result<Store, ProvisionError> {
         let store = self.stores.of(parameters, secrets).await?;
-        seaweedfs::learn(&store, bucket).await?;
+        store.learn_dialect(bucket).await?;
         Ok(store)
     }
 
-    /// Makes the bucket, whose name is reserved for the claim. Its tags are the answer.
-    async fn create(
+    /// The account and the user of what was made. The bucket has its name, and whether it was made for the account.
+    async fn recorded(
         &self,
-        store: &Store,
-        account: &Account,
-        request: &RequestOf<Self>,
-    ) -> Result<BTreeMap<String, String>, ProvisionError> {
-        let name = &request.name;
-        let Some(made) = create_if_absent(store, account, request).await? else { return Err(just_made(name)) };
-        match made {
-            Ok(()) => store.recent.created(name),
-            Err(failure) => {
-                // A bucket that is there may be of an attempt whose answer was lost. Otherwise nothing was made, and what appears
-                // under this name from now on is somebody else's.
-                let on_seaweedfs = store.kind() == StoreKind::SeaweedFs;
-                let exists = ["BucketAlreadyOwnedByYou", "OperationAborted"].contains(&failure.code())
-                    || on_seaweedfs && seaweedfs::MAY_EXIST.contains(&failure.code());
-                let ends = account.unfinished && failure.is_refusal() && !exists;
-                let ended = ends && account.remove(store).await.is_ok();
-                return Err(match failure.code() {
-                    "BucketAlreadyExists" if ended => {
-                        ProvisionError::invalid(format!("the bucket name {name} is taken: choose another bucketName"))
-                    }
-                    "BucketAlreadyOwnedByYou" => just_made(name),
-                    "BucketAlreadyExists" if on_seaweedfs => just_made(name),
-                    _ => failure.into(),
-                });
-            }
-        }
-        let tags = match bucket::find(store, name).await? {
-            Live::Tagged(tags) => tags,
-            Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
-            Live::Absent => return Err(Failure::not_shown_yet(format!("bucket {name}")).into()),
-        };
-        match account.owner_of(&tags) {
-            Owner::Claim => Ok(tags),
-            Owner::Unknown if store.makes_a_bucket_once() => Ok(tags),
-            // The store leaves tags out, or shows those of a bucket of this name that is gone. Nobody has written into a bucket that
-            // was made just now.
-            _ if !store.is_aws() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
-            Owner::Unknown => Err(Failure::not_shown_yet(format!("tags of the bucket {name}")).into()),
-            Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
-        }
-    }
-
-    /// The account and the user of what was made.
-    async fn recorded(&self, known: Known<'_>) -> Result<(Store, Account), BadRecord> {
-        let Known { account, bucket, parameters, secrets, state, cluster } = known;
-        let Some(parameters) = parameters else {
-            return Err(BadRecord(
-                "the StorageClass is gone, and only it says where the bucket is: make it again".into(),
-            ));
-        };
+        record: &Record<'_, Parameters>,
+        bucket: (&str, bool),
+    ) -> Result<(Store, Account), Misconfigured> {
+        let Record { account, parameters, state, secrets, cluster_id, .. } = record;
         if account.claim.uid.is_empty() && state.is_empty() {
-            return Err(BadRecord("the ObjectBucket names neither its claim's uid nor UserName".into()));
+            return Err(Misconfigured::new("the ObjectBucket names neither its claim's uid nor UserName"));
         }
-        let store = self.stores.of(parameters, secrets).await;
-        let store = store.map_err(|error| BadRecord(error.to_string()))?;
-        let account = Account::of(account, cluster, bucket, state);
+        let store = self.stores.of(parameters, secrets).await?;
+        let account = Account::of(account, cluster_id, bucket, state);
         if account.unfinished {
-            seaweedfs::learn(&store, bucket.0).await.map_err(|error| BadRecord(error.to_string()))?;
+            store.learn_dialect(bucket.0).await.map_err(Misconfigured::new)?;
         }
-        let account = account.on(store.kind(), cluster);
+        let account = account.on(store.dialect(), cluster_id);
         Ok((store, account))
     }
 
-    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BadRecord> {
+    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), Misconfigured> {
         // The user of a bucket that is gone has none.
         let own = known.buckets.iter().find(|bucket| bucket.belongs_to(&known.account));
         let bucket = own.or(known.buckets.first());
-        self.recorded(Known {
-            account: &known.account,
-            bucket: bucket.map_or(("", false), |bucket| (&*bucket.name, bucket.belongs_to(&known.account))),
-            parameters: &known.parameters,
-            secrets: &known.secrets,
-            state: &known.state,
-            cluster: &known.cluster_id,
-        })
-        .await
+        let bucket = bucket.map_or(("", false), |bucket| (&*bucket.name, bucket.belongs_to(&known.account)));
+        self.recorded(&known.record()?, bucket).await
     }
 }
 
-/// What an ObjectBucket does not record.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct BadRecord(String);
-
-/// Whether a bucket that exists is for this claim.
-enum Judgement {
-    Own,
-    Refused(String),
-    Unsure(String),
+/// Makes the bucket of a claim, or brings it in line.
+async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, Objection> {
+    let (name, parameters) = (&request.name, &request.parameters);
+    // What cannot be granted is known before anything is made.
+    parameters.access_mode.restricted_to(request.config.access_mode)?;
+    let service_account = service_account(parameters, &request.config, &request.owner.claim)?;
+    store.dialect().check(parameters.block_public_access, service_account.is_some())?;
+    let user = account.look(store).await.map_err(ProvisionError::before_changes)?;
+    let live = match bucket::find(store, name).await.map_err(ProvisionError::before_changes)? {
+        Live::Absent => None,
+        Live::Tagged(tags) => Some(tags),
+        // It does not move.
+        Live::Elsewhere(failure) => return Err(ProvisionError::already_exists(failure).into()),
+        // Whose it is, nobody knows, and in some regions making it again is no error.
+        Live::Forbidden(failure) => {
+            let failure = if let Sight::Forbidden(of_user) = user { of_user } else { failure };
+            let text = format!("{failure}, or choose another bucketName: this one may be taken");
+            return Err(ProvisionError::no_change(text).into());
+        }
+    };
+    if let Some(tags) = &live {
+        let uid = &request.owner.claim.uid;
+        match whose(store, account, name, tags, &user).await? {
+            Whose::Claim => {}
+            Whose::Other => return Err(Objection::Refused(not_for_this_claim(name))),
+            Whose::HasLostItsTag => {
+                let text = format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}");
+                return Err(Objection::Refused(text));
+            }
+            Whose::Unsure => return Err(ProvisionError::retry(unsure(name, uid)).into()),
+        }
+    }
+    // The answer to the creation says whether it existed.
+    own_user(account, store, parameters, user, live.is_some(), |user| reserved(user, name)).await?;
+    let tags = match live {
+        Some(tags) => tags,
+        None => create(store, account, request).await?,
+    };
+    let Applied { warning, state } = bucket::apply(store, request, account.tags(), &tags, account.unfinished).await?;
+    let mut made = Bucket::new(store.endpoint.clone());
+    made.warning = warning;
+    Ok(account.state(None).into_iter().chain(state).fold(made, |made, (key, value)| made.state(key, value)))
 }
 
-async fn judge(
-    tags: &BTreeMap<String, String>,
+/// Makes the bucket, whose name is reserved for the claim. Its tags are the answer.
+async fn create(
     store: &Store,
-    request: &RequestOf<Aws>,
     account: &Account,
+    request: &RequestOf<Aws>,
+) -> Result<BTreeMap<String, String>, ProvisionError> {
+    let (name, dialect) = (&request.name, store.dialect());
+    let Some(made) = create_if_absent(store, account, request).await? else { return Err(just_made(name)) };
+    match made {
+        Ok(()) => store.recent.created(name),
+        Err(failure) => {
+            // A bucket that is there may be of an attempt whose answer was lost. Otherwise nothing was made, and what appears
+            // under this name from now on is somebody else's.
+            let ends = account.unfinished && failure.is_refusal() && !dialect.may_exist(failure.code());
+            let ended = ends && account.remove(store).await.is_ok();
+            return Err(match failure.code() {
+                "BucketAlreadyExists" if ended => {
+                    ProvisionError::invalid(format!("the bucket name {name} is taken: choose another bucketName"))
+                }
+                code if dialect.is_own(code) => just_made(name),
+                _ => failure.into(),
+            });
+        }
+    }
+    let tags = match bucket::find(store, name).await? {
+        Live::Tagged(tags) => tags,
+        Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
+        Live::Absent => return Err(Failure::not_shown_yet(format!("bucket {name}")).into()),
+    };
+    match account.owner_of(&tags) {
+        Owner::Claim => Ok(tags),
+        Owner::Unknown if store.makes_a_bucket_once() => Ok(tags),
+        // The store leaves tags out, or shows those of a bucket of this name that is gone. Nobody has written into a bucket that
+        // was made just now.
+        _ if !dialect.is_complete() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
+        Owner::Unknown => Err(Failure::not_shown_yet(format!("tags of the bucket {name}")).into()),
+        Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
+    }
+}
+
+/// Whose a bucket is that exists.
+enum Whose {
+    Claim,
+    Other,
+    /// It was the claim's when its last attempt came to its end.
+    HasLostItsTag,
+    /// Nothing proves it.
+    Unsure,
+}
+
+async fn whose(
+    store: &Store,
+    account: &Account,
+    bucket: &str,
+    tags: &BTreeMap<String, String>,
     user: &Sight,
-) -> Result<Judgement, Failure> {
-    let (name, uid) = (&request.name, &request.owner.claim.uid);
-    let reserved = account.unfinished && matches!(user, Sight::Own);
+) -> Result<Whose, Failure> {
     let owner = account.owner_of(tags);
-    let maker = async || maker_of(store, account, name, owner, uid).await;
+    let has_user = matches!(user, Sight::Own);
     Ok(match owner {
-        Owner::Claim => Judgement::Own,
-        Owner::Other if !reserved || maker().await? != Maker::TheAttempt => {
-            Judgement::Refused(not_for_this_claim(name))
-        }
-        Owner::Other => Judgement::Own,
-        Owner::Unknown if account.is_of_2019() && matches!(user, Sight::Own) => Judgement::Own,
-        Owner::Unknown if !account.unfinished => {
-            Judgement::Refused(format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}"))
-        }
-        Owner::Unknown if !reserved => Judgement::Refused(not_for_this_claim(name)),
-        Owner::Unknown => match maker().await? {
-            Maker::TheAttempt => Judgement::Own,
-            Maker::SomebodyElse => Judgement::Refused(not_for_this_claim(name)),
-            Maker::Unknown => Judgement::Unsure(unsure(name, uid)),
+        Owner::Claim => Whose::Claim,
+        Owner::Unknown if account.is_of_2019() && has_user => Whose::Claim,
+        Owner::Unknown if !account.unfinished => Whose::HasLostItsTag,
+        // The name is not reserved for the claim.
+        _ if !(account.unfinished && has_user) => Whose::Other,
+        _ => match store.dialect().maker(store, bucket, owner, account).await? {
+            Maker::TheAttempt => Whose::Claim,
+            Maker::Unknown if owner == Owner::Unknown => Whose::Unsure,
+            Maker::Unknown | Maker::SomebodyElse => Whose::Other,
         },
     })
-}
-
-/// Whether a bucket is deleted with its claim. An error says what a person must decide.
-async fn removable(
-    tags: &BTreeMap<String, String>,
-    store: &Store,
-    bucket: &ProvisionedBucket<Parameters>,
-    account: &Account,
-    user: &Sight,
-) -> Result<bool, DeleteError> {
-    let (name, uid) = (&bucket.name, &bucket.owner.claim.uid);
-    let reserved = account.unfinished && matches!(user, Sight::Own);
-    let owner = account.owner_of(tags);
-    let maker = async || maker_of(store, account, name, owner, uid).await;
-    match owner {
-        Owner::Claim => Ok(true),
-        Owner::Other => Ok(reserved && maker().await? == Maker::TheAttempt),
-        Owner::Unknown if account.is_of_2019() && matches!(user, Sight::Own) => Ok(true),
-        Owner::Unknown if !account.unfinished => Err(DeleteError::retry(format!(
-            "the bucket {name} has lost its tag {CLAIM_UID}, and may be somebody else's: set it to {uid} if it is to be deleted, or \
-             to another text if it is to stay"
-        ))),
-        Owner::Unknown if !reserved => Ok(false),
-        Owner::Unknown => match maker().await? {
-            Maker::TheAttempt => Ok(true),
-            Maker::SomebodyElse => Ok(false),
-            Maker::Unknown => Err(DeleteError::retry(unsure(name, uid))),
-        },
-    }
-}
-
-async fn maker_of(
-    store: &Store,
-    account: &Account,
-    name: &str,
-    owner: Owner,
-    claim_uid: &str,
-) -> Result<Maker, Failure> {
-    match store.kind() {
-        StoreKind::SeaweedFs => seaweedfs::maker(store, name, owner, &account.name).await,
-        _ => maker(store, name, claim_uid).await,
-    }
 }
 
 /// Looks once more and makes the bucket, with nothing in between: what polls the attempt may do so rarely, and a task of its own does
@@ -438,7 +367,8 @@ async fn own_user(
         Sight::Forbidden(failure) => return Err(failure.into()),
         Sight::Other | Sight::Absent => return Err(ProvisionError::retry(taken(&account.name))),
     }
-    let boundary = store.permissions_boundary(parameters).filter(|_| account.unfinished && !store.is_aws());
+    let boundary =
+        store.permissions_boundary(parameters).filter(|_| account.unfinished && !store.dialect().is_complete());
     match boundary {
         Some(boundary) if !account.is_within(store, boundary).await? => {
             let text = format!(
@@ -458,19 +388,6 @@ async fn own_user(
 
 fn reserved(user: &str, bucket: &str) -> String {
     format!("the IAM user {user} reserves the bucket name {bucket} for another claim: choose another bucketName")
-}
-
-/// What the claim wants cannot be done. It is for good only where nothing is left of earlier attempts.
-async fn refuse(
-    store: &Store,
-    account: &Account,
-    request: &RequestOf<Aws>,
-    text: String,
-) -> Result<Bucket, ProvisionError> {
-    match request.state.is_empty() && is_removed(store, account).await? {
-        true => Err(ProvisionError::invalid(text)),
-        false => Err(ProvisionError::retry(text)),
-    }
 }
 
 /// Removes the user of an attempt. Whether it is gone for certain.

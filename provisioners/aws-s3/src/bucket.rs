@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::DeletionPolicy;
+use kube_provisioner::bucket::{DeletionPolicy, Emptying, ProvisionedBucket, RequestOf, Versioning};
+use s3_client::lifecycle::Lifecycle;
+use s3_client::policy::Policy;
 use s3_client::{Error, NewBucket};
-use tokio::time::Instant;
 
+use crate::aws::Aws;
 use crate::failure::{Failure, of_parameter};
-use crate::ownership::{NEW, OBJECT_OWNERSHIP};
-use crate::parameters::{ObjectLock, Parameters, StoreKind};
+use crate::parameters::{BUCKET_POLICY, BUCKET_TAGS, Config, Parameters};
 use crate::store::Store;
 
-/// After this time a call that deletes objects reports its progress, and the next call continues.
-const SLICE: Duration = Duration::from_secs(20);
+/// That the lifecycle was set, so that it is taken away when nobody asks for it any more.
+const LIFECYCLE: &str = "lifecycle";
+
+type Tags = BTreeMap<String, String>;
 
 /// What there is under a bucket's name.
 #[derive(Debug)]
@@ -24,7 +27,7 @@ pub(crate) enum Live {
     Forbidden(Failure),
     /// In another region than the class's. Whose it is, this region does not say.
     Elsewhere(Failure),
-    Tagged(BTreeMap<String, String>),
+    Tagged(Tags),
 }
 
 pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
@@ -33,17 +36,8 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
         Ok(tags) => Ok(Live::Tagged(tags)),
         Err(error) if error.code() == "NoSuchBucket" => Ok(Live::Absent),
         Err(error) if error.code() == "AccessDenied" => Ok(Live::Forbidden(failed()(error))),
-        Err(error) if is_of_another_region(store, &error) => Ok(Live::Elsewhere(failed()(error))),
+        Err(error) if store.dialect().is_of_another_region(&error) => Ok(Live::Elsewhere(failed()(error))),
         Err(error) => Err(failed()(error)),
-    }
-}
-
-fn is_of_another_region(store: &Store, error: &Error) -> bool {
-    match error.code() {
-        "PermanentRedirect" => true,
-        // Elsewhere the class may name a region that the whole store does not have.
-        "AuthorizationHeaderMalformed" => store.is_aws(),
-        _ => false,
     }
 }
 
@@ -55,7 +49,7 @@ pub(crate) async fn create(
     store: &Store,
     name: &str,
     object_lock: bool,
-    tags: &BTreeMap<String, String>,
+    tags: &Tags,
     user: &str,
 ) -> Result<(), Failure> {
     let plain = NewBucket {
@@ -64,15 +58,10 @@ pub(crate) async fn create(
         namespace: is_of_account(store, name).then_some("account-regional"),
         ..NewBucket::default()
     };
-    let create = async |new: NewBucket<'_>| store.s3.create_bucket_with(name, new).await;
-    // AWS takes the tags, and asks for another right where a rule is named.
-    let ownership = (!store.is_aws()).then_some(NEW);
-    let made = match store.kind() {
-        StoreKind::SeaweedFs => create(NewBucket { acl_reader: Some(user), ..plain }).await,
-        _ => match create(NewBucket { tags: Some(tags), ownership, ..plain }).await {
-            Err(error) if !store.is_aws() && is_about_new_fields(&error) => create(plain).await,
-            made => made,
-        },
+    let (new, plain) = store.dialect().new_bucket(plain, tags, user);
+    let made = match (store.s3.create_bucket_with(name, new).await, plain) {
+        (Err(error), Some(plain)) if is_about_new_fields(&error) => store.s3.create_bucket_with(name, plain).await,
+        (made, _) => made,
     };
     made.map_err(Failure::of(format!("create the bucket {name}"), "s3:CreateBucket and s3:TagResource"))
 }
@@ -82,7 +71,8 @@ pub(crate) async fn create(
 fn is_of_account(store: &Store, name: &str) -> bool {
     let account = name.strip_suffix("-an").and_then(|rest| rest.strip_suffix(store.region.name())?.strip_suffix('-'));
     let account = account.and_then(|rest| rest.rsplit_once('-'));
-    store.is_aws() && account.is_some_and(|(_, id)| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()))
+    store.dialect().is_complete()
+        && account.is_some_and(|(_, id)| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether a store does not know tags of new buckets, or rules for their objects.
@@ -90,35 +80,38 @@ fn is_about_new_fields(error: &Error) -> bool {
     ["MalformedXML", "InvalidRequest", "InvalidArgument", "NotImplemented"].contains(&error.code())
 }
 
-/// What the class and the claim say of a bucket.
-pub(crate) struct Settings<'a> {
-    pub(crate) class: &'a Parameters,
-    pub(crate) lock: Option<ObjectLock>,
+/// What has become of a bucket's settings.
+pub(crate) struct Applied {
+    /// For the claim.
+    pub(crate) warning: Option<String>,
+    /// What the ObjectBucket keeps.
+    pub(crate) state: Option<(&'static str, String)>,
 }
 
-/// Writes tags, which are all that the bucket is to have, and the settings of the class. They are written in any case: it is as quick
-/// as looking. `is_new`: nobody else can have set it yet. The answer is a warning for the claim.
+/// Brings a bucket in line with the class and the claim. `ours` are the tags that say whose it is. Settings are written in any case:
+/// it is as quick as looking. `is_new`: nobody else can have set it yet.
 pub(crate) async fn apply(
     store: &Store,
-    name: &str,
-    Settings { class: parameters, lock }: Settings<'_>,
-    live: &BTreeMap<String, String>,
-    tags: &BTreeMap<String, String>,
+    request: &RequestOf<Aws>,
+    ours: Tags,
+    live: &Tags,
     is_new: bool,
-) -> Result<Option<String>, Failure> {
+) -> Result<Applied, Failure> {
+    let (name, class, claim, dialect) = (&request.name, &request.parameters, &request.config, store.dialect());
     let doing = |what: &str| format!("{what} of the bucket {name}");
-    if tags != live {
-        let put = store.s3.put_bucket_tagging(name, tags).await;
+    let tags = tags(request, live, ours);
+    if tags != *live {
+        let put = store.s3.put_bucket_tagging(name, &tags).await;
         put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
     }
-    if is_new && store.kind() == StoreKind::Other {
+    if let Some(rule) = dialect.settled_ownership().filter(|_| is_new) {
         // Where there are no such rules, there are none to change.
-        match store.s3.put_bucket_ownership(name, OBJECT_OWNERSHIP).await {
-            Err(error) if [400, 405, 501].map(Some).contains(&error.status()) => {}
+        match store.s3.put_bucket_ownership(name, rule).await {
+            Err(error) if dialect.lacks_feature(&error) => {}
             put => put.map_err(Failure::of(doing("set the object ownership"), "s3:PutBucketOwnershipControls"))?,
         }
     }
-    let warning = match parameters.block_public_access {
+    let warning = match class.block_public_access {
         Some(false) => {
             if is_new {
                 unblock_public_access(store, name).await?;
@@ -127,29 +120,63 @@ pub(crate) async fn apply(
         }
         demanded => block_public_access(store, name, demanded.is_some()).await?,
     };
-    if let Some(key) = parameters.kms_key() {
+    if let Some(key) = class.kms_key() {
         let put = store.s3.put_bucket_encryption(name, key).await;
         put.map_err(of_parameter(doing("set the encryption"), "s3:PutEncryptionConfiguration", "kmsKeyId"))?;
     }
-    if let Some(lock) = lock {
+    if let Some(lock) = class.lock(claim) {
         let put = store.s3.put_object_lock(name, lock.mode.name(), lock.days).await;
         put.map_err(of_parameter(doing("set the object lock"), "s3:PutBucketObjectLockConfiguration", "objectLock"))?;
     }
-    Ok(warning)
+    if let Some(enabled) = versioning(class, claim) {
+        let put = store.s3.put_bucket_versioning(name, enabled).await;
+        put.map_err(of_parameter(doing("set the versioning"), "s3:PutBucketVersioning", "versioning"))?;
+    }
+    let lifecycle = claim.bucket_lifecycle.as_ref().or(class.lifecycle.as_ref());
+    if lifecycle.is_some() || request.state.contains_key(LIFECYCLE) {
+        let none = Lifecycle::default();
+        let put = store.s3.put_bucket_lifecycle(name, lifecycle.unwrap_or(&none)).await;
+        put.map_err(of_parameter(doing("set the lifecycle"), "s3:PutLifecycleConfiguration", "lifecycle"))?;
+    }
+    // Public access is blocked by now, so AWS refuses a policy that would allow it.
+    let policy = claim.bucket_policy.as_ref();
+    if policy.is_some() || request.applied_config.contains_key(BUCKET_POLICY) {
+        let none = Policy::default();
+        let put = store.s3.put_bucket_policy(name, policy.unwrap_or(&none)).await;
+        put.map_err(Failure::of(doing("set the policy"), "s3:PutBucketPolicy and s3:DeleteBucketPolicy"))?;
+    }
+    Ok(Applied { warning, state: lifecycle.map(|_| (LIFECYCLE, "set".to_owned())) })
+}
+
+/// The tags that the bucket is to have: `ours`, and those of the class and the claim. A claim with tags removes all others. Without
+/// tags of the claim, tags that somebody has set by hand stay.
+fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
+    let asked = request.config.bucket_tags.as_ref();
+    let owned = asked.is_some() || request.applied_config.contains_key(BUCKET_TAGS);
+    // AWS sets some of its own, and refuses their removal.
+    let kept = live.iter().filter(|(key, _)| !owned || key.starts_with("aws:"));
+    let kept = kept.map(|(key, value)| (key.clone(), value.clone()));
+    kept.chain(request.parameters.asked_tags(&request.config)).chain(ours).collect()
+}
+
+/// `None` where nothing is to be said. With object lock a bucket keeps versions anyway, and the store refuses to suspend that.
+fn versioning(class: &Parameters, claim: &Config) -> Option<bool> {
+    let of_class = class.versioning.then_some(Versioning::Enabled);
+    let wanted = claim.bucket_versioning.or(of_class).map(|wanted| wanted == Versioning::Enabled);
+    wanted.filter(|enabled| !enabled || class.lock(claim).is_none())
 }
 
 /// The answer is a warning where the store has no such block and the class does not demand it.
 async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Result<Option<String>, Failure> {
     match store.s3.put_public_access_block(name).await {
-        Err(error) if !demanded && !store.is_aws() && error.status() == Some(501) => Ok(Some(format!(
+        Err(error) if !demanded && !store.dialect().is_complete() && error.status() == Some(501) => Ok(Some(format!(
             "the store cannot block public access to the bucket {name}; set blockPublicAccess to \"false\" in the \
              StorageClass to accept that"
         ))),
         put => {
             let doing = format!("block public access of the bucket {name}");
             put.map_err(of_parameter(doing, "s3:PutBucketPublicAccessBlock", "blockPublicAccess"))?;
-            let only_acls = store.kind() == StoreKind::SeaweedFs;
-            Ok(only_acls.then(|| {
+            Ok(store.dialect().blocks_only_acls().then(|| {
                 format!(
                     "the store blocks public ACLs of the bucket {name}, but no public bucket policies; set blockPublicAccess to \
                      \"false\" in the StorageClass to accept that"
@@ -162,10 +189,24 @@ async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Resul
 /// AWS blocks it in every new bucket, and other stores may know no blocks.
 async fn unblock_public_access(store: &Store, name: &str) -> Result<(), Failure> {
     match store.s3.delete_public_access_block(name).await {
-        Err(error) if !store.is_aws() && [400, 405, 501].map(Some).contains(&error.status()) => Ok(()),
+        Err(error) if store.dialect().lacks_feature(&error) => Ok(()),
         deleted => {
             let doing = format!("unblock public access of the bucket {name}");
             deleted.map_err(Failure::of(doing, "s3:PutBucketPublicAccessBlock"))
+        }
+    }
+}
+
+/// Takes away the policy of a bucket that is to be emptied: it could let others write, or keep the administrator from deleting.
+pub(crate) async fn remove_policy(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), Failure> {
+    if !bucket.config_texts.contains_key(BUCKET_POLICY) {
+        return Ok(());
+    }
+    let name = &bucket.name;
+    match store.s3.delete_bucket_policy(name).await {
+        Err(error) if error.code() == "NoSuchBucket" => Ok(()),
+        deleted => {
+            deleted.map_err(Failure::of(format!("delete the policy of the bucket {name}"), "s3:DeleteBucketPolicy"))
         }
     }
 }
@@ -192,21 +233,16 @@ pub(crate) async fn delete_empty(store: &Store, name: &str) -> Result<(), Delete
 
 /// Deletes the bucket with all that it holds, or a part of it and says so.
 pub(crate) async fn delete(store: &Store, name: &str) -> Result<(), DeleteError> {
-    let start = Instant::now();
-    let mut deleted = 0;
+    let mut emptying = Emptying::new(name);
     loop {
         loop {
             match delete_some(store, name).await? {
                 0 => break,
-                count => deleted += count,
-            }
-            if start.elapsed() >= SLICE {
-                let text = format!("{deleted} more objects of the bucket {name} are deleted, and others are left");
-                return Err(DeleteError::in_progress(text).after(Duration::from_secs(1)));
+                count => emptying.add(count)?,
             }
         }
         match store.s3.delete_bucket(name).await {
-            Err(error) if error.code() == "BucketNotEmpty" && start.elapsed() < SLICE => {
+            Err(error) if error.code() == "BucketNotEmpty" && !emptying.is_over() => {
                 // Something was written meanwhile, or the list is behind.
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
@@ -237,8 +273,47 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
 
 #[cfg(test)]
 mod tests {
+    use kube_provisioner::parameters::from_map;
+
     use super::*;
     use crate::store::tests::store;
+
+    fn map(pairs: &[(&str, &str)]) -> Tags {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn request(config: &[(&str, &str)], applied: &[(&str, &str)]) -> RequestOf<Aws> {
+        let parameters = from_map::<Parameters>(&Tags::new()).unwrap();
+        let mut request = RequestOf::<Aws>::new("photos", parameters, from_map::<Config>(&map(config)).unwrap());
+        request.applied_config = map(applied);
+        request
+    }
+
+    #[test]
+    fn a_claim_that_names_tags_has_all_but_ours_and_those_of_aws() {
+        let (ours, live) = (map(&[("o", "1")]), map(&[("o", "0"), ("hand", "1"), ("aws:a", "1"), ("team", "x")]));
+        let of =
+            |config: &[(&str, &str)], applied: &[(&str, &str)]| tags(&request(config, applied), &live, ours.clone());
+        let named = [("bucketTags", "team=shop")];
+        assert_eq!(of(&[], &[]), map(&[("o", "1"), ("hand", "1"), ("aws:a", "1"), ("team", "x")]));
+        assert_eq!(of(&named, &[]), map(&[("o", "1"), ("aws:a", "1"), ("team", "shop")]));
+        assert_eq!(of(&[], &named), map(&[("o", "1"), ("aws:a", "1")]));
+    }
+
+    #[test]
+    fn the_claim_says_more_about_versions_than_its_class() {
+        let class = |pairs: &[(&str, &str)]| from_map::<Parameters>(&map(pairs)).unwrap();
+        let (plain, on) = (class(&[]), class(&[("versioning", "true")]));
+        let locked = class(&[("objectLock", "governance:1d")]);
+        let claim = |pairs: &[(&str, &str)]| from_map::<Config>(&map(pairs)).unwrap();
+        let (none, lock) =
+            (claim(&[]), claim(&[("bucketObjectLock", "governance:1d"), ("bucketVersioning", "Enabled")]));
+        let [enabled, suspended] = ["Enabled", "Suspended"].map(|text| claim(&[("bucketVersioning", text)]));
+        assert_eq!([versioning(&plain, &none), versioning(&on, &none)], [None, Some(true)]);
+        assert_eq!([versioning(&plain, &enabled), versioning(&on, &suspended)], [Some(true), Some(false)]);
+        assert_eq!([versioning(&locked, &enabled), versioning(&locked, &suspended)], [None, Some(false)]);
+        assert_eq!(versioning(&plain, &lock), None);
+    }
 
     #[tokio::test]
     async fn names_of_the_account_are_known_by_their_ends() {

@@ -3,13 +3,12 @@
 mod account;
 mod aws;
 mod bucket;
+mod dialect;
 mod failure;
-mod ownership;
 mod parameters;
 mod policy;
 mod region;
 mod role;
-mod seaweedfs;
 mod store;
 
 use clap::Parser;
@@ -17,7 +16,7 @@ use kube_provisioner::BucketOptions;
 
 pub use crate::aws::Aws;
 pub use crate::parameters::{Config, Parameters};
-pub use crate::store::{Defaults, Misconfigured};
+pub use crate::store::Defaults;
 
 /// Provisions AWS S3 buckets for ObjectBucketClaims, each with its own IAM user
 #[derive(Parser)]

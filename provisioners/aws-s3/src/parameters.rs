@@ -10,12 +10,16 @@ use s3_client::policy::Policy;
 use s3_client::tags::Tags;
 use serde::Deserialize;
 
+use crate::dialect::Dialect;
 use crate::region::Region;
 use crate::role::OidcProvider;
 
 /// Keys of `additionalConfig` that are looked up among those that were applied.
 pub(crate) const BUCKET_POLICY: &str = "bucketPolicy";
 pub(crate) const BUCKET_TAGS: &str = "bucketTags";
+/// The keys that are about the bucket and not about the claim's own user.
+pub(crate) const SETTINGS: [&str; 5] =
+    ["bucketLifecycle", "bucketObjectLock", BUCKET_POLICY, BUCKET_TAGS, "bucketVersioning"];
 
 /// The parameters of a class, among them those of the provisioner of 2019.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,7 +27,7 @@ pub(crate) const BUCKET_TAGS: &str = "bucketTags";
 pub struct Parameters {
     pub(crate) region: Option<RegionName>,
     /// Whether it is AWS, where its address does not say so.
-    pub(crate) store: Option<StoreKind>,
+    pub(crate) store: Option<Dialect>,
     /// S3's address, where it is not the region's own.
     #[serde(deserialize_with = "unless_empty")]
     pub(crate) endpoint: Option<Endpoint>,
@@ -101,15 +105,6 @@ impl Parameters {
     }
 }
 
-/// AWS itself, or another store that speaks its dialect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum StoreKind {
-    Aws,
-    SeaweedFs,
-    Other,
-}
-
 /// A claim's `additionalConfig`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -122,19 +117,6 @@ pub struct Config {
     pub(crate) bucket_policy: Option<Policy>,
     pub(crate) bucket_tags: Option<Tags>,
     pub(crate) bucket_versioning: Option<Versioning>,
-}
-
-impl Config {
-    /// The keys that are about the bucket and not about the claim's own user, and whether they are set.
-    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 5] {
-        [
-            ("bucketLifecycle", self.bucket_lifecycle.is_some()),
-            ("bucketObjectLock", self.bucket_object_lock.is_some()),
-            (BUCKET_POLICY, self.bucket_policy.is_some()),
-            (BUCKET_TAGS, self.bucket_tags.is_some()),
-            ("bucketVersioning", self.bucket_versioning.is_some()),
-        ]
-    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

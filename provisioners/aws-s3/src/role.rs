@@ -2,15 +2,13 @@
 //! provider has signed.
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::ServiceAccount;
-use s3_client::Error;
+use kube_provisioner::bucket::{Owner, ServiceAccount};
 use s3_client::iam::{Identity, NewIdentity};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::account::{Account, PATH};
 use crate::failure::Failure;
-use crate::ownership::Owner;
 use crate::parameters::Parameters;
 use crate::policy;
 use crate::store::Store;
@@ -111,7 +109,8 @@ impl Account {
                 return Err(ProvisionError::retry(text));
             }
         };
-        let boundary = store.permissions_boundary(parameters).filter(|_| self.unfinished && !store.is_aws());
+        let boundary =
+            store.permissions_boundary(parameters).filter(|_| self.unfinished && !store.dialect().is_complete());
         if boundary.is_some() && role.permissions_boundary.as_deref() != boundary {
             let boundary = boundary.unwrap_or_default();
             let text = format!("the IAM role {name} does not have the permissionsBoundary {boundary}: delete the role");
@@ -190,14 +189,10 @@ impl Account {
                 Ok(Sight::Absent)
             }
             Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
-            Err(error) if !store.is_aws() && !self.has_role && knows_no_roles(&error) => Ok(Sight::Absent),
+            Err(error) if !self.has_role && store.dialect().lacks_operation(&error) => Ok(Sight::Absent),
             Err(error) => Err(failed(error)),
         }
     }
-}
-
-fn knows_no_roles(error: &Error) -> bool {
-    ["InvalidAction", "NotImplemented"].contains(&error.code()) || error.status() == Some(501)
 }
 
 /// A role may have the name of a user.

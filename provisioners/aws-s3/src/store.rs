@@ -1,7 +1,7 @@
 //! The addresses of S3 and IAM, and the administrator's key.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,13 +12,15 @@ use aws_credential_types::provider::{ProvideCredentials as _, SharedCredentialsP
 use aws_smithy_runtime::client::identity::IdentityCache;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use clap::Args;
-use kube_provisioner::bucket::{Endpoint, EndpointError, RecentlyCreated};
+use kube_provisioner::bucket::{Endpoint, EndpointError, Misconfigured, RecentlyCreated};
 use kube_provisioner::{Secrets, parse_time_limit};
 use s3_client::iam::Iam;
-use s3_client::{Client, Connections, Http, Settings, SettingsError, chain};
+use s3_client::{Client, Connections, Http, Settings, chain};
 use tokio::sync::OnceCell;
 
-use crate::parameters::{IamArn, Parameters, RegionName, StoreKind};
+use crate::dialect::Dialect;
+use crate::failure::Failure;
+use crate::parameters::{IamArn, Parameters, RegionName};
 use crate::region::Region;
 use crate::role::OidcProvider;
 
@@ -81,9 +83,12 @@ impl Defaults {
     /// # Errors
     /// When it cannot be used.
     pub fn check(&self) -> Result<(), Misconfigured> {
-        let bundle = self.ca_bundle.as_deref().map(read).transpose()?;
-        Connections::default().trusting(bundle)?;
-        Ok(())
+        self.http(&Connections::default()).map(drop)
+    }
+
+    fn http(&self, connections: &Connections) -> Result<Http, Misconfigured> {
+        let ca_bundle = self.ca_bundle.as_deref().map(Misconfigured::read).transpose()?;
+        connections.trusting(ca_bundle).map_err(Misconfigured::new)
     }
 }
 
@@ -111,7 +116,7 @@ pub(crate) struct Store {
     pub(crate) endpoint: Endpoint,
     /// S3's address, where it is not the region's own.
     given_url: Option<String>,
-    given_kind: Option<StoreKind>,
+    given_dialect: Option<Dialect>,
     /// What was made in any account a moment ago.
     pub(crate) recent: Arc<RecentlyCreated>,
     /// The users and roles that were removed a moment ago, whose absence not every administrator may see.
@@ -122,31 +127,38 @@ pub(crate) struct Store {
 
 impl Store {
     /// Amazon's own store is at a region's address or at that of a VPC. SeaweedFS names itself in its answers.
-    pub(crate) fn kind(&self) -> StoreKind {
+    pub(crate) fn dialect(&self) -> Dialect {
         let is_amazons = || {
             let mut suffixes = [".amazonaws.com", ".amazonaws.com.cn"].iter();
             self.given_url.is_none() || suffixes.any(|suffix| self.endpoint.host.ends_with(suffix))
         };
-        match self.given_kind {
-            Some(kind) => kind,
-            None if is_amazons() => StoreKind::Aws,
-            None if self.s3.software().starts_with("SeaweedFS") => StoreKind::SeaweedFs,
-            None => StoreKind::Other,
+        match self.given_dialect {
+            Some(dialect) => dialect,
+            None if is_amazons() => Dialect::Aws,
+            None if self.s3.software().starts_with("SeaweedFS") => Dialect::SeaweedFs,
+            None => Dialect::Other,
         }
     }
 
-    pub(crate) fn is_aws(&self) -> bool {
-        self.kind() == StoreKind::Aws
+    /// Asks a store that nobody has named, before anything is made there: how users are named depends on its dialect.
+    ///
+    /// # Errors
+    /// Unless the store itself has answered, whatever it has said.
+    pub(crate) async fn learn_dialect(&self, bucket: &str) -> Result<(), Failure> {
+        if self.dialect() != Dialect::Other || !self.s3.software().is_empty() {
+            return Ok(());
+        }
+        match self.s3.bucket_tagging(bucket).await {
+            Err(error) if error.status().is_none_or(|status| status == 429 || status >= 500) => {
+                Err(Failure::of(format!("read the tags of the bucket {bucket}"), "s3:GetBucketTagging")(error))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Whether it can only have been made by the one whom S3 has answered so, if a bucket was made: in us-east-1, and in stores
-    /// that are like it, S3 answers the same where the account has the bucket already.
+    /// See [`Dialect::makes_a_bucket_once`].
     pub(crate) fn makes_a_bucket_once(&self) -> bool {
-        match self.kind() {
-            StoreKind::Aws => self.region.location_constraint().is_some(),
-            StoreKind::SeaweedFs => true,
-            StoreKind::Other => false,
-        }
+        self.dialect().makes_a_bucket_once(&self.region)
     }
 
     /// Remembers a user or a role that is removed.
@@ -169,7 +181,7 @@ impl Store {
             .map(|name| (name, "when_required"));
         // Amazon's clients for Python take the region from this one alone. AWS sends them to the right region, others do not.
         let others = sums.into_iter().chain([("AWS_DEFAULT_REGION", self.region.name())]);
-        url.into_iter().chain(others.filter(|_| !self.is_aws())).collect()
+        url.into_iter().chain(others.filter(|_| !self.dialect().is_complete())).collect()
     }
 
     /// What IAM knows the cluster's service accounts by.
@@ -184,11 +196,6 @@ impl Store {
     }
 }
 
-/// Why there is no connection. The text says what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Misconfigured(String);
-
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
         let (connections, own, roles) = Default::default();
@@ -200,7 +207,7 @@ impl Stores {
     /// The account and the region of a class.
     pub(crate) async fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let region = self.region(parameters)?;
-        let mut settings = Settings::new(self.http()?);
+        let mut settings = Settings::new(self.defaults.http(&self.connections)?);
         region.name().clone_into(&mut settings.region);
         settings.time_limit = self.defaults.call_timeout;
         settings.repeats = true;
@@ -221,11 +228,11 @@ impl Stores {
         let endpoint = s3_endpoint(&settings).await?.region(region.name());
         Ok(Store {
             region,
-            s3: Client::new(&settings, credentials.clone())?,
-            iam: Iam::new(&settings_of_iam, credentials)?,
+            s3: Client::new(&settings, credentials.clone()).map_err(Misconfigured::new)?,
+            iam: Iam::new(&settings_of_iam, credentials).map_err(Misconfigured::new)?,
             endpoint,
             given_url,
-            given_kind: parameters.store,
+            given_dialect: parameters.store,
             recent: self.recent.clone(),
             gone: self.gone.clone(),
             permissions_boundary: self.defaults.permissions_boundary.clone(),
@@ -239,14 +246,14 @@ impl Stores {
         if given.into_iter().any(|name| std::env::var_os(name).is_some()) {
             let provider = own_credentials(self.own().await?)?;
             let had = provider.provide_credentials().await;
-            had.map_err(|error| Misconfigured(format!("the provisioner has no credentials: {}", chain(&error))))?;
+            had.map_err(|error| Misconfigured::new(format!("the provisioner has no credentials: {}", chain(&error))))?;
         }
         Ok(())
     }
 
     /// Where S3 of a class is, and IAM, if its address is not Amazon's own.
     pub(crate) async fn endpoints(&self, parameters: &Parameters) -> Result<Vec<Endpoint>, Misconfigured> {
-        let mut settings = Settings::new(self.http()?);
+        let mut settings = Settings::new(self.defaults.http(&self.connections)?);
         self.region(parameters)?.name().clone_into(&mut settings.region);
         (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
         settings.endpoint = parameters.endpoint.as_ref().or(self.defaults.endpoint.as_ref()).map(Endpoint::url);
@@ -259,17 +266,12 @@ impl Stores {
         let region = parameters.region.as_ref().or(self.defaults.region.as_ref());
         region
             .map(|RegionName(region)| region.clone())
-            .ok_or_else(|| Misconfigured("no region is known: set region in the StorageClass, or --region".to_owned()))
-    }
-
-    fn http(&self) -> Result<Http, Misconfigured> {
-        let ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
-        Ok(self.connections.trusting(ca_bundle)?)
+            .ok_or_else(|| Misconfigured::new("no region is known: set region in the StorageClass, or --region"))
     }
 
     /// What Amazon's chain of credentials finds for this process.
     async fn own(&self) -> Result<&SdkConfig, Misconfigured> {
-        let http = self.http()?;
+        let http = self.defaults.http(&self.connections)?;
         let region = self.defaults.region.as_ref().map_or("us-east-1", |RegionName(region)| region.name());
         let load = async || {
             let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http.client());
@@ -334,12 +336,12 @@ impl Stores {
 }
 
 async fn s3_endpoint(settings: &Settings) -> Result<Endpoint, Misconfigured> {
-    let address = settings.s3_address().await?;
-    address.parse().map_err(|error: EndpointError| Misconfigured(format!("S3 at {address:?}: {error}")))
+    let address = settings.s3_address().await.map_err(Misconfigured::new)?;
+    address.parse().map_err(|error: EndpointError| Misconfigured::new(format!("S3 at {address:?}: {error}")))
 }
 
 fn own_credentials(own: &SdkConfig) -> Result<SharedCredentialsProvider, Misconfigured> {
-    let none = || Misconfigured("Amazon's client was built without credentials".to_owned());
+    let none = || Misconfigured::new("Amazon's client was built without credentials");
     own.credentials_provider().ok_or_else(none)
 }
 
@@ -349,26 +351,16 @@ fn key_in(secrets: &Secrets) -> Result<Option<Credentials>, Misconfigured> {
     let text = |name| secrets.text(role, name).filter(|text| !text.is_empty());
     let key = text("AWS_ACCESS_KEY_ID").zip(text("AWS_SECRET_ACCESS_KEY"));
     let (id, secret) = key.ok_or_else(|| {
-        let text = "the Secret that the class names has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-        Misconfigured(text.to_owned())
+        Misconfigured::new("the Secret that the class names has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     })?;
     let token = text("AWS_SESSION_TOKEN").map(str::to_owned);
     Ok(Some(Credentials::new(id, secret, token, None, "the class's Secret")))
 }
 
-impl From<SettingsError> for Misconfigured {
-    fn from(error: SettingsError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
-    std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use clap::Parser;
+    use kube_provisioner::bucket::Owner;
 
     use super::*;
 
@@ -400,7 +392,7 @@ pub(crate) mod tests {
         assert!(!store(&["--region", "us-east-1"]).await.makes_a_bucket_once());
         for host in ["http://store:9000", "http://amazonaws.com.example.com", "http://notamazonaws.com"] {
             let store = store(&["--region", "eu-central-1", "--endpoint", host]).await;
-            assert!(!store.is_aws() && !store.makes_a_bucket_once(), "{host}");
+            assert!(store.dialect() == Dialect::Other && !store.makes_a_bucket_once(), "{host}");
         }
     }
 
@@ -438,13 +430,17 @@ pub(crate) mod tests {
     /// AWS takes the tags with the bucket. No request is sent: nobody listens.
     #[tokio::test]
     async fn on_aws_a_bucket_without_tags_is_somebody_elses() {
-        use crate::ownership::{Maker, maker};
-        let uid = "00000000-0000-4000-8000-000000000001";
+        use crate::account::Account;
+        use crate::dialect::Maker;
+        let owner = kube_provisioner::bucket::BucketRequest::new("photos", (), ()).owner;
+        let uid = &owner.claim.uid;
+        let account = Account::of(&owner, "c", ("photos", true), &BTreeMap::new());
+        let maker = async |store: &Store, name: &str| Dialect::Aws.maker(store, name, Owner::Unknown, &account).await;
         let store = store(&["--region", "us-east-1", "--endpoint", "http://s3.us-east-1.amazonaws.com"]).await;
         for name in ["photos".to_owned(), format!("photos-{uid}")] {
-            assert_eq!(maker(&store, &name, uid).await.unwrap(), Maker::SomebodyElse);
+            assert_eq!(maker(&store, &name).await.unwrap(), Maker::SomebodyElse);
             store.recent.created(&name);
-            let error = maker(&store, &name, uid).await.unwrap_err();
+            let error = maker(&store, &name).await.unwrap_err();
             assert!(error.to_string().contains("does not show the tags"), "{error}");
         }
     }

@@ -2,9 +2,8 @@
 
 use std::str::FromStr;
 
-use kube_provisioner::bucket::{Access, DeletionPolicy, Endpoint, EndpointError, Versioning};
+use kube_provisioner::bucket::{Access, DeletionPolicy, Endpoint, EndpointError, Limit, Versioning};
 use kube_provisioner::parameters::unless_empty;
-use kube_provisioner::quantity::Quantity;
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
 use s3_client::tags::Tags;
@@ -13,6 +12,18 @@ use serde::Deserialize;
 pub(crate) const BUCKET_POLICY: &str = "bucketPolicy";
 pub(crate) const BUCKET_LIFECYCLE: &str = "bucketLifecycle";
 pub(crate) const BUCKET_TAGS: &str = "bucketTags";
+
+/// The keys of `additionalConfig` that are about the bucket and not about the user.
+pub(crate) const SETTINGS: [&str; 8] = [
+    "bucketMaxObjects",
+    "bucketMaxSize",
+    BUCKET_POLICY,
+    BUCKET_LIFECYCLE,
+    "bucketPlacement",
+    "bucketStorageClass",
+    BUCKET_TAGS,
+    "bucketVersioning",
+];
 
 /// The parameters of a class: Rook's, and `accessMode`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,22 +60,6 @@ pub(crate) struct Config {
     pub(crate) bucket_tags: Option<Tags>,
     pub(crate) bucket_versioning: Option<Versioning>,
     pub(crate) access_mode: Option<Access>,
-}
-
-impl Config {
-    /// The keys that are about the bucket and not about the user, and whether they are set.
-    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 8] {
-        [
-            ("bucketMaxObjects", self.bucket_max_objects.is_some()),
-            ("bucketMaxSize", self.bucket_max_size.is_some()),
-            (BUCKET_POLICY, self.bucket_policy.is_some()),
-            (BUCKET_LIFECYCLE, self.bucket_lifecycle.is_some()),
-            ("bucketPlacement", self.bucket_placement.is_some()),
-            ("bucketStorageClass", self.bucket_storage_class.is_some()),
-            (BUCKET_TAGS, self.bucket_tags.is_some()),
-            ("bucketVersioning", self.bucket_versioning.is_some()),
-        ]
-    }
 }
 
 /// The address of a gateway: a URL, or `host:port` as Rook writes it, with TLS on 443 and 8443 only.
@@ -110,25 +105,6 @@ impl TryFrom<String> for Placement {
     }
 }
 
-/// A limit that a quota can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct Limit(pub(crate) i64);
-
-impl TryFrom<String> for Limit {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let limit = text.parse::<Quantity>().and_then(|quantity| quantity.bytes());
-        match limit.map_err(|error| error.to_string())? {
-            0 => Err("a limit of 0 would refuse every object: leave it out for no limit".to_owned()),
-            // The gateway counts in kibibytes too, and rounds up.
-            large if large > i64::MAX as u64 - 1023 => Err(format!("{text:?} is more than any store holds")),
-            limit => Ok(Self(limit as i64)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,24 +135,5 @@ mod tests {
         }
         let empty = [("endpoint".to_owned(), String::new())].into();
         assert_eq!(kube_provisioner::parameters::from_map::<Parameters>(&empty).unwrap().endpoint, None);
-    }
-
-    #[test]
-    fn limits() {
-        let limit = |text: &str| Limit::try_from(text.to_owned());
-        assert_eq!(limit("2"), Ok(Limit(2)));
-        assert_eq!(limit("2G"), Ok(Limit(2_000_000_000)));
-        assert_eq!(limit("4Ki"), Ok(Limit(4096)));
-        for (text, part) in [
-            ("abc", "not a quantity"),
-            ("-1", "negative"),
-            ("0", "leave it out"),
-            ("1e30", "more than any store holds"),
-            ("8Ei", "more than any store holds"),
-            ("", "not a quantity"),
-        ] {
-            let error = limit(text).unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
-        }
     }
 }

@@ -1,8 +1,7 @@
 //! Quotas of users and of buckets.
 
+use kube_provisioner::bucket::Limit;
 use serde::Deserialize;
-
-use crate::parameters::Limit;
 
 /// A quota as the gateway shows it. Any negative number is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -15,7 +14,7 @@ pub(crate) struct Quota {
 impl Quota {
     /// The quota of these limits.
     pub(crate) fn of(objects: Option<Limit>, size: Option<Limit>) -> Self {
-        let number = |limit: Option<Limit>| limit.map_or(-1, |Limit(limit)| limit);
+        let number = |limit: Option<Limit>| limit.map_or(-1, Limit::get);
         let (max_objects, max_size) = (number(objects), number(size));
         Self { enabled: max_objects >= 0 || max_size >= 0, max_size, max_objects }
     }
@@ -57,18 +56,19 @@ mod tests {
 
     #[test]
     fn what_is_set_is_what_differs() {
+        let limit = |text: &str| Limit::try_from(text.to_owned()).ok();
         let none = Quota::of(None, None);
         assert_eq!(none, live(false, -1, -1));
         assert!(none.is_met_by(live(false, -1, -1)));
         assert!(none.is_met_by(live(false, 0, 7)));
         assert!(!none.is_met_by(live(true, -1, 7)));
-        let objects = Quota::of(Some(Limit(7)), None);
+        let objects = Quota::of(limit("7"), None);
         assert_eq!(objects, live(true, -1, 7));
         assert!(objects.is_met_by(live(true, -1024, 7)));
         assert!(!objects.is_met_by(live(true, 0, 7)));
         assert!(!objects.is_met_by(live(false, -1, 7)));
         assert!(!objects.is_met_by(live(true, -1, 8)));
-        let both = Quota::of(Some(Limit(7)), Some(Limit(1025)));
+        let both = Quota::of(limit("7"), limit("1025"));
         assert!(both.is_met_by(live(true, 1025, 7)));
         assert!(both.is_met_by(live(true, 2048, 7)));
         assert!(!both.is_met_by(live(true, 1024, 7)));
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn sizes_are_told_twice() {
         let arguments = |quota: Quota| quota.arguments().map(|(_, value)| value);
-        assert_eq!(arguments(Quota::of(None, Some(Limit(1025)))), ["true", "1025", "2", "-1"]);
+        assert_eq!(arguments(Quota::of(None, Limit::try_from("1025".to_owned()).ok())), ["true", "1025", "2", "-1"]);
         assert_eq!(arguments(Quota::of(None, None)), ["false", "-1", "-1", "-1"]);
     }
 }

@@ -13,17 +13,16 @@ use std::sync::Arc;
 
 use kube_provisioner::bucket::{
     self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials,
-    GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
+    GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, ProvisionedBucket, Record, RequestOf,
 };
-use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
+use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::policy::Policy;
 
 use self::account::{Account, AccountError};
-use self::making::Problem;
 use self::ownership::{Evidence, Whose};
 use crate::admin::{BucketInfo, User};
 use crate::grants::{change_policy, granted, with_owner};
-use crate::parameters::{Config, Parameters};
+use crate::parameters::{Config, Parameters, SETTINGS};
 use crate::quota::Quota;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
@@ -80,8 +79,8 @@ impl BucketProvisioner for Rgw {
             (Some(live), Some(Whose::Claim)) => (!owner.generated).then_some(live.marker),
             (live, _) => match making::make(&store, &users, &user, &request, live.is_none()).await {
                 Ok(lent) => lent,
-                Err(Problem::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
-                Err(Problem::Failed(error)) => return Err(error),
+                Err(Objection::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
+                Err(Objection::Failed(error)) => return Err(error),
             },
         };
         if owner.generated && user.max_buckets != ONE_BUCKET {
@@ -115,38 +114,19 @@ impl BucketProvisioner for Rgw {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let bucket_owner = request.config.bucket_owner.as_deref();
         let users = Users::of(&request.account, &request.state, bucket_owner, &request.cluster_id)?;
-        let mut statements = Vec::new();
-        for bucket in &request.buckets {
-            match self.statement(&store, &users, &request, bucket).await? {
-                Ok(statement) => statements.extend(statement),
-                Err(text) => return refuse_grant(&store, &users, text).await,
+        match self.let_in(&store, &users, &request).await {
+            Ok(granted) => Ok(granted),
+            // An earlier attempt may have written into the policy of the bucket, which `revoke` mends.
+            Err(objection) => {
+                let undone = async {
+                    match &users.own {
+                        Some(own) => Ok::<_, AccountError>(own.user(&store).await?.is_none()),
+                        None => Ok(false),
+                    }
+                };
+                Err(objection.into_error(undone).await)
             }
         }
-        let (account, owns_none) = (&users.owner, statements.len() == request.buckets.len());
-        let user = account.ensured(&store, NO_BUCKETS).await?;
-        let key = account.key(&store, &user, request.access_key_id.as_deref()).await?;
-        if account.generated && owns_none && user.max_buckets >= 0 {
-            store.admin.set_max_buckets(&account.id, NO_BUCKETS).await?;
-        }
-        for Statement { bucket, owner, owner_key, access } in statements {
-            let name = &bucket.name;
-            let lock = self.stores.lock(store.place(name));
-            let _locked = lock.lock().await;
-            let wanted = |policy: &Policy| {
-                let policy = granted(policy, &account.id, name, access);
-                if bucket.owner.is_some() { with_owner(&policy, &owner, name) } else { policy }
-            };
-            change_policy(&store, owner_key, name, wanted).await?;
-        }
-        let answer = answer(&store, &request.parameters, account, &key);
-        let is_limited = request.config.max_objects.or(request.config.max_size).is_some();
-        let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
-        Ok(match is_limited && !has_bucket {
-            true => {
-                answer.warning("maxObjects and maxSize have no effect on a bucket that was not made for this claim")
-            }
-            false => answer,
-        })
     }
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
@@ -202,9 +182,8 @@ impl BucketProvisioner for Rgw {
     }
 
     fn capabilities() -> BucketCapabilities {
-        let settings = Config::default().bucket_settings().map(|(key, _)| key);
         let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        capabilities.bucket_settings(settings).optional_secret(ADMIN)
+        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
     }
 }
 
@@ -216,86 +195,89 @@ struct Statement<'a> {
     access: Access,
 }
 
-/// What is known of something that was made.
-struct Known<'a> {
-    account: &'a bucket::Account,
-    parameters: &'a Option<Arc<Parameters>>,
-    secrets: &'a Secrets,
-    state: &'a BTreeMap<String, String>,
-    config_texts: &'a BTreeMap<String, String>,
-    cluster: &'a str,
-}
-
 impl Rgw {
+    async fn let_in(&self, store: &Store, users: &Users, request: &GrantOf<Self>) -> Result<Granted, Objection> {
+        let mut statements = Vec::new();
+        for bucket in &request.buckets {
+            statements.extend(self.statement(store, users, request, bucket).await?);
+        }
+        let (account, owns_none) = (&users.owner, statements.len() == request.buckets.len());
+        let user = account.ensured(store, NO_BUCKETS).await?;
+        let key = account.key(store, &user, request.access_key_id.as_deref()).await?;
+        if account.generated && owns_none && user.max_buckets >= 0 {
+            store.admin.set_max_buckets(&account.id, NO_BUCKETS).await?;
+        }
+        for Statement { bucket, owner, owner_key, access } in statements {
+            let name = &bucket.name;
+            let lock = self.stores.lock(store.place(name));
+            let _locked = lock.lock().await;
+            let wanted = |policy: &Policy| {
+                let policy = granted(policy, &account.id, name, access);
+                if bucket.owner.is_some() { with_owner(&policy, &owner, name) } else { policy }
+            };
+            change_policy(store, owner_key, name, wanted).await?;
+        }
+        let answer = answer(store, &request.parameters, account, &key);
+        let is_limited = request.config.max_objects.or(request.config.max_size).is_some();
+        let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
+        if is_limited && !has_bucket {
+            let text = "maxObjects and maxSize have no effect on a bucket that was not made for this claim";
+            return Ok(answer.warning(text));
+        }
+        Ok(answer)
+    }
+
     /// The gateway and the users of what was made.
-    fn recorded(&self, known: Known<'_>) -> Result<(Store, Users), BadRecord> {
-        let Known { account, parameters, secrets, state, config_texts, cluster } = known;
-        let Some(parameters) = parameters else {
-            return Err(BadRecord(
-                "the StorageClass is gone, and only it says where the gateway is: make it again".into(),
-            ));
-        };
-        let store = self.stores.of(parameters, secrets).map_err(|error| BadRecord(error.to_string()))?;
+    fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Users), Misconfigured> {
+        let Record { account, parameters, state, config_texts, secrets, cluster_id, .. } = record;
+        let store = self.stores.of(parameters, secrets)?;
         // Before the first success there is no state yet.
         let bucket_owner = state.get(BUCKET_OWNER);
         let bucket_owner = bucket_owner.or_else(|| config_texts.get(BUCKET_OWNER).filter(|_| state.is_empty()));
-        let owner = Account::of(account, state, bucket_owner.map(String::as_str), cluster)?;
-        Ok((store, Users { owner, own: Account::own(account, cluster) }))
+        let owner = Account::of(account, state, bucket_owner.map(String::as_str), cluster_id)?;
+        Ok((store, Users { owner, own: Account::own(account, cluster_id) }))
     }
 
-    fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Users), BadRecord> {
-        self.recorded(Known {
-            account: &known.account,
-            parameters: &known.parameters,
-            secrets: &known.secrets,
-            state: &known.state,
-            config_texts: &known.config_texts,
-            cluster: &known.cluster_id,
-        })
+    fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Users), Misconfigured> {
+        self.recorded(&known.record()?)
     }
 
-    /// What lets the account into a bucket: nothing where it owns the bucket. The inner error says why it is not let in.
+    /// What lets the account into a bucket: nothing where it owns the bucket.
     async fn statement<'a>(
         &self,
         store: &Store,
         users: &Users,
         request: &GrantOf<Self>,
         bucket: &'a BucketAccess,
-    ) -> Result<Result<Option<Statement<'a>>, String>, ProvisionError> {
+    ) -> Result<Option<Statement<'a>>, Objection> {
         let (account, name, config) = (&users.owner, &bucket.name, &request.config);
         let access = bucket.allowed(request.parameters.access_mode, config.access_mode)?;
         let is_own = bucket.belongs_to(&request.account);
         if is_own && access != Access::ReadWrite {
-            return Ok(Err(OWNERS_DO_EVERYTHING.to_owned()));
+            return Err(Objection::Refused(OWNERS_DO_EVERYTHING.to_owned()));
         }
-        if let Some(text) = request.foreign_setting(bucket, config.bucket_settings()) {
-            return Ok(Err(text));
-        }
-        let Some(info) = store.admin.bucket(name).await? else { return Err(bucket.missing()) };
+        request.check_settings(bucket, &SETTINGS)?;
+        let Some(info) = store.admin.bucket(name).await? else { return Err(bucket.missing().into()) };
         if let Some(owner) = &bucket.owner
             && !is_its_owners(bucket, owner, &info, (store, &request.cluster_id)).await?
         {
-            return Ok(Err(bucket.is_not_its_owners()));
+            return Err(Objection::Refused(bucket.is_not_its_owners()));
         }
         if info.owner == account.id {
             // With bucketOwner the claim gets the owner's own key.
-            return Ok(Ok(None));
+            return Ok(None);
         }
         let owner = store.admin.user(&info.owner).await?;
         let Some(owner_key) = owner.as_ref().and_then(|owner| owner.key(None)) else {
-            return Err(ProvisionError::retry(has_no_key(name, &info.owner)));
+            return Err(ProvisionError::retry(has_no_key(name, &info.owner)).into());
         };
         if !account.generated {
-            return Ok(Err(format!("the bucket {name} does not belong to the bucketOwner {}", account.id)));
+            let text = format!("the bucket {name} does not belong to the bucketOwner {}", account.id);
+            return Err(Objection::Refused(text));
         }
-        Ok(Ok(Some(Statement { bucket, owner: info.owner, owner_key, access })))
+        Ok(Some(Statement { bucket, owner: info.owner, owner_key, access }))
     }
 }
-
-/// What an ObjectBucket does not record.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct BadRecord(String);
 
 /// The users of a claim.
 struct Users {
@@ -311,11 +293,9 @@ impl Users {
         state: &BTreeMap<String, String>,
         bucket_owner: Option<&str>,
         cluster: &str,
-    ) -> Result<Self, BadRecord> {
+    ) -> Result<Self, Misconfigured> {
         if bucket_owner.is_some_and(|owner| owner.contains('$')) {
-            return Err(BadRecord(
-                "the bucketOwner cannot be a user of a tenant: name one without a tenant".to_owned(),
-            ));
+            return Err(Misconfigured::new("the bucketOwner cannot be a user of a tenant: name one without a tenant"));
         }
         let owner = Account::of(account, state, bucket_owner, cluster)?;
         Ok(Self { owner, own: Account::own(account, cluster) })
@@ -409,15 +389,6 @@ async fn refuse(
         }
     }
     Err(ProvisionError::invalid(text))
-}
-
-/// As [`refuse`], for a bucket that exists. An earlier attempt may have written into its policy, which `revoke` mends.
-async fn refuse_grant(store: &Store, users: &Users, text: String) -> Result<Granted, ProvisionError> {
-    let begun = match &users.own {
-        Some(own) => own.user(store).await?.is_some(),
-        None => true,
-    };
-    Err(if begun { ProvisionError::retry(text) } else { ProvisionError::invalid(text) })
 }
 
 fn answer(store: &Store, parameters: &Parameters, account: &Account, key: &s3_client::Credentials) -> Granted {

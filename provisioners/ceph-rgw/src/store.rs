@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::bucket::{Endpoint, EndpointError};
+use kube_provisioner::bucket::{Endpoint, EndpointError, Misconfigured};
 use kube_provisioner::{Secrets, parse_time_limit};
-use s3_client::{Client, Connections, Credentials, Settings};
+use s3_client::{Client, Connections, Credentials, Http, Settings};
 
 use crate::admin::Admin;
 use crate::parameters::{Gateway, Parameters};
@@ -46,11 +46,18 @@ impl Defaults {
     pub(crate) fn check(&self) -> Result<(), Misconfigured> {
         let Self { admin_access_key_file, admin_secret_key_file, .. } = self;
         for file in admin_access_key_file.iter().chain(admin_secret_key_file) {
-            read(file)?;
+            Misconfigured::read(file)?;
         }
-        let bundle = self.ca_bundle.as_deref().map(read).transpose()?;
-        Connections::default().trusting(bundle).map_err(|error| Misconfigured(error.to_string()))?;
-        Ok(())
+        self.http(&Connections::default(), &Secrets::default()).map(drop)
+    }
+
+    /// Connections that trust the certificates of the class's Secret, or else those of the file.
+    fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, Misconfigured> {
+        let ca_bundle = match secrets.bytes(ADMIN, "caBundle") {
+            Some(bundle) => Some(bundle.to_vec()),
+            None => self.ca_bundle.as_deref().map(Misconfigured::read).transpose()?,
+        };
+        connections.trusting(ca_bundle).map_err(Misconfigured::new)
     }
 }
 
@@ -84,11 +91,6 @@ impl Store {
     }
 }
 
-/// Why there is no connection. The text says what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Misconfigured(String);
-
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
         Self { defaults, connections: Connections::default(), locks: Mutex::default() }
@@ -99,19 +101,14 @@ impl Stores {
         let endpoint = self.endpoint(parameters)?;
         let url = endpoint.url();
         let credentials = self.admin_key(secrets)?;
-        let ca_bundle = match (secrets.bytes(ADMIN, "caBundle"), &self.defaults.ca_bundle) {
-            (Some(bundle), _) => Some(bundle.to_vec()),
-            (None, Some(file)) => Some(read(file)?),
-            (None, None) => None,
-        };
         let region = parameters.region.clone().filter(|region| !region.is_empty());
-        let http = self.connections.trusting(ca_bundle).map_err(|error| Misconfigured(error.to_string()))?;
+        let http = self.defaults.http(&self.connections, secrets)?;
         let mut settings = Settings::new(http.clone()).at(&url);
         settings.time_limit = self.defaults.call_timeout;
         settings.region = region.unwrap_or(settings.region);
         let region = settings.region.clone();
         let signed = Signed { http, address: url, region: region.clone(), key: credentials.clone() };
-        let client = Client::new(&settings, credentials).map_err(|error| Misconfigured(error.to_string()))?;
+        let client = Client::new(&settings, credentials).map_err(Misconfigured::new)?;
         let admin = Admin::new(signed, settings.time_limit);
         Ok(Store { admin, endpoint, region, client })
     }
@@ -137,14 +134,13 @@ impl Stores {
             return Ok(endpoint.clone());
         }
         let (Some(name), Some(namespace)) = (object_store_name, object_store_namespace) else {
-            return Err(Misconfigured(
+            return Err(Misconfigured::new(
                 "no gateway is known: set endpoint, or objectStoreName and objectStoreNamespace, in the StorageClass, or \
-                 --endpoint"
-                    .to_owned(),
+                 --endpoint",
             ));
         };
         let url = format!("http://rook-ceph-rgw-{name}.{namespace}.svc:80");
-        url.parse().map_err(|error: EndpointError| Misconfigured(format!("the gateway {url:?}: {error}")))
+        url.parse().map_err(|error: EndpointError| Misconfigured::new(format!("the gateway {url:?}: {error}")))
     }
 
     fn admin_key(&self, secrets: &Secrets) -> Result<Credentials, Misconfigured> {
@@ -156,20 +152,16 @@ impl Stores {
             let secret = either(["secretKey", "AWS_SECRET_ACCESS_KEY"]);
             return id.zip(secret).map(|(id, secret)| Credentials::new(id, secret)).ok_or_else(|| {
                 let text = "the Secret of adminSecretName has no accessKey and secretKey";
-                Misconfigured(text.to_owned())
+                Misconfigured::new(text)
             });
         }
         let files = self.defaults.admin_access_key_file.as_ref().zip(self.defaults.admin_secret_key_file.as_ref());
         let (id, secret) = files.ok_or_else(|| {
             let text = "no admin key is known: name its Secret by adminSecretName and adminSecretNamespace in the \
                         StorageClass, or set --admin-access-key-file and --admin-secret-key-file";
-            Misconfigured(text.to_owned())
+            Misconfigured::new(text)
         })?;
-        let text = |file: &Path| Ok(String::from_utf8_lossy(&read(file)?).trim().to_owned());
+        let text = |file: &Path| Ok(String::from_utf8_lossy(&Misconfigured::read(file)?).trim().to_owned());
         Ok(Credentials::new(text(id)?, text(secret)?))
     }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
-    std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
 }

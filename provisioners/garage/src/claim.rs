@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::ClaimName;
+use kube_provisioner::bucket::{ClaimName, Misconfigured};
 use s3_client::Credentials;
 use sha2::{Digest, Sha256};
 
@@ -63,15 +63,12 @@ pub(crate) fn marked(key: &Key) -> Option<Result<Marked, NotOurs>> {
     Some(read().ok_or_else(|| NotOurs(key.id.clone())))
 }
 
-/// There is nothing to know a claim by.
-#[derive(Debug, thiserror::Error)]
-#[error("the ObjectBucket does not name its claim's uid, so nothing shows which keys are the claim's")]
-pub(crate) struct Nameless;
-
 impl Claim {
-    pub(crate) fn of(name: &ClaimName, cluster_id: &str) -> Result<Self, Nameless> {
+    pub(crate) fn of(name: &ClaimName, cluster_id: &str) -> Result<Self, Misconfigured> {
         if name.uid.is_empty() {
-            return Err(Nameless);
+            return Err(Misconfigured::new(
+                "the ObjectBucket does not name its claim's uid, so nothing shows which keys are the claim's",
+            ));
         }
         let mark = format!("{MARK}{cluster_id} uid={} ", name.uid);
         let digest = hex(&Sha256::digest(mark.as_bytes())[..8]);

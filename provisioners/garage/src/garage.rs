@@ -8,17 +8,16 @@ use std::sync::Arc;
 
 use kube_provisioner::bucket::{
     Access, Account, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials,
-    Endpoint, GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
+    Endpoint, GrantOf, Granted, GrantedAccount, Limit, ListAssets, Misconfigured, Objection, ProvisionedBucket, Record,
+    RequestOf,
 };
-use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
+use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde_json::Value;
 
 use crate::admin::{BucketInfo, Failure, Key, Quotas, Rights};
 use crate::claim::{BUCKET_ID, Claim};
-use crate::parameters::{AdminUrl, Config, Limit, Parameters};
+use crate::parameters::{AdminUrl, Config, LIFECYCLE, Parameters, SETTINGS};
 use crate::store::{ADMIN, Defaults, Store, Stores};
-
-const LIFECYCLE: &str = "bucketLifecycle";
 
 /// Makes buckets and keys on Garage.
 pub struct Garage {
@@ -101,27 +100,16 @@ impl BucketProvisioner for Garage {
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let claim = Claim::of(&request.account.claim, &request.cluster_id)?;
-        let mut buckets = Vec::new();
-        for bucket in &request.buckets {
-            let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
-            if let Some(text) = request.foreign_setting(bucket, request.config.bucket_settings()) {
-                return refuse_grant(&store, &claim, &request, text).await;
+        match self.let_in(&store, &claim, &request).await {
+            Ok(granted) => Ok(granted),
+            Err(objection) => {
+                // The keys of a claim also mark its own bucket, and go with that.
+                let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
+                let is_known = has_bucket || !request.state.is_empty() || request.access_key_id.is_some();
+                let undone = async { Ok::<_, Failure>(!is_known && delete_keys(&store, &claim).await.map(|()| true)?) };
+                Err(objection.into_error(undone).await)
             }
-            let Some(live) = self.live(&store, bucket, (&request.account, &request.cluster_id)).await? else {
-                // Another bucket may have its name.
-                if bucket.owner.is_some() && store.admin.bucket_named(&bucket.name).await?.is_some() {
-                    return refuse_grant(&store, &claim, &request, bucket.is_not_its_owners()).await;
-                }
-                return Err(bucket.missing());
-            };
-            buckets.push((bucket, live, rights(access)));
         }
-        let (keys, _) = claim.keys(&store).await?;
-        let (key, _) = key(&store, &claim, &keys, request.access_key_id.as_deref()).await?;
-        for (bucket, live, rights) in buckets {
-            admit(&store, &live, bucket, (&request.account, &keys), (&key.access_key_id, rights)).await?;
-        }
-        Ok(answer(&store, key))
     }
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
@@ -183,31 +171,42 @@ impl BucketProvisioner for Garage {
     }
 
     fn capabilities() -> BucketCapabilities {
-        let settings = Config::default().bucket_settings().map(|(key, _)| key);
         let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        capabilities.bucket_settings(settings).optional_secret(ADMIN)
+        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
     }
 }
 
 impl Garage {
-    /// Where something is that was made, and the claim of this account.
-    fn recorded(
-        &self,
-        account: &Account,
-        (parameters, secrets): (&Option<Arc<Parameters>>, &Secrets),
-        cluster_id: &str,
-    ) -> Result<(Store, Claim), BadRecord> {
-        let bad = |text: String| BadRecord(text);
-        let parameters = parameters.as_ref();
-        let parameters =
-            parameters.ok_or_else(|| bad("the StorageClass is gone, and only it says where Garage is".into()))?;
-        let store = self.stores.of(parameters, secrets).map_err(|error| bad(error.to_string()))?;
-        let claim = Claim::of(&account.claim, cluster_id).map_err(|error| bad(error.to_string()))?;
-        Ok((store, claim))
+    async fn let_in(&self, store: &Store, claim: &Claim, request: &GrantOf<Self>) -> Result<Granted, Objection> {
+        let mut buckets = Vec::new();
+        for bucket in &request.buckets {
+            let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
+            request.check_settings(bucket, &SETTINGS)?;
+            let Some(live) = self.live(store, bucket, (&request.account, &request.cluster_id)).await? else {
+                // Another bucket may have its name.
+                if bucket.owner.is_some() && store.admin.bucket_named(&bucket.name).await?.is_some() {
+                    return Err(Objection::Refused(bucket.is_not_its_owners()));
+                }
+                return Err(bucket.missing().into());
+            };
+            buckets.push((bucket, live, rights(access)));
+        }
+        let (keys, _) = claim.keys(store).await?;
+        let (key, _) = key(store, claim, &keys, request.access_key_id.as_deref()).await?;
+        for (bucket, live, rights) in buckets {
+            admit(store, &live, bucket, (&request.account, &keys), (&key.access_key_id, rights)).await?;
+        }
+        Ok(answer(store, key))
     }
 
-    fn of_account(&self, account: &GrantedAccount<Parameters>) -> Result<(Store, Claim), BadRecord> {
-        self.recorded(&account.account, (&account.parameters, &account.secrets), &account.cluster_id)
+    /// Where something is that was made, and the claim of the account.
+    fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Claim), Misconfigured> {
+        let store = self.stores.of(record.parameters, record.secrets)?;
+        Ok((store, Claim::of(&record.account.claim, record.cluster_id)?))
+    }
+
+    fn of_account(&self, account: &GrantedAccount<Parameters>) -> Result<(Store, Claim), Misconfigured> {
+        self.recorded(&account.record()?)
     }
 
     /// The bucket of this name, if it was made for its owner. The claim's own bucket is found even if another bucket has its name.
@@ -237,11 +236,6 @@ async fn retire_keys(store: &Store, claim: &Claim, account: &GrantedAccount<Para
     }
     Ok(kept.into_iter().collect())
 }
-
-/// What an ObjectBucket does not record.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct BadRecord(String);
 
 fn rights(access: Access) -> Rights {
     // An owner could take the bucket's name away, or publish it as a website.
@@ -324,7 +318,7 @@ async fn admit(
 /// Brings the claim's own bucket in line. Only what differs is written.
 async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -> Result<(), ProvisionError> {
     let Config { max_objects, max_size, bucket_lifecycle, .. } = &*request.config;
-    let number = |limit: &Option<Limit>| limit.map(|Limit(limit)| limit);
+    let number = |limit: &Option<Limit>| limit.map(|limit| limit.get().unsigned_abs());
     let quotas = Quotas { max_size: number(max_size), max_objects: number(max_objects) };
     if quotas != live.quotas {
         store.admin.set_quotas(&live.id, quotas).await?;
@@ -388,21 +382,6 @@ async fn refuse(
     if let Some(own) = own
         && !store.admin.delete_bucket(&own.id).await?
     {
-        return Err(ProvisionError::retry(text));
-    }
-    delete_keys(store, claim).await?;
-    Err(ProvisionError::invalid(text))
-}
-
-/// As [`refuse`]. The keys of a claim also mark its own bucket, and go with that.
-async fn refuse_grant(
-    store: &Store,
-    claim: &Claim,
-    request: &GrantOf<Garage>,
-    text: String,
-) -> Result<Granted, ProvisionError> {
-    let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
-    if has_bucket || !request.state.is_empty() || request.access_key_id.is_some() {
         return Err(ProvisionError::retry(text));
     }
     delete_keys(store, claim).await?;

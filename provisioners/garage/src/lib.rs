@@ -12,7 +12,7 @@ use kube_provisioner::BucketOptions;
 
 pub use crate::garage::Garage;
 pub use crate::parameters::{Config, Parameters};
-pub use crate::store::{Defaults, Misconfigured};
+pub use crate::store::Defaults;
 
 /// Provisions buckets on Garage for ObjectBucketClaims, each with its own access key
 #[derive(Parser)]

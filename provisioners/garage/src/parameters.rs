@@ -2,12 +2,15 @@
 
 use std::str::FromStr;
 
-use kube_provisioner::bucket::{Access, DeletionPolicy, Endpoint, EndpointError};
+use kube_provisioner::bucket::{Access, DeletionPolicy, Endpoint, EndpointError, Limit};
 use kube_provisioner::parameters::unless_empty;
-use kube_provisioner::quantity::Quantity;
 use serde::Deserialize;
 
 use crate::lifecycle::Lifecycle;
+
+/// The keys of `additionalConfig` that are about the bucket and not about the claim's own access key.
+pub(crate) const SETTINGS: [&str; 3] = ["maxObjects", "maxSize", LIFECYCLE];
+pub(crate) const LIFECYCLE: &str = "bucketLifecycle";
 
 /// The parameters of a class.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -37,17 +40,6 @@ pub struct Config {
     pub(crate) access_mode: Option<Access>,
 }
 
-impl Config {
-    /// The keys that are about the bucket and not about the claim's own access key, and whether they are set.
-    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 3] {
-        [
-            ("maxObjects", self.max_objects.is_some()),
-            ("maxSize", self.max_size.is_some()),
-            ("bucketLifecycle", self.bucket_lifecycle.is_some()),
-        ]
-    }
-}
-
 /// The URL of the admin API, without a slash at its end. It may have a path, which only the provisioner needs to know.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -69,23 +61,6 @@ impl TryFrom<String> for AdminUrl {
 
     fn try_from(text: String) -> Result<Self, EndpointError> {
         text.parse()
-    }
-}
-
-/// A limit that a quota can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct Limit(pub(crate) u64);
-
-impl TryFrom<String> for Limit {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let limit = text.parse::<Quantity>().and_then(|quantity| quantity.bytes());
-        match limit.map_err(|error| error.to_string())? {
-            0 => Err("a limit of 0 would refuse every object: leave it out for no limit".to_owned()),
-            limit => Ok(Self(limit)),
-        }
     }
 }
 
@@ -116,14 +91,5 @@ mod tests {
         assert_eq!(joined, Some(AdminUrl("https://garage.example.com/admin".to_owned())));
         assert_eq!(class("endpoint", "").unwrap().endpoint, None);
         assert_eq!(class("adminEndpoint", "").unwrap().admin_endpoint, None);
-    }
-
-    #[test]
-    fn limits() {
-        let limit = |text: &str| Limit::try_from(text.to_owned());
-        assert_eq!(limit("2G"), Ok(Limit(2_000_000_000)));
-        assert_eq!(limit("4Ki"), Ok(Limit(4096)));
-        assert!(limit("0").unwrap_err().contains("leave it out"));
-        assert!(limit("many").is_err());
     }
 }

@@ -1,12 +1,12 @@
 //! Where clusters of Garage are and with which token they are administered.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::bucket::Endpoint;
+use kube_provisioner::bucket::{Endpoint, Misconfigured};
 use kube_provisioner::{Secrets, parse_time_limit};
-use s3_client::{Client, Connections, Credentials, Settings, SettingsError};
+use s3_client::{Client, Connections, Credentials, Http, Settings};
 
 use crate::admin::Admin;
 use crate::parameters::{AdminUrl, Parameters};
@@ -48,10 +48,17 @@ impl Defaults {
     /// # Errors
     /// When one cannot be used.
     pub fn check(&self) -> Result<(), Misconfigured> {
-        self.admin_token_file.as_deref().map(read).transpose()?;
-        let bundle = self.ca_bundle.as_deref().map(read).transpose()?;
-        Connections::default().trusting(bundle)?;
-        Ok(())
+        self.admin_token_file.as_deref().map(Misconfigured::read).transpose()?;
+        self.http(&Connections::default(), &Secrets::default()).map(drop)
+    }
+
+    /// Connections that trust the certificates of the class's Secret, or else those of the file.
+    fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, Misconfigured> {
+        let ca_bundle = match secrets.bytes(ADMIN, "caBundle") {
+            Some(bundle) => Some(bundle.to_vec()),
+            None => self.ca_bundle.as_deref().map(Misconfigured::read).transpose()?,
+        };
+        connections.trusting(ca_bundle).map_err(Misconfigured::new)
     }
 }
 
@@ -78,17 +85,6 @@ impl Store {
     }
 }
 
-/// Why there is no connection. The text says what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Misconfigured(String);
-
-impl From<SettingsError> for Misconfigured {
-    fn from(error: SettingsError) -> Self {
-        Self(error.to_string())
-    }
-}
-
 impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
         Self { defaults, connections: Connections::default() }
@@ -110,18 +106,13 @@ impl Stores {
         let defaults = &self.defaults;
         let (endpoint, AdminUrl(admin)) = self.endpoints(parameters)?;
         let token = self.token(secrets)?;
-        let ca_bundle = match (secrets.bytes(ADMIN, "caBundle"), &defaults.ca_bundle) {
-            (Some(bundle), _) => Some(bundle.to_vec()),
-            (None, Some(file)) => Some(read(file)?),
-            (None, None) => None,
-        };
-        let http = self.connections.trusting(ca_bundle)?;
+        let http = defaults.http(&self.connections, secrets)?;
         let region = parameters.region.as_ref().filter(|region| !region.is_empty()).unwrap_or(&defaults.region);
         let mut settings = Settings::new(http.clone()).at(endpoint.url());
         settings.time_limit = defaults.call_timeout;
         settings.region = region.clone();
         // Every request names its own key.
-        let client = Client::new(&settings, Credentials::new("", ""))?;
+        let client = Client::new(&settings, Credentials::new("", "")).map_err(Misconfigured::new)?;
         let admin = Admin::new(http, admin.clone(), token, settings.time_limit);
         Ok(Store { admin, endpoint: endpoint.clone().region(region), client })
     }
@@ -138,25 +129,20 @@ impl Stores {
     fn token(&self, secrets: &Secrets) -> Result<String, Misconfigured> {
         let token = match (secrets.has(ADMIN), &self.defaults.admin_token_file) {
             (true, _) => secrets.text(ADMIN, "token").map(|token| token.trim().to_owned()),
-            (false, Some(file)) => Some(String::from_utf8_lossy(&read(file)?).trim().to_owned()),
+            (false, Some(file)) => Some(String::from_utf8_lossy(&Misconfigured::read(file)?).trim().to_owned()),
             (false, None) => None,
         };
         token.filter(|token| !token.is_empty()).ok_or_else(|| {
-            Misconfigured(
+            Misconfigured::new(
                 "no admin token is known: name a Secret with the key token by adminSecretName and adminSecretNamespace in the \
-                 StorageClass, or set --admin-token-file"
-                    .to_owned(),
+                 StorageClass, or set --admin-token-file",
             )
         })
     }
 }
 
 fn unknown(parameter: &str, option: &str) -> Misconfigured {
-    Misconfigured(format!("Garage's address is not known: set {parameter} in the StorageClass, or --{option}"))
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
-    std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
+    Misconfigured::new(format!("Garage's address is not known: set {parameter} in the StorageClass, or --{option}"))
 }
 
 #[cfg(test)]

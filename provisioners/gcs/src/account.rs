@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::{ClaimName, MarkedCluster};
+use kube_provisioner::bucket::{ClaimName, MarkedCluster, Owner};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
@@ -85,15 +85,6 @@ pub(crate) fn labels(claim: &ClaimName, cluster: &str, asked: BTreeMap<String, S
     ];
     let own = own.map(|(key, value)| (key.to_owned(), value));
     asked.into_iter().chain(own).collect()
-}
-
-/// Whose a bucket is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    Claim,
-    Other,
-    /// Unknown.
-    Unknown,
 }
 
 /// Whose this bucket is, for a claim of this cluster. Only who may change the bucket writes labels, which no claim's account may.

@@ -6,25 +6,25 @@ mod removing;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
     self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, ClaimName,
-    Credentials, GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket, RequestOf,
+    Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket,
+    Record, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::{Value, json};
 
-use crate::account::{CLAIM_UID, Owner, account_id, email, labels, owner};
+use crate::account::{CLAIM_UID, account_id, email, labels, owner};
 use crate::api::Failure;
 use crate::http::Proxies;
 use crate::iam::{Ensured, Known, Whom};
-use crate::parameters::{BUCKET_TAGS, Config, Parameters, is_set};
+use crate::parameters::{BUCKET_TAGS, Config, Parameters, SETTINGS, is_set};
 use crate::policy::{admitted, granted, revoked, shut};
 use crate::principal::{principal, title};
 use crate::storage::Found;
-use crate::store::{ADMIN, Defaults, Misconfigured, Store, Stores};
+use crate::store::{ADMIN, Defaults, Store, Stores};
 
 /// What is kept in an ObjectBucket: where the bucket is, and who has its key.
 const PROJECT: &str = "project";
@@ -91,15 +91,12 @@ impl BucketProvisioner for Gcs {
         let principal = principal((parameters, config), &request.account.claim, &store)?;
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
-            if let Some(text) = request.foreign_setting(bucket, config.bucket_settings()) {
-                return account.refuse(&store, &request, text).await;
-            }
-            buckets.push((bucket, bucket.allowed(parameters.access_mode, config.access_mode)?));
-            let Some(live) = store.storage.bucket(&bucket.name).await? else { return Err(bucket.missing()) };
-            if let Some(of) = &bucket.owner
-                && owner(&live, &of.claim, &request.cluster_id) != Owner::Claim
-            {
-                return account.refuse(&store, &request, bucket.is_not_its_owners()).await;
+            match asked_access(&store, &request, bucket).await {
+                Ok(access) => buckets.push((bucket, access)),
+                Err(objection) => {
+                    let undone = account.is_undone(&store, &request);
+                    return Err(objection.into_error(undone).await);
+                }
             }
         }
         match principal {
@@ -154,9 +151,8 @@ impl BucketProvisioner for Gcs {
     }
 
     fn capabilities() -> BucketCapabilities {
-        let settings = Config::default().bucket_settings().map(|(key, _)| key);
         let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        capabilities.bucket_settings(settings).optional_secret(ADMIN)
+        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
     }
 }
 
@@ -170,37 +166,34 @@ impl Gcs {
         self.stores.of(parameters, secrets, state.get(PROJECT).map(String::as_str)).await
     }
 
-    /// The project of what was made for a claim.
-    async fn recorded(
-        &self,
-        claim: &ClaimName,
-        (parameters, secrets): (&Option<Arc<Parameters>>, &Secrets),
-        state: &BTreeMap<String, String>,
-    ) -> Result<(Store, Arc<Parameters>), BadRecord> {
-        let Some(parameters) = parameters else {
-            return Err(BadRecord(
-                "the StorageClass is gone, and only it says where the bucket is: make it again".into(),
-            ));
-        };
-        if claim.uid.is_empty() {
-            return Err(BadRecord("the ObjectBucket does not name its claim's uid".into()));
+    /// The project of what was made for a claim, and the account.
+    async fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Account), Misconfigured> {
+        let Record { account, parameters, state, secrets, cluster_id, .. } = record;
+        if account.claim.uid.is_empty() {
+            return Err(Misconfigured::new("the ObjectBucket does not name its claim's uid"));
         }
-        let store = self.asked(parameters, secrets, state).await.map_err(|error| BadRecord(error.to_string()))?;
-        Ok((store, parameters.clone()))
+        let store = self.asked(parameters, secrets, state).await?;
+        let account = Account::of(&store, account, cluster_id, (state, parameters));
+        Ok((store, account))
     }
 
-    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BadRecord> {
-        let of_class = (&known.parameters, &known.secrets);
-        let (store, parameters) = self.recorded(&known.account.claim, of_class, &known.state).await?;
-        let account = Account::of(&store, &known.account, &known.cluster_id, (&known.state, &parameters));
-        Ok((store, account))
+    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), Misconfigured> {
+        self.recorded(&known.record()?).await
     }
 }
 
-/// What an ObjectBucket does not record.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct BadRecord(String);
+/// What the claim may do in a bucket.
+async fn asked_access(store: &Store, request: &GrantOf<Gcs>, bucket: &BucketAccess) -> Result<Access, Objection> {
+    request.check_settings(bucket, &SETTINGS)?;
+    let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
+    let Some(live) = store.storage.bucket(&bucket.name).await? else { return Err(bucket.missing().into()) };
+    match &bucket.owner {
+        Some(of) if owner(&live, &of.claim, &request.cluster_id) != Owner::Claim => {
+            Err(Objection::Refused(bucket.is_not_its_owners()))
+        }
+        _ => Ok(access),
+    }
+}
 
 /// The service account whose key a claim gets.
 #[derive(Clone, Debug)]
@@ -303,13 +296,13 @@ impl Account {
         Ok(self.answer(store, Granted::without_key(store.endpoint.clone())).state(PRINCIPAL, principal))
     }
 
-    /// The account is not let in. It is for good only where nothing is left of earlier attempts.
-    async fn refuse(&self, store: &Store, request: &GrantOf<Gcs>, text: String) -> Result<Granted, ProvisionError> {
-        if !request.state.is_empty() || !self.generated {
-            return Err(ProvisionError::retry(text));
+    /// Whether nothing is left of earlier attempts to let the account in.
+    async fn is_undone(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<bool, Failure> {
+        let may_end = request.state.is_empty() && self.generated;
+        if may_end {
+            self.remove(store).await?;
         }
-        self.remove(store).await?;
-        Err(ProvisionError::invalid(text))
+        Ok(may_end)
     }
 
     /// A failure, as long as Google does not know a new service account everywhere.

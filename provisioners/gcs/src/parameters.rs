@@ -12,6 +12,8 @@ use crate::principal::Pool;
 /// Keys of `additionalConfig` that are looked up among those that were applied.
 const BUCKET_LIFECYCLE: &str = "bucketLifecycle";
 pub(crate) const BUCKET_TAGS: &str = "bucketTags";
+/// The keys that are about the bucket and not about the claim's own account.
+pub(crate) const SETTINGS: [&str; 4] = [BUCKET_LIFECYCLE, "bucketStorageClass", BUCKET_TAGS, "bucketVersioning"];
 
 /// The parameters of a class.
 #[derive(Clone, Debug, Deserialize)]
@@ -81,18 +83,6 @@ pub(crate) struct Config {
     /// Labels, which Google calls what others call tags.
     pub(crate) bucket_tags: Option<Labels>,
     pub(crate) bucket_versioning: Option<Versioning>,
-}
-
-impl Config {
-    /// The keys that are about the bucket and not about the claim's own account, and whether they are set.
-    pub(crate) fn bucket_settings(&self) -> [(&'static str, bool); 4] {
-        [
-            (BUCKET_LIFECYCLE, self.bucket_lifecycle.is_some()),
-            ("bucketStorageClass", self.bucket_storage_class.is_some()),
-            (BUCKET_TAGS, self.bucket_tags.is_some()),
-            ("bucketVersioning", self.bucket_versioning.is_some()),
-        ]
-    }
 }
 
 impl Parameters {

@@ -1,12 +1,12 @@
 //! Where Google's services are, and with which credentials they are administered.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::bucket::{Endpoint, RecentlyCreated};
+use kube_provisioner::bucket::{Endpoint, Misconfigured, RecentlyCreated};
 use kube_provisioner::{Secrets, parse_time_limit};
 use ring::digest::{SHA256, digest};
 
@@ -16,7 +16,7 @@ use crate::iam::Iam;
 use crate::parameters::Parameters;
 use crate::principal::Pool;
 use crate::storage::Storage;
-use crate::token::{ServiceAccountKey, TokenError, TokenSource};
+use crate::token::{ServiceAccountKey, TokenSource};
 
 /// The role of the Secret with the administrator's key, and its entry.
 pub(crate) const ADMIN: &str = "admin";
@@ -71,10 +71,10 @@ impl Defaults {
     pub(crate) fn check(&self) -> Result<(), Misconfigured> {
         let Self { metadata_host, credentials_file, ca_bundle, .. } = self;
         let host: Result<Endpoint, _> = format!("http://{metadata_host}").parse();
-        host.map_err(|error| Misconfigured(format!("--metadata-host: {error}")))?;
-        credentials_file.as_deref().map(read).transpose()?;
-        if let Some(bundle) = ca_bundle.as_deref().map(read).transpose()? {
-            certificates(&bundle).map_err(Misconfigured)?;
+        host.map_err(|error| Misconfigured::new(format!("--metadata-host: {error}")))?;
+        credentials_file.as_deref().map(Misconfigured::read).transpose()?;
+        if let Some(bundle) = ca_bundle.as_deref().map(Misconfigured::read).transpose()? {
+            certificates(&bundle).map_err(Misconfigured::new)?;
         }
         Ok(())
     }
@@ -98,17 +98,6 @@ pub(crate) struct Store {
     pub(crate) pool: Option<Pool>,
 }
 
-/// Why there is no connection. The text says what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Misconfigured(String);
-
-impl From<TokenError> for Misconfigured {
-    fn from(error: TokenError) -> Self {
-        Self(error.0)
-    }
-}
-
 impl Stores {
     pub(crate) fn new(defaults: Defaults, proxies: Proxies) -> Self {
         let clients = Clients::new(proxies, defaults.call_timeout);
@@ -127,8 +116,8 @@ impl Stores {
         let named = made_in.or(parameters.project.as_deref()).or(self.defaults.project.as_deref());
         let project = match named.filter(|project| !project.is_empty()) {
             Some(project) => project.to_owned(),
-            None => source.project().await?.ok_or_else(|| {
-                Misconfigured("no project is known: set project in the StorageClass, or --project".to_owned())
+            None => source.project().await.map_err(Misconfigured::new)?.ok_or_else(|| {
+                Misconfigured::new("no project is known: set project in the StorageClass, or --project")
             })?,
         };
         let api = |endpoint: &Endpoint| {
@@ -152,7 +141,7 @@ impl Stores {
         if self.defaults.credentials_file.is_none() && !self.defaults.workload_identity {
             return Ok(());
         }
-        self.source(&Secrets::default())?.token(false).await?;
+        self.source(&Secrets::default())?.token(false).await.map_err(Misconfigured::new)?;
         Ok(())
     }
 
@@ -161,27 +150,27 @@ impl Stores {
         if secrets.has(ADMIN) {
             let text = secrets.bytes(ADMIN, KEY);
             let text =
-                text.ok_or_else(|| Misconfigured(format!("the Secret of adminSecretName has no entry {KEY}")))?;
+                text.ok_or_else(|| Misconfigured::new(format!("the Secret of adminSecretName has no entry {KEY}")))?;
             return self.source_of_key(text, "the Secret of adminSecretName");
         }
         if let Some(file) = &self.defaults.credentials_file {
-            return self.source_of_key(&read(file)?, &file.display().to_string());
+            return self.source_of_key(&Misconfigured::read(file)?, &file.display().to_string());
         }
         if !self.defaults.workload_identity {
-            return Err(Misconfigured(
+            return Err(Misconfigured::new(
                 "no credentials are known: name a Secret by adminSecretName and adminSecretNamespace in the StorageClass, or \
-                 set --credentials-file or --workload-identity"
-                    .to_owned(),
+                 set --credentials-file or --workload-identity",
             ));
         }
         // The metadata server answers each machine for itself: a proxy would get its own tokens.
-        let client = self.clients.direct(&format!("http://{}", self.defaults.metadata_host)).map_err(Misconfigured)?;
+        let client =
+            self.clients.direct(&format!("http://{}", self.defaults.metadata_host)).map_err(Misconfigured::new)?;
         Ok(self.cached(Vec::new(), || TokenSource::of_metadata_server(client)))
     }
 
     fn source_of_key(&self, text: &[u8], origin: &str) -> Result<Arc<TokenSource>, Misconfigured> {
-        let key = ServiceAccountKey::parse(text, origin)?;
-        let client = self.client(&key.token_address()?)?;
+        let key = ServiceAccountKey::parse(text, origin).map_err(Misconfigured::new)?;
+        let client = self.client(&key.token_address().map_err(Misconfigured::new)?)?;
         let id = digest(&SHA256, text).as_ref().to_vec();
         Ok(self.cached(id, || TokenSource::of_key(key, client)))
     }
@@ -196,11 +185,7 @@ impl Stores {
     }
 
     fn client(&self, url: &str) -> Result<Client, Misconfigured> {
-        let ca_bundle = self.defaults.ca_bundle.as_deref().map(read).transpose()?;
-        self.clients.get(url, ca_bundle).map_err(Misconfigured)
+        let ca_bundle = self.defaults.ca_bundle.as_deref().map(Misconfigured::read).transpose()?;
+        self.clients.get(url, ca_bundle).map_err(Misconfigured::new)
     }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Misconfigured> {
-    std::fs::read(file).map_err(|error| Misconfigured(format!("cannot read {}: {error}", file.display())))
 }

@@ -84,6 +84,17 @@ impl Account {
     }
 }
 
+/// Whose a bucket or a user in the backend is, by its tags or labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The claim's.
+    Claim,
+    /// Another claim's, or another cluster's.
+    Other,
+    /// No tag or label names a claim.
+    Unknown,
+}
+
 /// A bucket that an account is let into, or was.
 ///
 /// One for an author's own tests:

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::account::ClaimName;
 use crate::error::{DeleteError, ProvisionError};
+use crate::quantity::Quantity;
 
 /// What a user may do with the objects of a bucket, for an author's parameters. `read-write`, `read-only` or `write-only`.
 ///
@@ -155,6 +156,32 @@ pub enum Versioning {
     Suspended,
 }
 
+/// A quota of bytes or objects, for an author's parameters: a quantity such as `1000` or `2Gi`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Limit(i64);
+
+impl Limit {
+    /// The number, which is positive.
+    pub fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl TryFrom<String> for Limit {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let limit = text.parse::<Quantity>().and_then(|quantity| quantity.bytes());
+        match limit.map_err(|error| error.to_string())? {
+            0 => Err("a limit of 0 would refuse every object: leave it out for no limit".to_owned()),
+            // Some backends count in kibibytes, and round up.
+            large if large > i64::MAX as u64 - 1023 => Err(format!("{text:?} is more than any store holds")),
+            limit => Ok(Self(limit as i64)),
+        }
+    }
+}
+
 /// How the deletion of a claim treats the objects of its bucket, for an author's parameters. `Delete` or `DeleteIfEmpty`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub enum DeletionPolicy {
@@ -172,5 +199,29 @@ impl DeletionPolicy {
             "the bucket {bucket} holds objects, and its class deletes empty buckets only (deletionPolicy): delete them, with \
              the keys of the claim's Secret for example"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits() {
+        let limit = |text: &str| Limit::try_from(text.to_owned());
+        assert_eq!(limit("2"), Ok(Limit(2)));
+        assert_eq!(limit("2G"), Ok(Limit(2_000_000_000)));
+        assert_eq!(limit("4Ki"), Ok(Limit(4096)));
+        for (text, part) in [
+            ("abc", "not a quantity"),
+            ("-1", "negative"),
+            ("0", "leave it out"),
+            ("1e30", "more than any store holds"),
+            ("8Ei", "more than any store holds"),
+            ("", "not a quantity"),
+        ] {
+            let error = limit(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use provisioner_runtime::controller::FencingToken;
 
 use super::account::{Account, BucketAccess, ClaimName};
 use super::answer::Credentials;
+use super::failure::{Misconfigured, Objection};
 use super::provisioner::BucketProvisioner;
 use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
@@ -132,19 +133,20 @@ impl<P, C> GrantRequest<P, C> {
         &self.buckets[0]
     }
 
-    /// The error of a grant whose claim sets one of these keys of `additionalConfig`, which are [settings of the bucket], though the
-    /// bucket was not made for it. Each key comes with whether the claim sets it.
+    /// Refuses a grant whose claim sets one of these keys of `additionalConfig`, which are [settings of the bucket], though the
+    /// bucket was not made for it.
     ///
     /// [settings of the bucket]: super::BucketCapabilities::bucket_settings
-    pub fn foreign_setting<'k>(
-        &self,
-        bucket: &BucketAccess,
-        settings: impl IntoIterator<Item = (&'k str, bool)>,
-    ) -> Option<String> {
-        let (key, _) = settings.into_iter().find(|(_, is_set)| *is_set && !bucket.belongs_to(&self.account))?;
-        Some(format!(
-            "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
-        ))
+    ///
+    /// # Errors
+    /// [`Objection::Refused`].
+    pub fn check_settings(&self, bucket: &BucketAccess, settings: &[&str]) -> Result<(), Objection> {
+        match settings.iter().find(|key| self.config_texts.contains_key(**key)) {
+            Some(key) if !bucket.belongs_to(&self.account) => Err(Objection::Refused(format!(
+                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -195,6 +197,39 @@ impl<P> ProvisionedBucket<P> {
             fencing_token: request.fencing_token,
         }
     }
+}
+
+impl<P> ProvisionedBucket<P> {
+    /// What is recorded, if that is enough to find the backend.
+    ///
+    /// # Errors
+    /// When the class is gone.
+    pub fn record(&self) -> Result<Record<'_, P>, Misconfigured> {
+        Ok(Record {
+            account: &self.owner,
+            parameters: self.parameters.as_ref().ok_or_else(class_is_gone)?,
+            state: &self.state,
+            config_texts: &self.config_texts,
+            secrets: &self.secrets,
+            cluster_id: &self.cluster_id,
+        })
+    }
+}
+
+/// What an ObjectBucket records, in a [`ProvisionedBucket`] as in a [`GrantedAccount`]. The fields are theirs.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields of both")]
+pub struct Record<'a, P> {
+    pub account: &'a Account,
+    pub parameters: &'a Arc<P>,
+    pub state: &'a BTreeMap<String, String>,
+    pub config_texts: &'a BTreeMap<String, String>,
+    pub secrets: &'a Secrets,
+    pub cluster_id: &'a str,
+}
+
+fn class_is_gone() -> Misconfigured {
+    Misconfigured::new("the StorageClass is gone, and only it says where the bucket is: make it again")
 }
 
 /// A bucket that may exist.
@@ -256,6 +291,21 @@ impl<P> GrantedAccount<P> {
             cluster_id: request.cluster_id,
             fencing_token: request.fencing_token,
         }
+    }
+
+    /// What is recorded, as [`ProvisionedBucket::record`].
+    ///
+    /// # Errors
+    /// When the class is gone.
+    pub fn record(&self) -> Result<Record<'_, P>, Misconfigured> {
+        Ok(Record {
+            account: &self.account,
+            parameters: self.parameters.as_ref().ok_or_else(class_is_gone)?,
+            state: &self.state,
+            config_texts: &self.config_texts,
+            secrets: &self.secrets,
+            cluster_id: &self.cluster_id,
+        })
     }
 
     /// The bucket, as [`GrantRequest::bucket`].

@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::{
-    self as claims, Authentication, BucketAccess, ClaimName, GrantOf, Granted, ServiceAccount,
+    self as claims, Authentication, BucketAccess, ClaimName, GrantOf, Granted, Objection, Owner, ServiceAccount,
 };
 
 use super::{Aws, is_removed, own_user, reserved};
 use crate::account::{Account, Sight};
 use crate::bucket::{self, Live};
 use crate::failure::Failure;
-use crate::ownership::Owner;
-use crate::parameters::{Config, Parameters};
+use crate::parameters::{Config, Parameters, SETTINGS};
 use crate::policy;
 use crate::role::TOKEN_FILE;
-use crate::seaweedfs;
 use crate::store::Store;
 
 /// How the claim's pods identify themselves, if they have no key.
@@ -35,30 +33,16 @@ impl Aws {
         let (name, is_own) = (&own.unwrap_or(request.bucket()).name, own.is_some());
         let store = self.store(&request.parameters, &request.secrets, name).await?;
         let account = Account::of(&request.account, &request.cluster_id, (name, is_own), &request.state);
-        let account = account.on(store.kind(), &request.cluster_id);
+        let account = account.on(store.dialect(), &request.cluster_id);
         let account = account.with_tags(request.parameters.asked_tags(&request.config));
-        let service_account = service_account(&request.parameters, &request.config, &request.account.claim)?;
-        if let Some(text) = seaweedfs::lacks(&store, None, service_account.is_some()) {
-            return refuse_grant(&store, &account, &request, text).await;
-        }
-        let mut policies = Vec::new();
-        for bucket in &request.buckets {
-            match policy_for(&store, &request, bucket).await? {
-                Ok(policy) => policies.push(policy),
-                Err(text) => return refuse_grant(&store, &account, &request, text).await,
+        match give_access(&store, &account, &request, (name, is_own)).await {
+            Ok(granted) => Ok(granted),
+            Err(objection) => {
+                let is_known = is_own || !request.state.is_empty() || request.access_key_id.is_some();
+                let undone = async { Ok::<_, Failure>(!is_known && is_removed(&store, &account).await?) };
+                Err(objection.into_error(undone).await)
             }
         }
-        // IAM may not show yet what `create_bucket` has made a moment ago.
-        let user = match is_own && store.recent.has(&account.name) {
-            true => Sight::Own,
-            false => account.look(&store).await?,
-        };
-        let taken = |user: &str| match is_own {
-            true => reserved(user, name),
-            false => format!("the IAM user {user} exists and was not made for this claim: delete it"),
-        };
-        own_user(&account, &store, &request.parameters, user, is_own, taken).await?;
-        give_access(&store, &account, &request, service_account, &policies).await
     }
 }
 
@@ -68,43 +52,53 @@ struct Policy {
     document: String,
 }
 
-/// What lets the account into a bucket. The inner error says why it is not let in.
-async fn policy_for(
-    store: &Store,
-    request: &GrantOf<Aws>,
-    bucket: &BucketAccess,
-) -> Result<Result<Policy, String>, ProvisionError> {
+/// What lets the account into a bucket.
+async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess) -> Result<Policy, Objection> {
     let (name, parameters) = (&bucket.name, &request.parameters);
     let access = bucket.allowed(parameters.access_mode, request.config.access_mode)?;
-    if let Some(text) = request.foreign_setting(bucket, request.config.bucket_settings()) {
-        return Ok(Err(text));
-    }
+    request.check_settings(bucket, &SETTINGS)?;
     let tags = match bucket::find(store, name).await? {
         Live::Tagged(tags) => tags,
-        Live::Absent => return Err(bucket.missing()),
+        Live::Absent => return Err(bucket.missing().into()),
         Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
     };
     if let Some(owner) = &bucket.owner
         && !is_its_owners(bucket, owner, &tags, (store, &request.cluster_id)).await?
     {
-        return Ok(Err(bucket.is_not_its_owners()));
+        return Err(Objection::Refused(bucket.is_not_its_owners()));
     }
     let document = policy::document(&store.region, name, access, parameters.kms_key());
     let name = if bucket.belongs_to(&request.account) { policy::NAME.to_owned() } else { policy::name(name) };
-    Ok(Ok(Policy { name, document }))
+    Ok(Policy { name, document })
 }
 
-/// Lets the claim's user in with a key, or its service account by a role.
+/// Lets the claim's user in with a key, or its service account by a role. The bucket is the one that the user is named after, or
+/// the first.
 async fn give_access(
     store: &Store,
     account: &Account,
     request: &GrantOf<Aws>,
-    service_account: Option<ServiceAccount>,
-    policies: &[Policy],
-) -> Result<Granted, ProvisionError> {
+    (bucket, is_own): (&str, bool),
+) -> Result<Granted, Objection> {
+    let service_account = service_account(&request.parameters, &request.config, &request.account.claim)?;
+    store.dialect().check(None, service_account.is_some())?;
+    let mut policies = Vec::new();
+    for bucket in &request.buckets {
+        policies.push(policy_for(store, request, bucket).await?);
+    }
+    // IAM may not show yet what `create_bucket` has made a moment ago.
+    let user = match is_own && store.recent.has(&account.name) {
+        true => Sight::Own,
+        false => account.look(store).await?,
+    };
+    let taken = |user: &str| match is_own {
+        true => reserved(user, bucket),
+        false => format!("the IAM user {user} exists and was not made for this claim: delete it"),
+    };
+    own_user(account, store, &request.parameters, user, is_own, taken).await?;
     let (granted, role) = match &service_account {
         None => {
-            for Policy { name, document } in policies {
+            for Policy { name, document } in &policies {
                 account.grant_access(store, name, document).await?;
             }
             if policies.iter().all(|policy| policy.name != policy::NAME) {
@@ -142,19 +136,4 @@ async fn is_its_owners(
         Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, Sight::Own),
         Owner::Unknown | Owner::Other => false,
     })
-}
-
-/// As [`refuse`](super::refuse). The user of the claim's own bucket goes with that.
-async fn refuse_grant(
-    store: &Store,
-    account: &Account,
-    request: &GrantOf<Aws>,
-    text: String,
-) -> Result<Granted, ProvisionError> {
-    let is_own = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
-    let is_known = is_own || !request.state.is_empty() || request.access_key_id.is_some();
-    match !is_known && is_removed(store, account).await? {
-        true => Err(ProvisionError::invalid(text)),
-        false => Err(ProvisionError::retry(text)),
-    }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket;
+use kube_provisioner::bucket::{self, Misconfigured};
 use s3_client::Credentials;
 
-use super::{BUCKET_OWNER, BadRecord, CEPH_USER};
+use super::{BUCKET_OWNER, CEPH_USER};
 use crate::admin::{Failure, Key, User};
 use crate::store::Store;
 use crate::users::{HandedOver, Mark, is_generated};
@@ -41,13 +41,13 @@ impl Account {
         state: &BTreeMap<String, String>,
         bucket_owner: Option<&str>,
         cluster: &str,
-    ) -> Result<Self, BadRecord> {
+    ) -> Result<Self, Misconfigured> {
         let known = |key| state.get(key).map(String::as_str).filter(|text| !text.is_empty());
         let bucket_owner = bucket_owner.filter(|owner| !owner.is_empty()).or(known(BUCKET_OWNER));
         let id = match bucket_owner.or(known(CEPH_USER)) {
             Some(id) => id.to_owned(),
             None if account.claim.uid.is_empty() => {
-                return Err(BadRecord("the ObjectBucket names neither cephUser nor its claim's uid".to_owned()));
+                return Err(Misconfigured::new("the ObjectBucket names neither cephUser nor its claim's uid"));
             }
             None => account.name.clone(),
         };

@@ -5,7 +5,7 @@ use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket
 
 use super::account::{Account, AccountError};
 use super::ownership::Whose;
-use super::{Known, Rgw, Users};
+use super::{Rgw, Users};
 use crate::admin::Key;
 use crate::grants::{change_policy, revoked};
 use crate::parameters::Parameters;
@@ -14,14 +14,7 @@ use crate::store::Store;
 impl Rgw {
     /// Deletes the bucket if it is the claim's, and then what was made for the claim.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let (store, users) = self.recorded(Known {
-            account: &bucket.owner,
-            parameters: &bucket.parameters,
-            secrets: &bucket.secrets,
-            state: &bucket.state,
-            config_texts: &bucket.config_texts,
-            cluster: &bucket.cluster_id,
-        })?;
+        let (store, users) = self.recorded(&bucket.record()?)?;
         let name = &bucket.name;
         if let Some(live) = store.admin.bucket(name).await? {
             match users.whose(&store, &bucket.state, &live).await {

@@ -1,10 +1,7 @@
 //! Deletes buckets and keys that no claim needs any more.
 
-use std::time::Duration;
-
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
-use tokio::time::Instant;
+use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, ProvisionedBucket};
 
 use super::{Garage, delete_keys};
 use crate::admin::{BucketInfo, Failure, Rights};
@@ -12,15 +9,12 @@ use crate::claim::Claim;
 use crate::parameters::Parameters;
 use crate::store::Store;
 
-/// After this time a call that deletes objects reports its progress, and the next call continues.
-const SLICE: Duration = Duration::from_secs(20);
-
 impl Garage {
     /// Deletes the bucket if it is the claim's, and then the claim's keys.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let of_class = (&bucket.parameters, &bucket.secrets);
-        let (store, claim) = self.recorded(&bucket.owner, of_class, &bucket.cluster_id)?;
-        let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
+        let record = bucket.record()?;
+        let (store, claim) = self.recorded(&record)?;
+        let policy = record.parameters.deletion_policy;
         let named = store.admin.bucket_named(&bucket.name).await?;
         if let Some(live) = claim.bucket(&store, &bucket.name, named.as_ref(), &bucket.state).await? {
             // Its uploads end, and its name goes, only with the bucket.
@@ -95,7 +89,7 @@ async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> R
     store.admin.add_local_alias(&live.id, &key.access_key_id, name).await?;
     let rights = Rights { read: true, write: true, owner: false };
     store.admin.set_rights(&live.id, &key.access_key_id, (Rights::NONE, rights)).await?;
-    let (s3, start, mut deleted) = (store.s3(key), Instant::now(), 0);
+    let (s3, mut emptying) = (store.s3(key), Emptying::new(name));
     let failed = |error| Failure::of_s3(format!("empty the bucket {name}"), error);
     loop {
         match s3.delete_some(name).await.map_err(failed)? {
@@ -106,11 +100,7 @@ async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> R
                      administrator deletes"
                 )));
             }
-            count => deleted += count,
-        }
-        if start.elapsed() >= SLICE {
-            let text = format!("{deleted} more objects of the bucket {name} are deleted, and others are left");
-            return Err(DeleteError::in_progress(text).after(Duration::from_secs(1)));
+            count => emptying.add(count)?,
         }
     }
 }

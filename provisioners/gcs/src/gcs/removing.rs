@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
-use tokio::time::Instant;
+use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, Owner, ProvisionedBucket};
 
 use super::{Account, Gcs};
-use crate::account::{CLAIM_UID, Owner, owner};
+use crate::account::{CLAIM_UID, owner};
 use crate::api::Failure;
 use crate::iam::Known;
 use crate::parameters::Parameters;
@@ -16,24 +15,20 @@ use crate::principal::title;
 use crate::storage::Found;
 use crate::store::Store;
 
-/// After this time a call that deletes objects reports its progress, and the next call continues.
-const SLICE: Duration = Duration::from_secs(20);
-
 impl Gcs {
     /// Deletes the bucket if it is the claim's.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-        let of_class = (&bucket.parameters, &bucket.secrets);
-        let (store, parameters) = self.recorded(&bucket.owner.claim, of_class, &bucket.state).await?;
+        let record = bucket.record()?;
+        let (store, account) = self.recorded(&record).await?;
         let name = &bucket.name;
         let Found::Bucket(live) = store.storage.find_bucket(name).await? else { return Ok(()) };
         match owner(&live, &bucket.owner.claim, &bucket.cluster_id) {
             Owner::Claim => {
-                let only_empty = parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
+                let only_empty = record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
                 if only_empty && !store.storage.is_empty(name).await? {
                     return Err(DeletionPolicy::not_empty(name));
                 }
                 // An account that still writes, the owner's or one of COSI, could do so forever.
-                let account = Account::of(&store, &bucket.owner, &bucket.cluster_id, (&bucket.state, &parameters));
                 store.storage.change_policy(name, |policy| closed(policy, &account.email)).await?;
                 if !only_empty {
                     empty(&store, name).await?;
@@ -116,21 +111,16 @@ impl Account {
 
 /// Deletes the bucket with all that it holds, or a part of it and says so.
 async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
-    let start = Instant::now();
-    let mut deleted = 0;
+    let mut emptying = Emptying::new(name);
     loop {
         while let Some(count) = store.storage.delete_some_objects(name).await? {
-            deleted += count;
-            if start.elapsed() >= SLICE {
-                let text = format!("{deleted} more objects of the bucket {name} are deleted, and others are left");
-                return Err(DeleteError::in_progress(text).after(Duration::from_secs(1)));
-            }
+            emptying.add(count)?;
         }
         if store.storage.delete_bucket(name).await? {
             return Ok(());
         }
         // Something was written meanwhile, or the list is behind.
-        if start.elapsed() >= SLICE || deleted == 0 {
+        if emptying.is_over() || emptying.deleted() == 0 {
             return Err(DeleteError::in_progress(format!("the bucket {name} is not empty yet")));
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, fsync};
 use rustix::io::Errno;
-use serde::Deserialize;
-use serde::de::{Deserializer, Error};
 
 use crate::descend;
 use crate::error::{DirectoryError, failed};
@@ -39,11 +37,7 @@ impl FromStr for SeLinuxLabel {
     }
 }
 
-impl<'de> Deserialize<'de> for SeLinuxLabel {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+kube_provisioner::deserialize_from_str!(SeLinuxLabel);
 
 impl Root {
     /// Labels the directory of a volume, before anybody uses it.

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Deserialize, Deserializer, Error as _};
-
 use crate::error::DirectoryError;
 use crate::path::VolumePath;
 
@@ -207,11 +205,7 @@ impl fmt::Display for PathPattern {
     }
 }
 
-impl<'de> Deserialize<'de> for PathPattern {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+kube_provisioner::deserialize_from_str!(PathPattern);
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use kube_provisioner::quantity::parse_bytes;
 use project_quota::{ProjectId, ProjectQuota};
-use serde::Deserialize;
-use serde::de::{Deserializer, Error};
 
 use crate::error::DirectoryError;
 use crate::mark::Owner;
@@ -53,11 +51,7 @@ impl FromStr for Reserve {
     }
 }
 
-impl<'de> Deserialize<'de> for Reserve {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+kube_provisioner::deserialize_from_str!(Reserve);
 
 /// What a root's file system has, and what its volumes use, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -140,6 +140,35 @@ pub fn unless_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer
     if text.is_empty() { Ok(None) } else { T::deserialize(text.into_deserializer()).map(Some) }
 }
 
+/// Implements `Deserialize` for types with [`FromStr`](std::str::FromStr), so that they are parameters as well as flags. The crate
+/// that calls it needs `serde`.
+///
+/// ```
+/// #[derive(Debug, PartialEq)]
+/// struct Region(String);
+///
+/// impl std::str::FromStr for Region {
+///     type Err = &'static str;
+///
+///     fn from_str(text: &str) -> Result<Self, Self::Err> {
+///         if text.is_empty() { Err("expected a region") } else { Ok(Self(text.to_owned())) }
+///     }
+/// }
+///
+/// kube_provisioner::deserialize_from_str!(Region);
+/// ```
+#[macro_export]
+macro_rules! deserialize_from_str {
+    ($($type:ty),+) => {$(
+        impl<'de> ::serde::Deserialize<'de> for $type {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as ::serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(::serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
 /// What is wrong with the parameters of a StorageClass. Its text is one line, fit for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterError {

@@ -8,6 +8,8 @@ use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_types::request_id::RequestId as _;
 use http_body_util::LengthLimitError;
 
+use crate::policy::PolicyError;
+
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -58,6 +60,9 @@ pub enum Error {
     /// The request cannot be sent: it has a name or a value that HTTP does not allow.
     #[error("cannot ask: {0}")]
     Request(String),
+    /// The policy of a bucket cannot be read.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// The service does not list an object by the name that it has.
     #[error("the object that is listed as {key:?} has another name in the store: delete it with the store's own tools")]
     ListedOtherwise {

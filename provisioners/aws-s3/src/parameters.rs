@@ -25,7 +25,7 @@ pub(crate) const SETTINGS: [&str; 5] =
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
-    pub(crate) region: Option<RegionName>,
+    pub(crate) region: Option<Region>,
     /// Whether it is AWS, where its address does not say so.
     pub(crate) store: Option<Dialect>,
     /// S3's address, where it is not the region's own.
@@ -119,30 +119,9 @@ pub struct Config {
     pub(crate) bucket_versioning: Option<Versioning>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct RegionName(pub(crate) Region);
-
-impl FromStr for RegionName {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        Region::new(text).map(Self).ok_or("expected a region, such as eu-central-1")
-    }
-}
-
-impl TryFrom<String> for RegionName {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, &'static str> {
-        text.parse()
-    }
-}
-
 /// The ARN of a role or of a policy in IAM.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns>
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IamArn(pub(crate) String);
 
 impl FromStr for IamArn {
@@ -167,13 +146,7 @@ impl FromStr for IamArn {
     }
 }
 
-impl TryFrom<String> for IamArn {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, &'static str> {
-        text.parse()
-    }
-}
+kube_provisioner::deserialize_from_str!(IamArn);
 
 /// `createBucketUser` of the provisioner of 2019. Without a user, its claims got the administrator's key.
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn each_access_has_its_rights_and_no_others() {
-        let region = Region::new("eu-central-1").unwrap();
+        let region: Region = "eu-central-1".parse().unwrap();
         let text = |access| document(&region, "photos", access, Some("arn:aws:kms:eu-central-1:1:key/k"));
         let (all, read, write) = (text(Access::ReadWrite), text(Access::ReadOnly), text(Access::WriteOnly));
         for (policy, has, lacks) in [
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_user_has_room_for_three_buckets() {
-        let region = Region::new("eu-central-1").unwrap();
+        let region: Region = "eu-central-1".parse().unwrap();
         let room = |bucket: &str, key| ROOM / document(&region, bucket, Access::ReadWrite, key).len();
         let key = "arn:aws:kms:eu-central-1:123456789012:key/00000000-0000-4000-8000-000000000001";
         assert_eq!([room("photos", None), room("photos", Some(key))], [4, 3]);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_key_of_kms_without_its_arn_is_nothing_a_policy_can_name() {
-        let region = Region::new("eu-central-1").unwrap();
+        let region: Region = "eu-central-1".parse().unwrap();
         assert!(!document(&region, "photos", Access::ReadWrite, Some("alias/k")).contains("kms"));
     }
 }

@@ -1,16 +1,12 @@
 //! Regions and partitions: where buckets are, and how policies name them there.
 
+use std::str::FromStr;
+
 /// A region of AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region(String);
 
 impl Region {
-    /// `None` for a text that is no region.
-    pub(crate) fn new(text: &str) -> Option<Self> {
-        let letters = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        (letters && text.contains('-')).then(|| Self(text.to_owned()))
-    }
-
     pub(crate) fn name(&self) -> &str {
         &self.0
     }
@@ -50,13 +46,27 @@ impl Region {
     }
 }
 
+impl FromStr for Region {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let letters = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        match letters && text.contains('-') {
+            true => Ok(Self(text.to_owned())),
+            false => Err("expected a region, such as eu-central-1"),
+        }
+    }
+}
+
+kube_provisioner::deserialize_from_str!(Region);
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn regions_and_their_partitions() {
-        let region = |name| Region::new(name).unwrap();
+        let region = |name: &str| name.parse::<Region>().unwrap();
         assert_eq!(region("us-east-1").location_constraint(), None);
         assert_eq!(region("eu-central-1").location_constraint(), Some("eu-central-1"));
         assert_eq!(region("eu-central-1").bucket_arn("b"), "arn:aws:s3:::b");
@@ -68,7 +78,7 @@ mod tests {
         assert_eq!(region("us-gov-east-1").bucket_arn("b"), "arn:aws-us-gov:s3:::b");
         assert_eq!(region("cn-north-1").bucket_arn("b"), "arn:aws-cn:s3:::b");
         for text in ["", "europe", "eu_central_1", "eu-central-1/", "EU-CENTRAL-1"] {
-            assert_eq!(Region::new(text), None, "{text}");
+            assert!(text.parse::<Region>().is_err(), "{text}");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The IAM role of a claim without a key. Pods of one service account assume it with their token, which the cluster's OIDC
 //! provider has signed.
 
+use std::str::FromStr;
+
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::{Owner, ServiceAccount};
 use s3_client::iam::{Identity, NewIdentity};
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::account::{Account, PATH};
@@ -21,8 +22,7 @@ const AUDIENCE: &str = "sts.amazonaws.com";
 const ROLE_RIGHT: &str = "iam:GetRole, for arn:aws:iam::*:role/obc* too";
 
 /// The identity provider in IAM that stands for the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OidcProvider {
     arn: String,
 }
@@ -48,28 +48,19 @@ impl OidcProvider {
     }
 }
 
-impl TryFrom<String> for OidcProvider {
-    type Error = String;
+impl FromStr for OidcProvider {
+    type Err = String;
 
-    fn try_from(arn: String) -> Result<Self, String> {
-        let provider = Self { arn };
-        match provider.arn.starts_with("arn:") && !provider.issuer().is_empty() {
+    fn from_str(arn: &str) -> Result<Self, String> {
+        let provider = Self { arn: arn.to_owned() };
+        match arn.starts_with("arn:") && !provider.issuer().is_empty() {
             true => Ok(provider),
-            false => Err(format!(
-                "{:?} is no OIDC provider: expected arn:aws:iam::ACCOUNT:oidc-provider/ISSUER",
-                provider.arn
-            )),
+            false => Err(format!("{arn:?} is no OIDC provider: expected arn:aws:iam::ACCOUNT:oidc-provider/ISSUER")),
         }
     }
 }
 
-impl std::str::FromStr for OidcProvider {
-    type Err = String;
-
-    fn from_str(arn: &str) -> Result<Self, String> {
-        arn.to_owned().try_into()
-    }
-}
+kube_provisioner::deserialize_from_str!(OidcProvider);
 
 /// What IAM says of a role.
 enum Sight {

@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 
 use crate::dialect::Dialect;
 use crate::failure::Failure;
-use crate::parameters::{IamArn, Parameters, RegionName};
+use crate::parameters::{IamArn, Parameters};
 use crate::region::Region;
 use crate::role::OidcProvider;
 
@@ -42,7 +42,7 @@ const MOST_ROLES: usize = 100;
 pub struct Defaults {
     /// Region of the buckets, for classes without `region`
     #[arg(long, env = "AWS_REGION", value_name = "REGION")]
-    region: Option<RegionName>,
+    region: Option<Region>,
 
     /// S3 endpoint [default: that of the region]
     #[arg(long, env = "AWS_ENDPOINT_URL_S3", value_name = "URL")]
@@ -265,14 +265,14 @@ impl Stores {
     fn region(&self, parameters: &Parameters) -> Result<Region, Misconfigured> {
         let region = parameters.region.as_ref().or(self.defaults.region.as_ref());
         region
-            .map(|RegionName(region)| region.clone())
+            .cloned()
             .ok_or_else(|| Misconfigured::new("no region is known: set region in the StorageClass, or --region"))
     }
 
     /// What Amazon's chain of credentials finds for this process.
     async fn own(&self) -> Result<&SdkConfig, Misconfigured> {
         let http = self.defaults.http(&self.connections)?;
-        let region = self.defaults.region.as_ref().map_or("us-east-1", |RegionName(region)| region.name());
+        let region = self.defaults.region.as_ref().map_or("us-east-1", Region::name);
         let load = async || {
             let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http.client());
             // Without one, the node would be asked for it.

@@ -1,16 +1,24 @@
 //! The gateway's admin API.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use aws_sigv4::http_request::{
+    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings, UriPathNormalizationMode,
+    sign,
+};
+use aws_sigv4::sign::v4;
 use bytes::Bytes;
-use http::Method;
-use s3_client::{Credentials, Error};
+use http::{Method, Uri};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3_client::{Answer, Credentials, Error, Http};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::quota::Quota;
-use crate::signed::Signed;
 use crate::users::Mark;
+
+/// <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Deleting what a bucket holds takes as long as it takes.
 const PURGE_TIME_LIMIT: Duration = Duration::from_secs(240);
@@ -118,18 +126,18 @@ pub(crate) struct BucketInfo {
     pub(crate) placement_rule: String,
 }
 
-/// Calls of the admin API, with the administrator's key.
+/// Calls of the admin API, signed with the administrator's key as those of S3 are.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
-    client: Signed,
-    time_limit: Duration,
+    pub(crate) http: Http,
+    /// `http://host:port`.
+    pub(crate) address: String,
+    pub(crate) region: String,
+    pub(crate) key: Credentials,
+    pub(crate) time_limit: Duration,
 }
 
 impl Admin {
-    pub(crate) fn new(client: Signed, time_limit: Duration) -> Self {
-        Self { client, time_limit }
-    }
-
     pub(crate) async fn user(&self, id: &str) -> Result<Option<User>, Failure> {
         let failure = |error| Failure::of_admin(format!("look up the user {id}"), "users", error);
         absent_on(&["NoSuchUser"], self.ask(request(Method::GET, "user").query("uid", id)).await, failure)
@@ -241,7 +249,7 @@ impl Admin {
 
     async fn remove_bucket(&self, name: &str, purge: bool) -> Result<bool, Failure> {
         let request = request(Method::DELETE, "bucket").query("bucket", name).query("purge-objects", purge.to_string());
-        let deleted = request.send(&self.client, PURGE_TIME_LIMIT).await.map(drop);
+        let deleted = self.send(request, PURGE_TIME_LIMIT).await.map(drop);
         let failure = |error| Failure::of_admin(format!("delete the bucket {name}"), "buckets", error);
         match deleted {
             // Part of it is gone already: the bucket itself counts.
@@ -255,13 +263,75 @@ impl Admin {
     }
 
     async fn done(&self, request: Request) -> Result<(), Error> {
-        request.send(&self.client, self.time_limit).await.map(drop)
+        self.send(request, self.time_limit).await.map(drop)
     }
 
     async fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
-        let answer = request.send(&self.client, self.time_limit).await?;
-        let endpoint = || self.client.address.clone();
-        serde_json::from_slice(&answer).map_err(|_| Error::NotS3 { endpoint: endpoint(), status: 200 })
+        let answer = self.send(request, self.time_limit).await?;
+        serde_json::from_slice(&answer).map_err(|_| Error::NotS3 { endpoint: self.address.clone(), status: 200 })
+    }
+
+    /// The body of the answer, if that is 2xx.
+    async fn send(&self, request: Request, limit: Duration) -> Result<Bytes, Error> {
+        let request = self.signed(request)?;
+        let (status, body) = self.http.send(&self.address, request, limit).await?;
+        match (200..300).contains(&status) {
+            true => Ok(body),
+            false => Err(self.refusal(status, &body)),
+        }
+    }
+
+    fn signed(&self, Request { method, path, query }: Request) -> Result<http::Request<Bytes>, Error> {
+        let cannot = |error: &dyn std::error::Error| Error::Request(error.to_string());
+        let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
+        let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let uri = format!("{}{path}?{}", self.address, query.join("&"));
+        let uri: Uri = uri.parse().map_err(|error| cannot(&error))?;
+        let mut request = http::Request::new(Bytes::new());
+        (*request.method_mut(), *request.uri_mut()) = (method, uri);
+        let (id, secret) = (&self.key.access_key_id, &self.key.secret_access_key);
+        let identity = aws_credential_types::Credentials::new(id, secret, None, None, "admin").into();
+        let mut settings = SigningSettings::default();
+        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+        settings.percent_encoding_mode = PercentEncodingMode::Single;
+        settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+        let parameters = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(&self.region)
+            .name("s3")
+            .time(SystemTime::now())
+            .settings(settings)
+            .build()
+            .map_err(|error| cannot(&error))?;
+        let uri = request.uri().to_string();
+        let signable =
+            SignableRequest::new(request.method().as_str(), &uri, std::iter::empty(), SignableBody::Bytes(&[]));
+        let signed = sign(signable.map_err(|error| cannot(&error))?, &parameters.into());
+        let (instructions, _) = signed.map_err(|error| cannot(&error))?.into_parts();
+        instructions.apply_to_request_http1x(&mut request);
+        Ok(request)
+    }
+
+    /// <https://docs.ceph.com/en/latest/radosgw/adminops/#standard-error-responses>
+    fn refusal(&self, status: u16, body: &[u8]) -> Error {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Refusal {
+            #[serde(default)]
+            code: String,
+            #[serde(default)]
+            message: String,
+            #[serde(default)]
+            request_id: String,
+        }
+        let refusal = match body.iter().all(u8::is_ascii_whitespace) {
+            true => Refusal::default(),
+            false => match serde_json::from_slice::<Refusal>(body) {
+                Ok(refusal) if !refusal.code.is_empty() => refusal,
+                _ => return Error::NotS3 { endpoint: self.address.clone(), status },
+            },
+        };
+        Error::refusal(&self.address, Answer::new(status, &refusal.code, &refusal.message, &refusal.request_id))
     }
 }
 
@@ -277,10 +347,6 @@ impl Request {
     fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.push((name, value.into()));
         self
-    }
-
-    async fn send(&self, client: &Signed, limit: Duration) -> Result<Bytes, Error> {
-        client.send(self.method.clone(), &self.path, &self.query, limit).await
     }
 }
 

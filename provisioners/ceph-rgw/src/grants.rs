@@ -2,7 +2,7 @@
 
 use kube_provisioner::bucket::Access;
 use s3_client::policy::{Policy, allow};
-use s3_client::{Client, Credentials};
+use s3_client::{Client, Credentials, Error};
 
 use crate::admin::Failure;
 use crate::store::Store;
@@ -48,9 +48,10 @@ pub(crate) async fn change_policy(
 }
 
 async fn read_policy(s3: &Client, bucket: &str) -> Result<Policy, GrantError> {
-    let policy = s3.bucket_policy(bucket).await;
-    let policy = policy.map_err(|error| Failure::of_user(&format!("read the policy of the bucket {bucket}"), error))?;
-    policy.map_err(|error| GrantError::Unreadable { bucket: bucket.to_owned(), reason: error.to_string() })
+    s3.bucket_policy(bucket).await.map_err(|error| match error {
+        Error::Policy(reason) => GrantError::Unreadable { bucket: bucket.to_owned(), reason: reason.to_string() },
+        error => Failure::of_user(&format!("read the policy of the bucket {bucket}"), error).into(),
+    })
 }
 
 /// The policy with a statement that lets this user in.

@@ -5,7 +5,6 @@ mod grants;
 mod parameters;
 mod quota;
 mod rgw;
-mod signed;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -63,8 +63,7 @@ pub(crate) struct Config {
 }
 
 /// The address of a gateway: a URL, or `host:port` as Rook writes it, with TLS on 443 and 8443 only.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gateway(pub(crate) Endpoint);
 
 impl FromStr for Gateway {
@@ -80,13 +79,7 @@ impl FromStr for Gateway {
     }
 }
 
-impl TryFrom<String> for Gateway {
-    type Error = EndpointError;
-
-    fn try_from(text: String) -> Result<Self, EndpointError> {
-        text.parse()
-    }
-}
+kube_provisioner::deserialize_from_str!(Gateway);
 
 /// The name of a placement target or of a storage class.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,19 +1,19 @@
 //! The provisioner.
 
 mod account;
+mod bucket;
 mod listing;
-mod making;
 mod ownership;
 mod removing;
-mod settings;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials,
-    GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, ProvisionedBucket, Record, RequestOf,
+    self as api, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner,
+    Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, ProvisionedBucket, Record,
+    RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::policy::Policy;
@@ -77,7 +77,7 @@ impl BucketProvisioner for Rgw {
         let key = owner.key(&store, &user, None).await?;
         let lent = match (live, whose) {
             (Some(live), Some(Whose::Claim)) => (!owner.generated).then_some(live.marker),
-            (live, _) => match making::make(&store, &users, &user, &request, live.is_none()).await {
+            (live, _) => match bucket::make(&store, &users, &user, &request, live.is_none()).await {
                 Ok(lent) => lent,
                 Err(Objection::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
                 Err(Objection::Failed(error)) => return Err(error),
@@ -92,7 +92,7 @@ impl BucketProvisioner for Rgw {
         }
         let lock = self.stores.lock(store.place(&request.name));
         let _locked = lock.lock().await;
-        settings::apply(&store, &request, &owner.id, key, lent.as_deref()).await?;
+        bucket::apply(&store, &request, &owner.id, key, lent.as_deref()).await?;
         let bucket = Bucket::new(store.endpoint).state(CEPH_USER, &owner.id);
         Ok(match lent {
             Some(marker) => bucket.state(BUCKET_OWNER, &owner.id).state(BUCKET_MARKER, marker),
@@ -289,7 +289,7 @@ struct Users {
 
 impl Users {
     fn of(
-        account: &bucket::Account,
+        account: &api::Account,
         state: &BTreeMap<String, String>,
         bucket_owner: Option<&str>,
         cluster: &str,
@@ -334,7 +334,7 @@ fn has_no_key(bucket: &str, owner: &str) -> String {
 /// Whether a bucket is still the one that was made for its owner.
 async fn is_its_owners(
     bucket: &BucketAccess,
-    owner: &bucket::Account,
+    owner: &api::Account,
     live: &BucketInfo,
     (store, cluster): (&Store, &str),
 ) -> Result<bool, ProvisionError> {

@@ -12,7 +12,6 @@ use s3_client::{Client, Connections, Credentials, Http, Settings};
 
 use crate::admin::Admin;
 use crate::parameters::{Gateway, Parameters};
-use crate::signed::Signed;
 
 /// The role of the Secret with the administrator's key.
 pub(crate) const ADMIN: &str = "admin";
@@ -107,9 +106,9 @@ impl Stores {
         settings.time_limit = self.defaults.call_timeout;
         settings.region = region.unwrap_or(settings.region);
         let region = settings.region.clone();
-        let signed = Signed { http, address: url, region: region.clone(), key: credentials.clone() };
+        let (key, time_limit) = (credentials.clone(), settings.time_limit);
+        let admin = Admin { http, address: url, region: region.clone(), key, time_limit };
         let client = Client::new(&settings, credentials).map_err(Misconfigured::new)?;
-        let admin = Admin::new(signed, settings.time_limit);
         Ok(Store { admin, endpoint, region, client })
     }
 

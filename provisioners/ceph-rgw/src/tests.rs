@@ -20,7 +20,6 @@ use s3_client::{Client, Credentials, Http, Settings};
 use crate::admin::Admin;
 use crate::parameters::{Config, Parameters};
 use crate::rgw::Rgw;
-use crate::signed::Signed;
 use crate::store::Defaults;
 use crate::users::arn;
 use fake::Fake;
@@ -159,8 +158,8 @@ impl Fixture {
 
     fn admin(&self) -> Admin {
         let region = "us-east-1".to_owned();
-        let signed = Signed { http: http(), address: self.endpoint.clone(), region, key: self.admin_key.clone() };
-        Admin::new(signed, Duration::from_secs(15))
+        let (address, key) = (self.endpoint.clone(), self.admin_key.clone());
+        Admin { http: http(), address, region, key, time_limit: Duration::from_secs(15) }
     }
 
     /// A user who is not made for a claim, with its S3.
@@ -326,7 +325,7 @@ async fn grants_let_several_claims_in_and_out() {
         assert!(fixture.s3(answer).get_object(&name, "x").await.is_err());
         assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
     }
-    assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&policy));
+    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&policy));
     assert!(s3.object_exists(&name, "x").await.unwrap());
     let refused = request("c", &[("bucketMaxSize", "1Gi")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(refused.verdict(), ProvisionVerdict::Invalid);
@@ -398,11 +397,11 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
     let first = fixture.request("a", &configs[0]);
     let mut bucket = first.provision(&fixture.rgw).await.unwrap();
     let s3 = fixture.s3(&bucket);
-    assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&read));
+    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&read));
     bucket = fixture.request("a", &configs[0]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert!(writes().is_none_or(|count| count == 2), "{:?}", writes());
     bucket = fixture.request("a", &configs[1]).after(&bucket).provision(&fixture.rgw).await.unwrap();
-    assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&write));
+    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&write));
     let live = s3.bucket_lifecycle(&name).await.unwrap();
     assert!(s3_client::lifecycle::Lifecycle::parse(&days[1]).unwrap().same_as(&live), "{live:?}");
     // The record may be Rook's, who keeps nothing of that in `additionalState`.
@@ -410,12 +409,12 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
     removed.state.retain(|key, _| key == "cephUser");
     removed.applied_config = configs[1].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     bucket = removed.provision(&fixture.rgw).await.unwrap();
-    assert!(s3.bucket_policy(&name).await.unwrap().unwrap().is_empty());
+    assert!(s3.bucket_policy(&name).await.unwrap().is_empty());
     assert!(s3.bucket_lifecycle(&name).await.unwrap().is_empty());
     // What somebody sets by hand later stays.
     s3.put_bucket_policy(&name, &read).await.unwrap();
     bucket = fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap();
-    assert!(s3.bucket_policy(&name).await.unwrap().unwrap().same_as(&read));
+    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&read));
     first.after(&bucket).delete(&fixture.rgw).await.unwrap();
 }
 

@@ -41,8 +41,7 @@ pub struct Config {
 }
 
 /// The URL of the admin API, without a slash at its end. It may have a path, which only the provisioner needs to know.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminUrl(pub(crate) String);
 
 impl FromStr for AdminUrl {
@@ -56,13 +55,7 @@ impl FromStr for AdminUrl {
     }
 }
 
-impl TryFrom<String> for AdminUrl {
-    type Error = EndpointError;
-
-    fn try_from(text: String) -> Result<Self, EndpointError> {
-        text.parse()
-    }
-}
+kube_provisioner::deserialize_from_str!(AdminUrl);
 
 #[cfg(test)]
 mod tests {

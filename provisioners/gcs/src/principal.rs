@@ -2,14 +2,12 @@
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::{Authentication, ClaimName, ServiceAccount};
-use serde::Deserialize;
 
 use crate::parameters::{Config, Parameters};
 use crate::store::Store;
 
 /// Its name, `projects/NUMBER/locations/global/workloadIdentityPools/POOL`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool(String);
 
 impl Pool {
@@ -24,15 +22,15 @@ impl Pool {
     }
 }
 
-impl TryFrom<String> for Pool {
-    type Error = String;
+impl std::str::FromStr for Pool {
+    type Err = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match *text.split('/').collect::<Vec<_>>() {
             ["projects", number, "locations", "global", "workloadIdentityPools", pool]
                 if !number.is_empty() && !pool.is_empty() =>
             {
-                Ok(Self(text))
+                Ok(Self(text.to_owned()))
             }
             _ => Err(format!(
                 "{text:?} is no workload identity pool: expected projects/NUMBER/locations/global/workloadIdentityPools/POOL"
@@ -41,13 +39,7 @@ impl TryFrom<String> for Pool {
     }
 }
 
-impl std::str::FromStr for Pool {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.to_owned().try_into()
-    }
-}
+kube_provisioner::deserialize_from_str!(Pool);
 
 /// Who a claim's pods are, if they have no key.
 pub(crate) fn principal(

@@ -14,9 +14,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::metrics::RootMetrics;
-use crate::node::{NODE, Node};
+use crate::node::{NODE, Node, registered_again};
 use crate::placement::{ANNOTATIONS, directory_of};
-use crate::registration;
 
 /// How long the start waits for several roots.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -175,7 +174,7 @@ impl Disks {
         worker.begin(&ANNOTATIONS, start, is_here).await?;
         match node {
             Some(node) => {
-                registration::again(&worker, node, start).await?;
+                registered_again(&worker, node, start).await?;
                 for advice in node.advice(worker.root(), start).await {
                     tracing::warn!("{advice}");
                 }

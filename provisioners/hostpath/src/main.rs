@@ -10,7 +10,6 @@ mod metrics;
 mod node;
 mod parameters;
 mod placement;
-mod registration;
 
 use std::process::ExitCode;
 

@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use directory_volumes::Root;
-use kube_provisioner::k8s_openapi::api::core::v1::{Node as NodeObject, NodeSelectorRequirement};
+use directory_volumes::{Root, Worker};
+use kube_provisioner::k8s_openapi::api::core::v1::{Node as NodeObject, NodeSelectorRequirement, PersistentVolume};
+use kube_provisioner::kube::api::{Patch, PatchParams};
 use kube_provisioner::kube::{self, Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
-use kube_provisioner::{DeleteError, ExpandError, ProvisionError, ProvisionedVolume, Start, error_chain};
+use kube_provisioner::{DeleteError, ExpandError, ProvisionError, ProvisionedVolume, Start, StartError, error_chain};
+use serde_json::json;
 use thiserror::Error;
 
-use crate::placement::{ANNOTATIONS, NodePlace};
+use crate::placement::{ANNOTATIONS, GONE_SINCE, NodePlace};
 
 /// On a volume: the node's name and uid. Another node may get the name later, with another disk.
 pub(crate) const NODE: &str = "hostpath-provisioner/node";
 pub(crate) const NODE_UID: &str = "hostpath-provisioner/node-uid";
+
+/// The root's note of the uid that its node had.
+const NOTE: &str = "node";
 
 /// The node by its name. Its object changes: labels come and go, and a node that registers again has another uid.
 pub(crate) struct Node {
@@ -151,6 +156,32 @@ impl Seen {
         let annotations = vec![(NODE, self.name.clone()), (NODE_UID, self.uid.clone())];
         Ok(NodePlace { label: label.to_owned(), value: value.clone(), annotations })
     }
+}
+
+/// A node that was deleted and registered again has another uid. With the same root its volumes are there: they say the node's new
+/// uid, before anybody gives them up.
+pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &Start) -> Result<(), StartError> {
+    let Some(uid) = node.uid() else { return Ok(()) };
+    let former: Option<String> = worker.run(|root| Ok::<_, StartError>(root.note(NOTE)?)).await?;
+    if former.is_some_and(|former| former == uid) {
+        return Ok(());
+    }
+    let volumes = Api::<PersistentVolume>::all(start.client.clone());
+    let is_here = |volume: &&ProvisionedVolume| {
+        volume.annotation(NODE) == Some(node.name()) && volume.annotation(ANNOTATIONS.root) == worker.root().id()
+    };
+    for volume in start.volumes().await?.iter().filter(is_here) {
+        if volume.annotation(NODE_UID) != Some(&uid) {
+            let patch = json!({"metadata": {"uid": volume.object.metadata.uid,
+                "annotations": {NODE_UID: uid, GONE_SINCE: null}}});
+            volumes.patch(&volume.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        }
+    }
+    // A full disk must not keep volumes from being removed; the next start looks again.
+    if let Err(error) = worker.run(move |root| Ok::<_, StartError>(root.put_note(NOTE, &uid)?)).await {
+        tracing::warn!("{error}");
+    }
+    Ok(())
 }
 
 /// A volume is not on this node.

@@ -2,8 +2,20 @@
 
 use std::path::Path;
 
-use directory_volumes::{DirectoryError, VolumePath};
+use clap::Args;
+use directory_volumes::{Annotations, DirectoryError, VolumePath};
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
+
+/// On a volume: what becomes of its data, and the root that it is in.
+pub(crate) const ANNOTATIONS: Annotations = Annotations {
+    on_delete: "nfs-provisioner/on-delete",
+    trash_ttl: "nfs-provisioner/trash-ttl-seconds",
+    root: "nfs-provisioner/root",
+};
+
+/// Arguments of `adopt`: the source of a volume is the server or the share, so nothing is to be said.
+#[derive(Debug, Args)]
+pub(crate) struct Source {}
 
 /// The driver whose volumes can be taken over.
 const CSI_DRIVER: &str = "nfs.csi.k8s.io";

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use serde::Deserialize;
 use tokio::net::TcpStream;
 
 use crate::error::StartError;
@@ -19,8 +18,7 @@ use crate::error::StartError;
 /// assert_eq!("http://store:8080".parse(), Ok(Endpoint::http("store").port(8080)));
 /// assert!("http://store:8080/s3".parse::<Endpoint>().is_err());
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Endpoint {
     /// The host.
@@ -128,13 +126,7 @@ impl FromStr for Endpoint {
     }
 }
 
-impl TryFrom<String> for Endpoint {
-    type Error = EndpointError;
-
-    fn try_from(text: String) -> Result<Self, EndpointError> {
-        text.parse()
-    }
-}
+crate::deserialize_from_str!(Endpoint);
 
 #[cfg(test)]
 mod tests {

@@ -12,17 +12,17 @@ use super::{incomplete, tags};
 use crate::client::Client;
 use crate::error::Error;
 use crate::lifecycle::Lifecycle;
-use crate::policy::{Policy, PolicyError};
+use crate::policy::Policy;
 
 impl Client {
     /// A bucket's policy; an empty one where there is none.
     ///
     /// # Errors
-    /// As of every request. The inner error is of a policy that cannot be read.
-    pub async fn bucket_policy(&self, name: &str) -> Result<Result<Policy, PolicyError>, Error> {
+    /// As of every request, and [`Error::Policy`].
+    pub async fn bucket_policy(&self, name: &str) -> Result<Policy, Error> {
         let answer = self.sdk.get_bucket_policy().bucket(name).send().await;
         let text = self.unless(&["NoSuchBucketPolicy"], answer)?.and_then(|answer| answer.policy);
-        Ok(text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&text)))
+        Ok(text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&text))?)
     }
 
     /// Sets a bucket's policy. One without statements is deleted: S3 knows no empty ones.

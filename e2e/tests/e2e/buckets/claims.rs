@@ -98,7 +98,6 @@ async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result
     let has = async |action: Option<&str>| {
         let found = eventually(SOON, async || {
             let policy = user.client.bucket_policy(&user.bucket).await?;
-            let policy = policy.map_err(|error| anyhow::anyhow!("{error}"))?;
             let statement = policy.statement("mine").map(Value::to_string);
             let as_wanted = match action {
                 None => statement.is_none(),

@@ -132,7 +132,7 @@ async fn ceph_z15_what_rook_has_applied_goes_when_the_claim_wants_it_no_more() -
     let is_there = async || -> anyhow::Result<[bool; 3]> {
         let quota =
             fixture.ceph.radosgw_admin(&["user", "info", "--uid", &user]).await?["user_quota"]["enabled"] == true;
-        let policy = !client.bucket_policy(&bucket).await??.is_empty();
+        let policy = !client.bucket_policy(&bucket).await?.is_empty();
         Ok([policy, !client.bucket_lifecycle(&bucket).await?.is_empty(), quota])
     };
     assert_eq!(is_there().await?, [true; 3]);

@@ -29,7 +29,7 @@ async fn aws_w7_w8_w15_policy_tags_and_versioning_follow_the_claim() -> anyhow::
     fixture.claim("photos", "class", json!({"bucketName": "photos-of-ours", "additionalConfig": asked})).await?;
     fixture.bound("photos").await?;
     let live = async || {
-        let policy = admin.bucket_policy("photos-of-ours").await?.map_err(|error| anyhow::anyhow!("{error}"))?;
+        let policy = admin.bucket_policy("photos-of-ours").await?;
         let mut tags = admin.bucket_tagging("photos-of-ours").await?;
         let ours = tags.iter().filter(|(key, _)| key.starts_with("kube-provisioner/")).count();
         tags.retain(|key, _| !key.starts_with("kube-provisioner/"));

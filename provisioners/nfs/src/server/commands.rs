@@ -15,8 +15,8 @@ use super::export::{Offer, hostname};
 use super::export_table::ExportTable;
 use super::former;
 use super::ganesha::{Settings, add_beside};
-use super::provisioner::{ANNOTATIONS, ROOT_SQUASH};
-use crate::source::{Location, on_server};
+use super::provisioner::ROOT_SQUASH;
+use crate::source::{ANNOTATIONS, Location, Source, on_server};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -42,10 +42,6 @@ pub(crate) struct Site {
     #[command(flatten)]
     connection: commands::Connection,
 }
-
-/// The source is the server: nothing is to be said.
-#[derive(Debug, Args)]
-pub(crate) struct Source {}
 
 impl commands::Site for Site {
     const ANNOTATIONS: Annotations = ANNOTATIONS;

@@ -4,8 +4,9 @@ use directory_volumes::Root;
 use directory_volumes::hostile::Subject;
 use serde_json::json;
 
-use super::provisioner::{ANNOTATIONS, Server};
+use super::provisioner::Server;
 use super::tests::{Fake, server};
+use crate::source::ANNOTATIONS;
 
 const SUBJECT: Subject<Server<Fake>> = Subject {
     start: |root| server(Root::open(root).unwrap(), Fake::default()),

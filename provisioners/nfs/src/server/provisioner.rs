@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 
-use directory_volumes::{Annotations, CallError as _, Deletion, VolumePath, Worker, owner_here, retains, whose};
+use directory_volumes::{CallError as _, Deletion, VolumePath, Worker, owner_here, retains, whose};
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
@@ -18,14 +18,8 @@ use super::former;
 use super::ganesha::{ExportError, Exporter};
 use super::parameters::Parameters;
 use crate::parameters::ANNOTATIONS_OF_CLAIMS;
-use crate::source::{Location, on_server};
+use crate::source::{ANNOTATIONS, Location, on_server};
 
-/// On a volume: what becomes of its data, and the root that it is in.
-pub(crate) const ANNOTATIONS: Annotations = Annotations {
-    on_delete: "nfs-provisioner/on-delete",
-    trash_ttl: "nfs-provisioner/trash-ttl-seconds",
-    root: "nfs-provisioner/root",
-};
 /// On a volume: the id of its export, for people.
 pub(crate) const EXPORT_ID: &str = "nfs-provisioner/export-id";
 /// On a volume: what clients may do, for an export that is made again.

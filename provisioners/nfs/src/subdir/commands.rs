@@ -9,8 +9,8 @@ use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands}
 use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
 
-use super::share::{ANNOTATIONS, Mounted, ShareName, root};
-use crate::source::{Location, on_server};
+use super::share::{Mounted, ShareName, root};
+use crate::source::{ANNOTATIONS, Location, Source, on_server};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -29,10 +29,6 @@ pub(crate) struct Site {
     #[command(flatten)]
     connection: commands::Connection,
 }
-
-/// The source is the share: nothing is to be said.
-#[derive(Debug, Args)]
-pub(crate) struct Source {}
 
 impl commands::Site for Site {
     const ANNOTATIONS: Annotations = ANNOTATIONS;

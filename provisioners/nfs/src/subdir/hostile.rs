@@ -5,7 +5,7 @@ use directory_volumes::hostile::Subject;
 use serde_json::json;
 
 use super::provisioner::Subdir;
-use super::share::ANNOTATIONS;
+use crate::source::ANNOTATIONS;
 
 const SUBJECT: Subject<Subdir> = Subject {
     start: |root| {

@@ -11,9 +11,9 @@ use kube_provisioner::{
 
 use super::former;
 use super::parameters::Parameters;
-use super::share::{ANNOTATIONS, Mounted, Share, ShareError, ShareName};
+use super::share::{Mounted, Share, ShareError, ShareName};
 use crate::parameters::{ANNOTATIONS_OF_CLAIMS, Policy};
-use crate::source::{Location, on_server};
+use crate::source::{ANNOTATIONS, Location, on_server};
 
 pub(crate) struct Subdir {
     /// The provisioner's first name; further ones are those of provisioners before it.

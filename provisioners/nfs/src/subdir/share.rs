@@ -5,20 +5,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use directory_volumes::{Annotations, DirectoryError, NotUsable, Opening, Root, TrashLimits, Worker};
+use directory_volumes::{DirectoryError, NotUsable, Opening, Root, TrashLimits, Worker};
 use kube_provisioner::{ProvisionedVolume, Start, StartError};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::source::Location;
-
-/// On a volume: what becomes of its data, and the share that it is in.
-pub(crate) const ANNOTATIONS: Annotations = Annotations {
-    on_delete: "nfs-provisioner/on-delete",
-    trash_ttl: "nfs-provisioner/trash-ttl-seconds",
-    root: "nfs-provisioner/root",
-};
+use crate::source::{ANNOTATIONS, Location};
 
 /// How long work waits for a share that is being checked.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -57,17 +57,37 @@ pub(crate) struct Account {
     pub(crate) has_role: bool,
 }
 
-/// What IAM says of a user.
+/// What IAM says of a user, or of a role with what has to be known of it.
 #[derive(Debug)]
-pub(crate) enum Sight {
+pub(crate) enum Sight<T = ()> {
     Absent,
     /// The claim's.
-    Own,
+    Own(T),
     /// Another claim's, or another cluster's, or not ours at all.
     Other,
-    /// The administrator may not look at it. IAM answers so for a user that does not exist, too, where the right is for users of
-    /// a path: it knows no path of that one.
+    /// The administrator may not look at it. IAM answers so for one that does not exist, too, where the right is for those of a
+    /// path: it knows no path of that one.
     Forbidden(Failure),
+}
+
+impl<T> Sight<T> {
+    /// `key` is its name among what was created and removed a moment ago, and `what` that for errors.
+    pub(crate) fn of(
+        store: &Store,
+        key: &str,
+        what: &str,
+        found: Result<Option<Identity>, Failure>,
+        own: impl FnOnce(Identity) -> Option<T>,
+    ) -> Result<Self, Failure> {
+        match found {
+            Ok(None) if store.recent.has(key) => Err(Failure::not_shown_yet(what.to_owned())),
+            Ok(None) => Ok(Self::Absent),
+            Ok(Some(found)) => Ok(own(found).map_or(Self::Other, Self::Own)),
+            Err(failure) if failure.code() != "AccessDenied" => Err(failure),
+            Err(_) if store.was_removed(key) => Ok(Self::Absent),
+            Err(failure) => Ok(Self::Forbidden(failure)),
+        }
+    }
 }
 
 impl Account {
@@ -159,7 +179,7 @@ impl Account {
                 store.recent.created(&self.name);
                 match store.dialect().may_lose_tags_of_users() {
                     true => self.has_kept_tags(store).await,
-                    false => Ok(Sight::Own),
+                    false => Ok(Sight::Own(())),
                 }
             }
             // An answer to an earlier call was lost, or another claim was quicker.
@@ -181,7 +201,7 @@ impl Account {
                 Err(Failure::LeavesTagsOut)
             }
             Ok(Some(user)) if !self.owns(&user) => Ok(Sight::Other),
-            _ => Ok(Sight::Own),
+            _ => Ok(Sight::Own(())),
         }
     }
 
@@ -246,7 +266,7 @@ impl Account {
 
     /// Removes all keys of the user, if it is the claim's, and the role.
     pub(crate) async fn close(&self, store: &Store, user: &Sight) -> Result<(), Failure> {
-        if let Sight::Own = user {
+        if let Sight::Own(()) = user {
             self.remove_keys_but(store, None).await?;
         }
         self.remove_role(store).await
@@ -264,7 +284,7 @@ impl Account {
                 tracing::info!(user = self.name, "left an IAM user that is not the claim's");
                 return Ok(());
             }
-            Sight::Own => {}
+            Sight::Own(()) => {}
         }
         let name = &self.name;
         self.remove_access(store).await?;
@@ -295,7 +315,7 @@ impl Account {
         let Some(name) = &self.former_name else { return Ok(()) };
         let former = Self { name: name.clone(), former_name: None, ..self.clone() };
         match former.look(store).await? {
-            Sight::Own => Box::pin(former.remove(store)).await,
+            Sight::Own(()) => Box::pin(former.remove(store)).await,
             // Hidden is the answer for a user that does not exist, too, and nearly always that is so.
             Sight::Absent | Sight::Other | Sight::Forbidden(_) => Ok(()),
         }
@@ -303,16 +323,10 @@ impl Account {
 
     /// What there is under the user's name.
     pub(crate) async fn look(&self, store: &Store) -> Result<Sight, Failure> {
-        let failed = Failure::of(format!("look up the IAM user {}", self.name), USER_RIGHT);
-        match store.iam.user(&self.name).await {
-            Ok(None) if store.recent.has(&self.name) => Err(Failure::not_shown_yet(format!("IAM user {}", self.name))),
-            Ok(None) => Ok(Sight::Absent),
-            Ok(Some(user)) if self.owns(&user) => Ok(Sight::Own),
-            Ok(Some(_)) => Ok(Sight::Other),
-            Err(error) if error.code() == "AccessDenied" && store.was_removed(&self.name) => Ok(Sight::Absent),
-            Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
-            Err(error) => Err(failed(error)),
-        }
+        let what = format!("IAM user {}", self.name);
+        let found = store.iam.user(&self.name).await;
+        let found = found.map_err(Failure::of(format!("look up the {what}"), USER_RIGHT));
+        Sight::of(store, &self.name, &what, found, |user| self.owns(&user).then_some(()))
     }
 
     /// The same before everything is removed. A process that has just ended may have made the user a moment ago.

@@ -72,7 +72,7 @@ impl BucketProvisioner for Aws {
         let name = &bucket.name;
         let user = account.look_carefully(&store).await?;
         // Before the bucket there is the user.
-        let begun = !bucket.state.is_empty() || matches!(user, Sight::Own | Sight::Forbidden(_));
+        let begun = !bucket.state.is_empty() || matches!(user, Sight::Own(()) | Sight::Forbidden(_));
         match bucket::find(&store, name).await? {
             Live::Absent => {}
             Live::Forbidden(failure) | Live::Elsewhere(failure) if begun => return Err(failure.into()),
@@ -295,7 +295,7 @@ async fn whose(
     user: &Sight,
 ) -> Result<Whose, Failure> {
     let owner = account.owner_of(tags);
-    let has_user = matches!(user, Sight::Own);
+    let has_user = matches!(user, Sight::Own(()));
     Ok(match owner {
         Owner::Claim => Whose::Claim,
         Owner::Unknown if account.is_of_2019() && has_user => Whose::Claim,
@@ -363,7 +363,7 @@ async fn own_user(
         user => (user, false),
     };
     match user {
-        Sight::Own => {}
+        Sight::Own(()) => {}
         Sight::Forbidden(failure) => return Err(failure.into()),
         Sight::Other | Sight::Absent => return Err(ProvisionError::retry(taken(&account.name))),
     }

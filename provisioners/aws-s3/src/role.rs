@@ -8,7 +8,7 @@ use kube_provisioner::bucket::{Owner, ServiceAccount};
 use s3_client::iam::{Identity, NewIdentity};
 use serde_json::json;
 
-use crate::account::{Account, PATH};
+use crate::account::{Account, PATH, Sight};
 use crate::failure::Failure;
 use crate::parameters::Parameters;
 use crate::policy;
@@ -62,15 +62,6 @@ impl FromStr for OidcProvider {
 
 kube_provisioner::deserialize_from_str!(OidcProvider);
 
-/// What IAM says of a role.
-enum Sight {
-    Absent,
-    Own(Identity),
-    Other,
-    /// IAM answers so for a role that does not exist, too, as for users.
-    Forbidden(Failure),
-}
-
 impl Account {
     /// Makes the role or brings it in line; returns its ARN. Written in any case: it is as quick as looking.
     pub(crate) async fn set_role(
@@ -115,7 +106,7 @@ impl Account {
     }
 
     /// What is there afterwards.
-    async fn make_role(&self, store: &Store, parameters: &Parameters, trust: &str) -> Result<Sight, Failure> {
+    async fn make_role(&self, store: &Store, parameters: &Parameters, trust: &str) -> Result<Sight<Identity>, Failure> {
         let (name, tags) = (&self.name, self.tags_at_creation());
         let boundary = store.permissions_boundary(parameters);
         let role = NewIdentity { name, path: PATH, tags: &tags, permissions_boundary: boundary };
@@ -167,22 +158,15 @@ impl Account {
         Ok(())
     }
 
-    async fn look_at_role(&self, store: &Store) -> Result<Sight, Failure> {
-        let failed = Failure::of(format!("look up the IAM role {}", self.name), ROLE_RIGHT);
-        match store.iam.role(&self.name).await {
-            Ok(None) if store.recent.has(&role_of(&self.name)) => {
-                Err(Failure::not_shown_yet(format!("IAM role {}", self.name)))
-            }
-            Ok(None) => Ok(Sight::Absent),
-            Ok(Some(role)) if self.owner_of(&role.tags) == Owner::Claim => Ok(Sight::Own(role)),
-            Ok(Some(_)) => Ok(Sight::Other),
-            Err(error) if error.code() == "AccessDenied" && store.was_removed(&role_of(&self.name)) => {
-                Ok(Sight::Absent)
-            }
-            Err(error) if error.code() == "AccessDenied" => Ok(Sight::Forbidden(failed(error))),
-            Err(error) if !self.has_role && store.dialect().lacks_operation(&error) => Ok(Sight::Absent),
-            Err(error) => Err(failed(error)),
-        }
+    async fn look_at_role(&self, store: &Store) -> Result<Sight<Identity>, Failure> {
+        let what = format!("IAM role {}", self.name);
+        let found = match store.iam.role(&self.name).await {
+            Err(error) if !self.has_role && store.dialect().lacks_operation(&error) => Ok(None),
+            found => found.map_err(Failure::of(format!("look up the {what}"), ROLE_RIGHT)),
+        };
+        Sight::of(store, &role_of(&self.name), &what, found, |role| {
+            Some(role).filter(|role| self.owner_of(&role.tags) == Owner::Claim)
+        })
     }
 }
 

@@ -88,7 +88,7 @@ async fn give_access(
     }
     // IAM may not show yet what `create_bucket` has made a moment ago.
     let user = match is_own && store.recent.has(&account.name) {
-        true => Sight::Own,
+        true => Sight::Own(()),
         false => account.look(store).await?,
     };
     let taken = |user: &str| match is_own {
@@ -133,7 +133,7 @@ async fn is_its_owners(
     let owner = Account::of(owner, cluster, (&bucket.name, true), &bucket.state);
     Ok(match owner.owner_of(tags) {
         Owner::Claim => true,
-        Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, Sight::Own),
+        Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, Sight::Own(())),
         Owner::Unknown | Owner::Other => false,
     })
 }

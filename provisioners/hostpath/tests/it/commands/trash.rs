@@ -64,3 +64,12 @@ fn what_others_have_thrown_away_is_not_removed() {
     let (ok, text) = world.run(&["trash", "purge", "before", "--of-unknown-cluster"], "");
     assert!(ok && left().eq(["theirs"]), "{text}");
 }
+
+/// The output is redirected to a full disk.
+#[test]
+fn a_full_stdout_is_an_error_and_no_panic() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = World::new().command(&["trash", "list"]).stdout(full).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && text.contains("cannot write to stdout"), "{text}");
+}

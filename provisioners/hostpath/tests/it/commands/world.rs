@@ -168,7 +168,7 @@ impl World {
         fs::read_to_string(self.folder.path().join(format!("log-{}", self.id))).unwrap_or_default()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hostpath-provisioner"));
         command
             .args(arguments)

@@ -22,6 +22,12 @@ pub(crate) struct Words {
 /// What helps where a class is wrong: its parameters cannot be changed.
 const CLASS: &str = "administrator: delete the class and create it with correct parameters; the provisioner's command `check-class` checks them before";
 
-const fn words(state: &'static str, why: &'static str, remedy: &'static str) -> Words {
+/// Where a person can do nothing, or the controller's message says what.
+const fn words(state: &'static str, why: &'static str) -> Words {
+    Words { state, why, remedy: "" }
+}
+
+/// With what a person can do.
+const fn mendable(state: &'static str, why: &'static str, remedy: &'static str) -> Words {
     Words { state, why, remedy }
 }

@@ -16,7 +16,7 @@ mod supervisor;
 pub use state::State;
 
 use crate::control_plane::{Instance, cache_dir, create_private_dir, wait_for_lock};
-use crate::dependency::{self, Dependency, test_name};
+use crate::dependency::{self, Dependency, is_named};
 use crate::guard::Guard;
 use crate::packages::package;
 use crate::process::ProcessId;
@@ -43,7 +43,7 @@ pub static CEPH: Dependency = Dependency {
     ],
     python: None,
     suits: || Ok(()),
-    needed_by: |path| test_name(path).starts_with("ceph_"),
+    needed_by: |path| is_named(path, "ceph_"),
     program: None,
     server: Some(dependency::Server {
         up: |port, guard, progress| Box::pin(stand_up(port, guard, progress)),

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::built::Built;
 use crate::cluster::{Program, TestSpace, eventually, provisioner_program};
 use crate::control_plane::{NO_NODE, Node, State};
-use crate::dependency::{self, Dependency, test_name};
+use crate::dependency::{self, Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress;
@@ -35,7 +35,7 @@ pub static CSI_REGISTRAR: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || REGISTRAR.check(),
-    needed_by: |path| test_name(path).starts_with("node_csi_"),
+    needed_by: |path| is_named(path, "node_csi_"),
     program: Some(|guard, progress| Box::pin(REGISTRAR.path(guard, progress))),
     server: None,
 };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::built::Built;
-use crate::dependency::{self, Dependency, test_name};
+use crate::dependency::{self, Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
@@ -20,7 +20,7 @@ pub static CSI_SANITY: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || SANITY.check(),
-    needed_by: |path| test_name(path).starts_with("csi_sanity_"),
+    needed_by: |path| is_named(path, "csi_sanity_"),
     program: Some(|guard, progress| Box::pin(SANITY.path(guard, progress))),
     server: None,
 };

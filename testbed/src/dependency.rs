@@ -1,4 +1,4 @@
-//! What some tests and demos need beyond a control plane: one [`Dependency`] each, all of them in [`ALL`].
+//! What some tests and demos need beyond a control plane: one [`Dependency`] each, beside the code that uses it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,26 +11,6 @@ use crate::control_plane::cache_dir;
 use crate::guard::Guard;
 use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
-use crate::{
-    ceph, control_plane, csi_driver, csi_sanity, external_provisioner, garage, nfs, s3, seaweedfs, uml, versity,
-};
-
-/// Every dependency, in the order in which they are listed and installed.
-pub static ALL: [&Dependency; 13] = [
-    &control_plane::NODE,
-    &ceph::CEPH,
-    &nfs::GANESHA,
-    &uml::KERNEL,
-    &s3::S3_SERVER,
-    &s3::clients::CLIENTS,
-    &versity::VERSITY,
-    &seaweedfs::SEAWEEDFS,
-    &garage::GARAGE,
-    &csi_sanity::CSI_SANITY,
-    &csi_driver::CSI_REGISTRAR,
-    &csi_driver::CSI_MOCK_DRIVER,
-    &external_provisioner::EXTERNAL_PROVISIONER,
-];
 
 /// The command that runs the tests with everything that they need.
 pub const INSTALL: &str = "cargo xtask test --install-packages";
@@ -133,9 +113,9 @@ impl Dependency {
     }
 }
 
-/// The name of a test without its modules.
-pub(crate) fn test_name(path: &str) -> &str {
-    path.rsplit("::").next().unwrap_or(path)
+/// Returns whether the name of a test, or of a module that it is in, begins like this.
+pub(crate) fn is_named(path: &str, start: &str) -> bool {
+    path.split("::").any(|name| name.starts_with(start))
 }
 
 impl Python {
@@ -185,27 +165,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn needs_follow_from_the_path_of_a_test() {
-        let needs = |path| {
-            let known = ALL.iter().filter(|dependency| dependency.is_needed_by(path));
-            known.map(|dependency| dependency.name).collect::<Vec<_>>()
-        };
-        assert_eq!(needs("node_nfs::ganesha_a_share"), ["a node", "an NFS server", "user-mode Linux"]);
-        assert_eq!(needs("nfs::quota::ganesha_o3_on_xfs"), ["an NFS server", "user-mode Linux"]);
-        assert_eq!(needs("bucket_clients::ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
-        assert_eq!(needs("s3::rights::aws_no_administrators"), ["S3 and IAM"]);
-        assert_eq!(needs("versity::cases::versity_z12"), ["the Versity S3 Gateway"]);
-        assert_eq!(needs("seaweedfs::cases::seaweedfs_z12"), ["SeaweedFS"]);
-        assert_eq!(needs("csi_sanity::csi_sanity_passes"), ["csi-sanity"]);
-        assert_eq!(needs("garage::cases::garage_z12"), ["Garage"]);
-        assert_eq!(needs("csi_scenarios::the_sidecar_agrees"), ["external-provisioner"]);
-        let both = ["clients of S3", "the Versity S3 Gateway"];
-        assert_eq!(needs("bucket_clients::versity_clients_use_a_bucket"), both);
-        assert!(needs("nodes::t1_the_node").is_empty());
-    }
+    use crate::ceph;
 
     #[test]
     fn a_test_that_does_not_say_what_it_uses_fails() {

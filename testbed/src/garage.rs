@@ -6,7 +6,7 @@ mod server;
 use std::path::PathBuf;
 
 use crate::built::Built;
-use crate::dependency::{Dependency, test_name};
+use crate::dependency::{Dependency, is_named};
 use crate::guard::{Guard, Lifetime};
 use crate::progress::SharedProgress;
 
@@ -21,7 +21,7 @@ pub static GARAGE: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || PROGRAM.check("cargo"),
-    needed_by: |path| test_name(path).starts_with("garage_"),
+    needed_by: |path| is_named(path, "garage_"),
     program: Some(|guard, progress| Box::pin(program(guard, progress))),
     server: None,
 };

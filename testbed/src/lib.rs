@@ -66,6 +66,7 @@ pub mod manifests;
 pub mod nfs;
 pub mod oci;
 pub mod packages;
+pub mod ports;
 pub mod process;
 pub mod progress;
 pub mod prometheus;

@@ -1,7 +1,7 @@
 //! What tests of NFS need of this machine: NFS-Ganesha, which the provisioner runs itself, and clients that need no kernel.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use tokio::process::Command;
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
-use crate::dependency::{self, Dependency, test_name};
+use crate::dependency::{self, Dependency, is_named};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, package};
+use crate::ports::free_port;
 use crate::process::{self, ProcessId};
 
 /// For the start and the end of a server.
@@ -30,7 +31,7 @@ pub static GANESHA: Dependency = Dependency {
     ],
     python: None,
     suits: || Ok(()),
-    needed_by: |path| test_name(path).starts_with("ganesha_"),
+    needed_by: |path| is_named(path, "ganesha_"),
     program: None,
     server: Some(dependency::Server {
         up: |port, guard, _| Box::pin(stand_up(port, guard)),
@@ -57,11 +58,6 @@ pub const IMAGE_PACKAGES: (&[&str], &[&str]) = (
         "sysvinit-utils",
     ],
 );
-
-/// A port that is free now.
-pub fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
 
 /// A client of libnfs, of a server on this machine.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Program;
 use crate::control_plane::{State, cache_dir};
-use crate::nfs::free_port;
+use crate::ports::free_port;
 use crate::progress::SharedProgress;
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ pub mod sources;
 pub mod sts;
 
 #[cfg(feature = "s3")]
-pub use self::account::{client, iam_client, policies};
+pub use self::account::{Account, client, iam_client, policies};
 
 use std::fs;
 use std::net::TcpListener;
@@ -27,7 +27,7 @@ use regex::Regex;
 
 use crate::cluster::eventually;
 use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
-use crate::dependency::{self, Dependency, Python, test_name};
+use crate::dependency::{self, Dependency, Python, is_named};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, Package, package};
 use crate::process::{self, ProcessId};
@@ -48,7 +48,7 @@ pub static S3_SERVER: Dependency = Dependency {
     packages: &[VENV],
     python: Some(MOTO),
     suits: || Ok(()),
-    needed_by: |path| test_name(path).starts_with("aws_"),
+    needed_by: |path| is_named(path, "aws_"),
     program: None,
     server: Some(dependency::Server {
         up: |port, guard, _| Box::pin(stand_up(port, guard)),

@@ -7,13 +7,13 @@ mod server;
 use std::path::PathBuf;
 
 use crate::built::Built;
-use crate::dependency::{Dependency, test_name};
+use crate::dependency::{Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
 
 #[cfg(feature = "s3")]
-pub use self::server::{SeaweedFs, Server};
+pub use self::server::SeaweedFs;
 
 const WEED: GoProgram = GoProgram {
     program: Built { name: "weed", version: "0.0.0-20261109003541-7506e5f91cd6", time: "10 to 15 minutes" },
@@ -27,7 +27,7 @@ pub static SEAWEEDFS: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || WEED.check(),
-    needed_by: |path| test_name(path).starts_with("seaweedfs_"),
+    needed_by: |path| is_named(path, "seaweedfs_"),
     program: Some(|guard, progress| Box::pin(WEED.path(guard, progress))),
     server: None,
 };

@@ -7,13 +7,13 @@ mod server;
 use std::path::PathBuf;
 
 use crate::built::Built;
-use crate::dependency::{Dependency, test_name};
+use crate::dependency::{Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
 
 #[cfg(feature = "s3")]
-pub use self::server::{Server, Versity};
+pub use self::server::Versity;
 
 const GATEWAY: GoProgram = GoProgram {
     program: Built { name: "versitygw", version: "1.8.0", time: "2 to 10 minutes" },
@@ -27,7 +27,7 @@ pub static VERSITY: Dependency = Dependency {
     packages: &[],
     python: None,
     suits: || GATEWAY.check(),
-    needed_by: |path| test_name(path).starts_with("versity_"),
+    needed_by: |path| is_named(path, "versity_"),
     program: Some(|guard, progress| Box::pin(GATEWAY.path(guard, progress))),
     server: None,
 };

@@ -7,13 +7,32 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use testbed::cargo::BINARIES_ARE_BUILT;
 use testbed::control_plane::{Binaries, VERSION_VARIABLE, remove_abandoned};
-use testbed::dependency::{self, Dependency, INSTALL, Obstacle};
+use testbed::dependency::{Dependency, INSTALL, Obstacle};
 use testbed::guard::{Guard, Running};
 use testbed::progress::{self, SharedProgress, seconds};
+use testbed::{
+    ceph, control_plane, csi_driver, csi_sanity, external_provisioner, garage, nfs, s3, seaweedfs, uml, versity,
+};
 
 use crate::build;
 use crate::install::Install;
 
+/// What tests need, in the order in which it is listed and installed.
+static DEPENDENCIES: [&Dependency; 13] = [
+    &control_plane::NODE,
+    &ceph::CEPH,
+    &nfs::GANESHA,
+    &uml::KERNEL,
+    &s3::S3_SERVER,
+    &s3::clients::CLIENTS,
+    &versity::VERSITY,
+    &seaweedfs::SEAWEEDFS,
+    &garage::GARAGE,
+    &csi_sanity::CSI_SANITY,
+    &csi_driver::CSI_REGISTRAR,
+    &csi_driver::CSI_MOCK_DRIVER,
+    &external_provisioner::EXTERNAL_PROVISIONER,
+];
 /// The workspace without the tests that need servers.
 const WORKSPACE: [&str; 5] = ["test", "--locked", "--workspace", "--exclude", "e2e"];
 /// Those tests, with the features that the workspace has, so that nothing is compiled twice.
@@ -42,7 +61,7 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
     let progress = progress::terminal();
     let start = Instant::now();
     if install.install_packages {
-        dependency::ALL.iter().try_for_each(|dependency| dependency.install(&progress))?;
+        DEPENDENCIES.iter().try_for_each(|dependency| dependency.install(&progress))?;
     }
     if let Some(obstacle) = Binaries::obstacle() {
         return Err(obstacle);
@@ -53,7 +72,7 @@ pub(crate) async fn run(install: Install, selection: &Selection, guard: &Guard) 
         progress.line(&format!("the workspace's own tests ended after {}", seconds(start.elapsed())));
     }
     let plan = Plan::of(tests(&selection.filter, guard)?, selection);
-    for dependency in dependency::ALL.iter().filter(|dependency| plan.needs(dependency)) {
+    for dependency in DEPENDENCIES.iter().filter(|dependency| plan.needs(dependency)) {
         if let Some(build) = dependency.program {
             build(guard, &progress).await?;
         }
@@ -119,7 +138,7 @@ struct Plan {
 impl Plan {
     fn of(tests: Vec<String>, selection: &Selection) -> Self {
         let obstacles: Vec<_> =
-            dependency::ALL.iter().filter_map(|dependency| Some((*dependency, dependency.obstacle()?))).collect();
+            DEPENDENCIES.iter().filter_map(|dependency| Some((*dependency, dependency.obstacle()?))).collect();
         Self::decide(tests, selection, &obstacles)
     }
 
@@ -169,18 +188,17 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use testbed::ceph::CEPH;
-    use testbed::s3::S3_SERVER;
-    use testbed::s3::clients::CLIENTS;
-
     use super::*;
+    use ceph::CEPH;
+    use s3::S3_SERVER;
+    use s3::clients::CLIENTS;
 
     fn plan(missing: &[&'static Dependency], filter: &[&str], kubernetes: Option<&str>) -> Plan {
         let tests = [
             "bucket_clients::aws_clients_use_a_bucket",
             "bucket_clients::ceph_clients_use_a_bucket",
             "buckets::claims::ceph_quotas_hold",
-            "garage::cases::garage_z12",
+            "garage::cases::garage_cases::z12",
             "kubectl::a_claim",
         ];
         let selection = Selection {
@@ -190,6 +208,26 @@ mod tests {
         let obstacle = |dependency: &&'static Dependency| (*dependency, Obstacle::Missing("a package".to_owned()));
         let obstacles: Vec<_> = missing.iter().map(obstacle).collect();
         Plan::decide(tests.map(str::to_owned).into(), &selection, &obstacles)
+    }
+
+    #[test]
+    fn needs_follow_from_the_path_of_a_test() {
+        let needs = |path| {
+            let known = DEPENDENCIES.iter().filter(|dependency| dependency.is_needed_by(path));
+            known.map(|dependency| dependency.name).collect::<Vec<_>>()
+        };
+        assert_eq!(needs("node_nfs::ganesha_a_share"), ["a node", "an NFS server", "user-mode Linux"]);
+        assert_eq!(needs("nfs::quota::ganesha_o3_on_xfs"), ["an NFS server", "user-mode Linux"]);
+        assert_eq!(needs("bucket_clients::ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
+        assert_eq!(needs("s3::rights::aws_no_administrators"), ["S3 and IAM"]);
+        assert_eq!(needs("versity::versity_cases::z12"), ["the Versity S3 Gateway"]);
+        assert_eq!(needs("seaweedfs::seaweedfs_cases::z12"), ["SeaweedFS"]);
+        assert_eq!(needs("csi_sanity::csi_sanity_passes"), ["csi-sanity"]);
+        assert_eq!(needs("garage::cases::garage_cases::z12"), ["Garage"]);
+        assert_eq!(needs("csi_scenarios::the_sidecar_agrees"), ["external-provisioner"]);
+        let both = ["clients of S3", "the Versity S3 Gateway"];
+        assert_eq!(needs("bucket_clients::versity_clients_use_a_bucket"), both);
+        assert!(needs("nodes::t1_the_node").is_empty());
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Buckets on the real API server and a real radosgw, made by `ceph-rgw-provisioner`.
 
-mod cases;
 mod claims;
 mod faults;
 mod fixture;
@@ -8,3 +7,7 @@ mod grants;
 mod many;
 mod rook;
 mod settings;
+
+mod ceph_cases {
+    crate::store_cases::store_cases!(super::fixture::Fixture, "bucket");
+}

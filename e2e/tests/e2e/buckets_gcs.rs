@@ -9,10 +9,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tempfile::TempDir;
-use testbed::bucket_cases::{self as cases, BucketFixture};
+use testbed::bucket_cases::BucketFixture;
 use testbed::cluster::{BucketSpace, Program, eventually};
 
-const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
 const SOON: Duration = Duration::from_secs(60);
 
 /// One provisioner with its own class and its own Google.
@@ -68,6 +67,10 @@ impl std::ops::Deref for Fixture {
     fn deref(&self) -> &BucketSpace {
         &self.buckets
     }
+}
+
+mod gcs_cases {
+    crate::store_cases::store_cases!(super::Fixture, "gcs", &[("versioning", "true")]);
 }
 
 #[tokio::test]
@@ -172,45 +175,4 @@ async fn gcs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyho
     fixture.end_all_but("owner").await?;
     fixture.delete("owner").await?;
     fixture.done().await
-}
-
-#[tokio::test]
-async fn gcs_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
-    let case = async |fixture: &Fixture| cases::a_full_bucket_goes_while_others_are_served(fixture, VERSIONS).await;
-    Fixture::case("gcs-full", case).await
-}
-
-#[tokio::test]
-async fn gcs_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
-    Fixture::case("gcs-late", cases::claims_of_a_late_class_are_served).await
-}
-
-#[tokio::test]
-async fn gcs_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
-    Fixture::case("gcs-classes", cases::buckets_outlive_their_classes).await
-}
-
-#[tokio::test]
-async fn gcs_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
-    Fixture::case("gcs-others", cases::what_is_of_others_stays).await
-}
-
-#[tokio::test]
-async fn gcs_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
-    Fixture::case("gcs-change", cases::claims_that_change_are_looked_at_at_once).await
-}
-
-#[tokio::test]
-async fn gcs_z12_a_replica_takes_over() -> anyhow::Result<()> {
-    Fixture::case("gcs-two", cases::a_replica_takes_over).await
-}
-
-#[tokio::test]
-async fn gcs_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
-    Fixture::case("gcs-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
-}
-
-#[tokio::test]
-async fn gcs_z30_claims_share_a_bucket() -> anyhow::Result<()> {
-    Fixture::case("gcs-share", cases::claims_share_a_bucket).await
 }

@@ -16,12 +16,11 @@ use kube::api::DeleteParams;
 use objectbucket_api::ObjectBucketClaim;
 use s3_client::Credentials;
 use serde_json::json;
-use testbed::bucket_cases::{self as cases, BucketFixture};
+use testbed::bucket_cases::BucketFixture;
 use testbed::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use testbed::control_plane;
 use testbed::s3::{S3, Server, python};
 
-const VERSIONS: &[(&str, &str)] = &[("versioning", "true")];
 const SOON: Duration = Duration::from_secs(60);
 /// There making one's own bucket again succeeds.
 const EAST: &str = "us-east-1";
@@ -105,6 +104,10 @@ impl std::ops::Deref for Fixture {
     fn deref(&self) -> &BucketSpace {
         &self.buckets
     }
+}
+
+mod aws_cases {
+    crate::store_cases::store_cases!(super::Fixture, "s3", &[("versioning", "true")]);
 }
 
 #[tokio::test]
@@ -424,45 +427,4 @@ async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
     }
     east.done().await?;
     west.buckets.space.done().await
-}
-
-#[tokio::test]
-async fn aws_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
-    let case = async |fixture: &Fixture| cases::a_full_bucket_goes_while_others_are_served(fixture, VERSIONS).await;
-    Fixture::case("s3-full", case).await
-}
-
-#[tokio::test]
-async fn aws_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
-    Fixture::case("s3-late", cases::claims_of_a_late_class_are_served).await
-}
-
-#[tokio::test]
-async fn aws_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
-    Fixture::case("s3-classes", cases::buckets_outlive_their_classes).await
-}
-
-#[tokio::test]
-async fn aws_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
-    Fixture::case("s3-others", cases::what_is_of_others_stays).await
-}
-
-#[tokio::test]
-async fn aws_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
-    Fixture::case("s3-change", cases::claims_that_change_are_looked_at_at_once).await
-}
-
-#[tokio::test]
-async fn aws_z12_a_replica_takes_over() -> anyhow::Result<()> {
-    Fixture::case("s3-two", cases::a_replica_takes_over).await
-}
-
-#[tokio::test]
-async fn aws_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
-    Fixture::case("s3-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
-}
-
-#[tokio::test]
-async fn aws_z30_claims_share_a_bucket() -> anyhow::Result<()> {
-    Fixture::case("s3-share", cases::claims_share_a_bucket).await
 }

@@ -1,6 +1,7 @@
 //! Tests on a real control plane, a real node and real backends, each started by the first test that needs it.
 
 mod attempts;
+mod aws_compatible;
 mod bucket_clients;
 mod buckets;
 mod buckets_gcs;
@@ -40,6 +41,7 @@ mod s3;
 mod s3_conformance;
 mod scenarios;
 mod seaweedfs;
+mod store_cases;
 mod telling;
 mod two_clusters;
 mod versity;

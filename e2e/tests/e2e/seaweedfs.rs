@@ -1,7 +1,175 @@
 //! Buckets on SeaweedFS, made by `aws-s3-provisioner`. It keeps no tags of new users and new buckets, and checks every right.
 
-mod cases;
-mod contract;
-mod fixture;
-mod rights;
-mod settings;
+use anyhow::{Context, anyhow, ensure};
+use aws_s3_provisioner::Parameters;
+use s3_client::Client;
+use s3_client::iam::NewIdentity;
+use serde_json::json;
+use testbed::bucket_attempts::an_attempt_that_ends_after_any_request_leaves_nothing;
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::bucket_rights as rights;
+use testbed::guard::Guard;
+use testbed::s3::Account;
+use testbed::s3::proxy::{Asked, Fate};
+use testbed::seaweedfs::SeaweedFs;
+
+use crate::aws_compatible::contract::{One, contract};
+use crate::aws_compatible::{self, BOUNDARY, FAULTS, LIFECYCLE, Store, documented_policy};
+
+type Fixture = aws_compatible::Fixture<SeaweedFs>;
+
+const TRANSITION: &str = r#"{"Rules":[{"ID":"cold","Status":"Enabled","Filter":{"Prefix":""},"Transitions":[{"Days":30,"StorageClass":"GLACIER"}]}]}"#;
+const VERSIONS: [(&str, &str); 2] = [("versioning", "true"), ("lifecycle", LIFECYCLE)];
+
+impl Store for SeaweedFs {
+    async fn start(guard: &Guard) -> anyhow::Result<Self> {
+        Self::start(guard).await
+    }
+
+    fn account(&self) -> &Account {
+        self.server()
+    }
+}
+
+mod seaweedfs_cases {
+    crate::store_cases::store_cases!(super::Fixture, "weed", &[("versioning", "true")]);
+}
+
+#[tokio::test]
+async fn seaweedfs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+    Fixture::new("weed-kill").await?.survives_kills().await
+}
+
+#[tokio::test]
+async fn seaweedfs_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+    Fixture::case("weed-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
+}
+
+#[tokio::test]
+async fn seaweedfs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+    Fixture::case("weed-grant", rights::claims_are_let_into_a_bucket_that_exists).await
+}
+
+#[tokio::test]
+async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
+    let fixture = Fixture::new("weed-least").await?;
+    let (iam, tags) = (fixture.account().iam()?, Default::default());
+    iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
+    // A policy of a user alone has no right to make buckets.
+    let created = iam.sdk().create_policy().policy_name("kube-provisioner");
+    let created = created.policy_document(documented_policy("seaweedfs.md")?).send().await?.policy;
+    let arn = created.and_then(|policy| policy.arn).context("the policy has an ARN")?;
+    iam.sdk().attach_user_policy().user_name("provisioner").policy_arn(arn).send().await?;
+    let key = iam.create_access_key("provisioner").await?;
+    fixture.serves_all_classes(&key, &VERSIONS).await?;
+    // It is no administrator of its own.
+    assert_eq!(fixture.account().users().await?, ["provisioner"]);
+    iam.sdk().delete_access_key().user_name("provisioner").access_key_id(key.access_key_id).send().await?;
+    iam.delete_user("provisioner").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyhow::Result<()> {
+    let fixture = Fixture::new("weed-refused").await?;
+    let _program = fixture.start().await?;
+    let parameters = [("blockPublicAccess", "true"), ("lifecycle", TRANSITION), ("permissionsBoundary", BOUNDARY)];
+    fixture.refuses_by_name(&parameters).await?;
+    fixture.class_with("keyless", &[("authentication", "ServiceAccount"), ("serviceAccount", "app")]).await?;
+    fixture.claim("keyless", "keyless", json!({})).await?;
+    fixture.told("keyless", "leave authentication and serviceAccount out").await?;
+    fixture.delete("keyless").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn seaweedfs_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
+    let check = async |admin: &Client| {
+        ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "the bucket has no lifecycle");
+        // Four of one object, and the others.
+        assert_eq!(admin.list_object_versions("my-photos").await?.len(), 8);
+        Ok(())
+    };
+    let case = async |fixture: &Fixture| fixture.keeps_versions_and_locks(&VERSIONS, check).await;
+    Fixture::case("weed-settings", case).await
+}
+
+#[tokio::test]
+async fn seaweedfs_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result<()> {
+    Fixture::case("weed-by-hand", Fixture::never_takes_what_is_made_by_hand).await
+}
+
+#[tokio::test]
+async fn seaweedfs_the_contract_is_kept() -> anyhow::Result<()> {
+    contract::<SeaweedFs>(None).await
+}
+
+#[tokio::test]
+async fn seaweedfs_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
+    contract::<SeaweedFs>(Some(FAULTS)).await
+}
+
+#[tokio::test]
+async fn seaweedfs_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
+    One::<SeaweedFs>::new().await?.never_takes_what_is_made_by_hand_meanwhile().await
+}
+
+/// The provisioner dies between the bucket and its tags.
+#[tokio::test]
+async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> anyhow::Result<()> {
+    let mut one = One::<SeaweedFs>::new().await?;
+    let admin = one.account().admin()?;
+    let no_tags = |asked: &Asked| {
+        if asked.head.starts_with("PUT /photos") && asked.head.contains("tagging") {
+            Fate::Refused(500, "InternalError")
+        } else {
+            Fate::Answered
+        }
+    };
+    one.broken(no_tags).await?;
+    ensure!(admin.bucket_tagging("photos").await?.is_empty(), "the bucket has tags");
+    // The same claim in a cluster that was restored from a backup is another one.
+    one.cluster_id = "cluster-b";
+    let refused = one.provision().await.err().context("another cluster has taken the bucket")?;
+    ensure!(refused.to_string().contains("was not made for this claim"), "{refused}");
+    one.delete().await?;
+    one.cluster_id = "cluster-a";
+    one.provision().await.map_err(|error| anyhow!("{error}"))?;
+    ensure!(!admin.bucket_tagging("photos").await?.is_empty(), "the bucket has no tags");
+    one.delete().await?;
+    assert_eq!(one.account().assets().await?, [""; 0]);
+    // And once more, if the claim goes without another attempt.
+    one.broken(no_tags).await?;
+    one.delete().await?;
+    assert_eq!(one.account().assets().await?, [""; 0]);
+    Ok(())
+}
+
+/// Whichever request is the last one that arrives, the claim's deletion finds all that was made, and another attempt goes on from there.
+#[tokio::test]
+async fn seaweedfs_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
+    let one = One::<SeaweedFs>::new().await?;
+    let last = an_attempt_that_ends_after_any_request_leaves_nothing(
+        &one.account().endpoint,
+        async |endpoint| {
+            one.provision_of(Parameters::default(), Some(endpoint)).await.map_err(|error| anyhow!("{error}"))
+        },
+        async || one.delete().await,
+        async || one.account().assets().await,
+    )
+    .await?;
+    // The user, the bucket, its tags, the policy and the key, and what is looked at before.
+    ensure!(last > 8, "an attempt has only {last} requests");
+    Ok(())
+}
+
+/// Behind something that hides which store it is, the provisioner refuses to begin.
+#[tokio::test]
+async fn seaweedfs_that_does_not_say_its_name_is_refused() -> anyhow::Result<()> {
+    let one = One::<SeaweedFs>::new().await?;
+    let other: Parameters = serde_json::from_value(json!({"store": "other"}))?;
+    let refused = one.provision_of(other, None).await.err().context("a user without tags was accepted")?;
+    ensure!(refused.to_string().contains("store: seaweedfs"), "{refused}");
+    assert_eq!(one.account().assets().await?, [""; 0]);
+    Ok(())
+}

@@ -11,7 +11,7 @@ use kube_provisioner::ProvisionError;
 use testbed::cluster::{TestSpace, eventually, until};
 use testbed::faults::{Fault, faulty};
 use testbed::http::ask;
-use testbed::nfs::free_port;
+use testbed::ports::free_port;
 use testbed::toy::{Answer, Toy, options};
 
 const SOON: Duration = Duration::from_secs(20);

@@ -1,7 +1,98 @@
 //! Buckets on the Versity S3 Gateway, made by `aws-s3-provisioner`. It checks every right, and shows at once what was written.
 
-mod cases;
-mod contract;
-mod fixture;
-mod rights;
-mod settings;
+use s3_client::iam::NewIdentity;
+use testbed::bucket_cases::BucketFixture as _;
+use testbed::bucket_rights as rights;
+use testbed::guard::Guard;
+use testbed::s3::Account;
+use testbed::versity::Versity;
+
+use crate::aws_compatible::contract::{One, contract};
+use crate::aws_compatible::{self, BOUNDARY, FAULTS, LIFECYCLE, REGION, Store, documented_policy};
+
+type Fixture = aws_compatible::Fixture<Versity>;
+
+const VERSIONS: [(&str, &str); 1] = [("versioning", "true")];
+
+impl Store for Versity {
+    async fn start(guard: &Guard) -> anyhow::Result<Self> {
+        Self::start(REGION, guard).await
+    }
+
+    fn account(&self) -> &Account {
+        self.server()
+    }
+}
+
+mod versity_cases {
+    crate::store_cases::store_cases!(super::Fixture, "versity", &super::VERSIONS);
+}
+
+#[tokio::test]
+async fn versity_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+    let mut fixture = Fixture::new("versity-kill").await?;
+    fixture.disturb(FAULTS).await?;
+    fixture.survives_kills().await
+}
+
+#[tokio::test]
+async fn versity_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+    Fixture::case("versity-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
+}
+
+#[tokio::test]
+async fn versity_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+    Fixture::case("versity-grant", rights::claims_are_let_into_a_bucket_that_exists).await
+}
+
+#[tokio::test]
+async fn versity_the_documented_policy_is_enough() -> anyhow::Result<()> {
+    let fixture = Fixture::new("versity-least").await?;
+    let (iam, tags) = (fixture.account().iam()?, Default::default());
+    iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
+    iam.put_user_policy("provisioner", "policy", &documented_policy("versity.md")?).await?;
+    fixture.serves_all_classes(&iam.create_access_key("provisioner").await?, &VERSIONS).await?;
+    // It is no administrator of its own.
+    assert_eq!(iam.users("/").await?, ["provisioner"]);
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -> anyhow::Result<()> {
+    let fixture = Fixture::new("versity-refused").await?;
+    let _program = fixture.start().await?;
+    let parameters = [
+        ("blockPublicAccess", "true"),
+        ("lifecycle", LIFECYCLE),
+        ("kmsKeyId", "alias/k"),
+        ("permissionsBoundary", BOUNDARY),
+    ];
+    fixture.refuses_by_name(&parameters).await?;
+    fixture.done().await
+}
+
+#[tokio::test]
+async fn versity_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
+    let case = async |fixture: &Fixture| fixture.keeps_versions_and_locks(&VERSIONS, async |_| Ok(())).await;
+    Fixture::case("versity-settings", case).await
+}
+
+#[tokio::test]
+async fn versity_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result<()> {
+    Fixture::case("versity-by-hand", Fixture::never_takes_what_is_made_by_hand).await
+}
+
+#[tokio::test]
+async fn versity_the_contract_is_kept() -> anyhow::Result<()> {
+    contract::<Versity>(None).await
+}
+
+#[tokio::test]
+async fn versity_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
+    contract::<Versity>(Some(FAULTS)).await
+}
+
+#[tokio::test]
+async fn versity_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
+    One::<Versity>::new().await?.never_takes_what_is_made_by_hand_meanwhile().await
+}

@@ -1,12 +1,11 @@
 //! The configuration file and what it points to.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
-use anyhow::{Context, bail};
-
 use crate::control_plane::{authority, serving, write_secret};
+use crate::ports::{check_port, free_ports};
 
 /// The loopback ports of one attempt to start. The manager and the OSD find ports by themselves.
 #[derive(Clone, Copy, Debug)]
@@ -19,20 +18,9 @@ pub(super) struct Ports {
 impl Ports {
     /// Ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
     pub(super) fn choose(http: Option<u16>) -> anyhow::Result<Self> {
-        if let Some(port) = http
-            && let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-        {
-            bail!("port {port} cannot be used for radosgw: {error}");
-        }
-        // All are held until the last one is known, or the kernel could give the same one twice.
-        let mut listeners = Vec::new();
-        let mut free = || -> anyhow::Result<u16> {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-            let port = listener.local_addr()?.port();
-            listeners.push(listener);
-            Ok(port)
-        };
-        Ok(Self { monitor: free()?, http: http.map_or_else(&mut free, Ok)?, https: free()? })
+        check_port(http, "radosgw")?;
+        let free = free_ports(3)?;
+        Ok(Self { monitor: free[0], http: http.unwrap_or(free[1]), https: free[2] })
     }
 
     /// The monitor's address. Its first version has to be named: the second one fails for radosgw without cephx.
@@ -112,17 +100,4 @@ log file = {dir}/radosgw.log
 rgw frontends = beast endpoint=127.0.0.1:{http} ssl_endpoint=127.0.0.1:{https} ssl_certificate={dir}/rgw.crt ssl_private_key={dir}/rgw.key
 "
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_taken_port_is_one_clear_line() {
-        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = taken.local_addr().unwrap().port();
-        let error = Ports::choose(Some(port)).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("port {port} cannot be used for radosgw: ")), "{error}");
-    }
 }

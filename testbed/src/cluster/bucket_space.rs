@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{
     Access, Cluster, Program, TestSpace, eventually, install_bucket_crds, is_bucket_bound, provisioner_program,
 };
-use crate::nfs::free_port;
+use crate::ports::free_port;
 use crate::s3::clients::Pod;
 use crate::{http, s3};
 

@@ -1,10 +1,9 @@
 //! The programs' arguments.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::binaries::Binaries;
@@ -13,6 +12,7 @@ use super::pki::write_secret;
 use super::pki::{Identity, Pki};
 use super::state::{Health, Process};
 use super::{Settings, kubeconfig};
+use crate::ports::{check_port, free_ports};
 
 /// The loopback ports of one attempt to start.
 #[derive(Clone, Copy, Debug)]
@@ -29,30 +29,15 @@ pub(super) struct Ports {
 impl Ports {
     /// Ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
     pub(super) fn choose(api_server: Option<u16>, node: Option<&Node>) -> anyhow::Result<Self> {
-        if let Some(port) = api_server
-            && let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-        {
-            bail!("port {port} cannot be used for the API server: {error}");
-        }
-        // All are held until the last one is known, or the kernel could give the same one twice.
-        let mut listeners = Vec::new();
-        let mut free = || -> anyhow::Result<u16> {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-            let port = listener.local_addr()?.port();
-            listeners.push(listener);
-            Ok(port)
-        };
+        check_port(api_server, "the API server")?;
+        let free = free_ports(5)?;
         Ok(Self {
-            etcd: free()?,
-            etcd_peer: free()?,
-            api_server: match (node, api_server) {
-                // Nobody else has the address.
-                (Some(_), _) => 443,
-                (None, Some(port)) => port,
-                (None, None) => free()?,
-            },
-            controller_manager: free()?,
-            scheduler: free()?,
+            etcd: free[0],
+            etcd_peer: free[1],
+            // Nobody else has the address of a node's network.
+            api_server: if node.is_some() { 443 } else { api_server.unwrap_or(free[2]) },
+            controller_manager: free[3],
+            scheduler: free[4],
             network: node.map(|node| node.network),
         })
     }
@@ -301,17 +286,4 @@ fn http(port: u16) -> String {
 
 fn https(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_taken_port_is_one_clear_line() {
-        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = taken.local_addr().unwrap().port();
-        let error = Ports::choose(Some(port), None).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("port {port} cannot be used for the API server: ")), "{error}");
-    }
 }

@@ -1,7 +1,6 @@
 //! A cluster, its admin API, and its S3 as Amazon's clients see it.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::control_plane::last_lines;
 use crate::dependency;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::http;
+use crate::ports::free_ports;
 use crate::progress;
 use crate::s3::client;
 
@@ -55,12 +55,7 @@ impl Garage {
         GARAGE.check(dependency::INSTALL)?;
         let program = program(guard, &progress::silent()).await?;
         let dir = tempfile::tempdir()?;
-        // All at a time, so that no two are the same.
-        let taken: Vec<TcpListener> =
-            (0..3 * count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<Result<_, _>>()?;
-        let ports: Vec<u16> =
-            taken.iter().map(|taken| Ok(taken.local_addr()?.port())).collect::<std::io::Result<_>>()?;
-        drop(taken);
+        let ports = free_ports(3 * count)?;
         let (mut nodes, mut processes) = (Vec::new(), Vec::new());
         for ports in ports.chunks(3) {
             let server = Server {

@@ -32,6 +32,76 @@ pub async fn policies(iam: &Iam, user: &str) -> anyhow::Result<Vec<String>> {
     Ok(policies)
 }
 
+/// Where another store has S3 and IAM, and the key of its administrator, `root`.
+#[derive(Clone)]
+pub struct Account {
+    /// S3.
+    pub endpoint: String,
+    /// IAM and STS.
+    pub iam_endpoint: String,
+    /// The one region that it has; `None` if it takes any.
+    pub region: Option<String>,
+    /// The path below which IAM lists the users that provisioners have made.
+    pub(crate) user_path: &'static str,
+    /// The administrator's key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: String,
+}
+
+impl Account {
+    /// One at these addresses.
+    pub(crate) fn new(s3: &str, iam: &str, region: Option<&str>, user_path: &'static str) -> Self {
+        Self {
+            endpoint: format!("http://{s3}"),
+            iam_endpoint: format!("http://{iam}"),
+            region: region.map(str::to_owned),
+            user_path,
+            access_key: "root".to_owned(),
+            secret_key: "the-secret-of-root".to_owned(),
+        }
+    }
+
+    /// S3 with a key.
+    pub fn s3(&self, credentials: Credentials) -> anyhow::Result<Client> {
+        client(&self.endpoint, self.region.as_deref(), credentials)
+    }
+
+    /// S3 with the administrator's key.
+    pub fn admin(&self) -> anyhow::Result<Client> {
+        self.s3(self.key())
+    }
+
+    /// IAM with the administrator's key. It is signed for the first region of AWS, whatever that of S3 is.
+    pub fn iam(&self) -> anyhow::Result<Iam> {
+        iam_client(&self.iam_endpoint, self.key())
+    }
+
+    /// The administrator's key.
+    pub fn key(&self) -> Credentials {
+        Credentials::new(&self.access_key, &self.secret_key)
+    }
+
+    /// The names of the users that provisioners have made.
+    pub async fn users(&self) -> anyhow::Result<Vec<String>> {
+        let mut users = self.iam()?.users(self.user_path).await?;
+        users.retain(|user| *user != self.access_key);
+        Ok(users)
+    }
+
+    /// The buckets; the users that provisioners have made, with their keys and policies.
+    pub async fn assets(&self) -> anyhow::Result<Vec<String>> {
+        let iam = self.iam()?;
+        let mut all: Vec<String> = self.admin()?.list_buckets().await?;
+        for user in self.users().await? {
+            all.extend(iam.access_keys(&user).await?.into_iter().map(|key| format!("key {}", key.id)));
+            all.extend(policies(&iam, &user).await?);
+            all.push(user);
+        }
+        Ok(all)
+    }
+}
+
 impl Server {
     /// S3 with a key.
     pub fn s3(&self, key: Credentials) -> anyhow::Result<Client> {

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 
-use crate::dependency::{self, Dependency, Python, test_name};
+use crate::dependency::{self, Dependency, Python};
 use crate::packages::package;
 
 pub use self::work::{AWS, RCLONE, boto3, works};
@@ -22,7 +22,7 @@ pub static CLIENTS: Dependency = Dependency {
     packages: &[super::VENV, package("rclone", "/usr/bin/rclone", &[])],
     python: Some(PYTHON),
     suits: || Ok(()),
-    needed_by: |path| test_name(path).contains("_clients_use_"),
+    needed_by: |path| path.contains("_clients_use_"),
     program: None,
     server: None,
 };

@@ -1,4 +1,4 @@
-//! A server with faults in front of S3 and IAM: every so-manieth request goes wrong, and never two in a row.
+//! A server with faults in front of S3 and IAM: every Nth request fails, and never two in a row.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::Server;
 #[cfg(feature = "s3")]
-use crate::{seaweedfs, versity};
+use super::Account;
+use super::Server;
 
 /// Where S3 and IAM are: host and port.
 #[derive(Clone)]
@@ -39,16 +39,9 @@ impl From<&Server> for Behind {
 }
 
 #[cfg(feature = "s3")]
-impl From<&seaweedfs::Server> for Behind {
-    fn from(seaweedfs: &seaweedfs::Server) -> Self {
-        Self::of(&seaweedfs.endpoint, &seaweedfs.endpoint)
-    }
-}
-
-#[cfg(feature = "s3")]
-impl From<&versity::Server> for Behind {
-    fn from(versity: &versity::Server) -> Self {
-        Self::of(&versity.endpoint, &versity.iam_endpoint)
+impl From<&Account> for Behind {
+    fn from(account: &Account) -> Self {
+        Self::of(&account.endpoint, &account.iam_endpoint)
     }
 }
 

@@ -1,13 +1,10 @@
-//! A cluster, and its S3 and IAM as Amazon's clients see them.
+//! A cluster that runs.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use s3_client::iam::Iam;
-use s3_client::{Client, Credentials};
 use serde_json::json;
 
 use super::{SEAWEEDFS, program};
@@ -15,26 +12,16 @@ use crate::cluster::eventually;
 use crate::control_plane::last_lines;
 use crate::dependency;
 use crate::guard::{Guard, Lifetime, Running};
+use crate::ports::free_ports;
 use crate::progress;
-use crate::s3::{client, iam_client};
+use crate::s3::Account;
 
 /// For its start on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Where it is, and the key of its administrator.
-#[derive(Clone)]
-pub struct Server {
-    /// S3 and IAM.
-    pub endpoint: String,
-    /// The administrator's key.
-    pub access_key: String,
-    /// Its secret.
-    pub secret_key: String,
-}
-
 /// A cluster that ends with this process.
 pub struct SeaweedFs {
-    server: Server,
+    server: Account,
     // It ends before its folder does.
     _process: Running,
     _sockets: Sockets,
@@ -55,17 +42,11 @@ impl SeaweedFs {
         fs::create_dir(&data)?;
         let options = ["master.port", "volume.port", "filer.port", "s3.port"];
         let options = options.into_iter().flat_map(|option| [option.to_owned(), format!("{option}.grpc")]);
-        // All at a time, so that no two are the same.
-        let taken = options.map(|option| Ok((option, TcpListener::bind(("127.0.0.1", 0))?)));
-        let taken = taken.collect::<anyhow::Result<Vec<_>>>()?.into_iter();
-        let ports = taken.map(|(option, listener)| Ok((option, listener.local_addr()?.port())));
-        let ports = ports.collect::<anyhow::Result<Vec<_>>>()?;
+        let ports: Vec<(String, u16)> = options.zip(free_ports(8)?).collect();
         let s3 = ports.iter().find(|(option, _)| option == "s3.port").context("S3 has a port")?.1;
-        let server = Server {
-            endpoint: format!("http://127.0.0.1:{s3}"),
-            access_key: "root".to_owned(),
-            secret_key: "the-secret-of-root".to_owned(),
-        };
+        let s3 = format!("127.0.0.1:{s3}");
+        // IAM ignores paths there.
+        let server = Account::new(&s3, &s3, None, "/");
         let key = json!({"accessKey": server.access_key, "secretKey": server.secret_key});
         let root = json!({"name": "root", "credentials": [key], "actions": ["Admin"]});
         fs::write(&config, json!({"identities": [root]}).to_string())?;
@@ -82,57 +63,29 @@ impl SeaweedFs {
         command.stdout(output.try_clone()?).stderr(output).current_dir(dir.path());
         let process = Running::start(command).context("cannot start SeaweedFS")?;
         let sockets = Sockets(ports.into_iter().map(|(_, port)| port).collect());
-        server.answers(&log).await?;
+        answers(&server, &log).await?;
         Ok(Self { server, _process: process, _sockets: sockets, _dir: dir })
     }
 
     /// Where it is.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &Account {
         &self.server
     }
 }
 
-impl Server {
-    /// S3 with a key.
-    pub fn s3(&self, credentials: Credentials) -> anyhow::Result<Client> {
-        client(&self.endpoint, None, credentials)
-    }
-
-    /// S3 with the administrator's key.
-    pub fn admin(&self) -> anyhow::Result<Client> {
-        self.s3(self.root())
-    }
-
-    /// IAM with the administrator's key.
-    pub fn iam(&self) -> anyhow::Result<Iam> {
-        iam_client(&self.endpoint, self.root())
-    }
-
-    /// The names of all users but the administrator. IAM ignores paths there.
-    pub async fn users(&self) -> anyhow::Result<Vec<String>> {
-        let mut users = self.iam()?.users("/").await?;
-        users.retain(|user| user != "root");
-        Ok(users)
-    }
-
-    fn root(&self) -> Credentials {
-        Credentials::new(&self.access_key, &self.secret_key)
-    }
-
-    /// S3 answers before there is a volume to write to.
-    async fn answers(&self, log: &Path) -> anyhow::Result<()> {
-        const PROBE: &str = "probe-of-the-start";
-        let (admin, iam) = (self.admin()?, self.iam()?);
-        let works = async || {
-            let _ = admin.create_bucket(PROBE, None).await;
-            Ok((admin.put_object(PROBE, "x", "x").await.is_ok() && iam.users("/").await.is_ok()).then_some(()))
-        };
-        let works = eventually(LIMIT, works).await?;
-        works.with_context(|| format!("SeaweedFS does not answer: {}", last_lines(log, 15)))?;
-        admin.empty_bucket(PROBE).await?;
-        admin.delete_bucket(PROBE).await?;
-        Ok(())
-    }
+/// S3 answers before there is a volume to write to.
+async fn answers(server: &Account, log: &Path) -> anyhow::Result<()> {
+    const PROBE: &str = "probe-of-the-start";
+    let (admin, iam) = (server.admin()?, server.iam()?);
+    let works = async || {
+        let _ = admin.create_bucket(PROBE, None).await;
+        Ok((admin.put_object(PROBE, "x", "x").await.is_ok() && iam.users("/").await.is_ok()).then_some(()))
+    };
+    let works = eventually(LIMIT, works).await?;
+    works.with_context(|| format!("SeaweedFS does not answer: {}", last_lines(log, 15)))?;
+    admin.empty_bucket(PROBE).await?;
+    admin.delete_bucket(PROBE).await?;
+    Ok(())
 }
 
 impl Drop for Sockets {

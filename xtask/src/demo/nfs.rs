@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use testbed::cluster::{self, eventually, is_bound};
 use testbed::control_plane;
 use testbed::guard::Guard;
-use testbed::nfs::{self, Client};
+use testbed::nfs::Client;
+use testbed::ports;
 use testbed::progress;
 
 use super::report::Report;
@@ -50,7 +51,7 @@ async fn show(stage: &mut Stage, place: &Path, program: &Path, report: &mut Repo
     report.done();
 
     report.begin("start the provisioner as that service account, and NFS-Ganesha with it");
-    let (root, server) = (place.join("export"), Client { port: nfs::free_port()? });
+    let (root, server) = (place.join("export"), Client { port: ports::free_port()? });
     std::fs::create_dir_all(&root)?;
     let arguments = [
         ("server", "--bind-address=127.0.0.1".to_owned()),

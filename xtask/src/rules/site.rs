@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use testbed::cluster::{self, Program, eventually, is_bound, is_bucket_bound};
 use testbed::control_plane::{self, Simulated, State, last_lines};
 use testbed::guard::Guard;
-use testbed::nfs::free_port;
+use testbed::ports::free_port;
 use testbed::progress::SharedProgress;
 use testbed::prometheus::Target;
 

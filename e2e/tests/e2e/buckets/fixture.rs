@@ -31,6 +31,13 @@ impl Fixture {
         Ok(fixture)
     }
 
+    /// A case of every provisioner's.
+    pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let fixture = Self::new(test).await?;
+        case(&fixture).await?;
+        fixture.done().await
+    }
+
     /// Gives the provisioner other admin keys.
     pub(crate) fn set_admin(&self, access_key: &str, secret_key: &str) -> anyhow::Result<()> {
         std::fs::write(self.files.path().join("access"), access_key)?;

@@ -8,45 +8,8 @@ use testbed::cluster::eventually;
 use super::contract::FAULTS;
 use super::fixture::{Fixture, SOON};
 
-#[tokio::test]
-async fn garage_u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
-    Fixture::case("garage-late", cases::claims_of_a_late_class_are_served).await
-}
-
-#[tokio::test]
-async fn garage_z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
-    Fixture::case("garage-classes", cases::buckets_outlive_their_classes).await
-}
-
-#[tokio::test]
-async fn garage_z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
-    Fixture::case("garage-others", cases::what_is_of_others_stays).await
-}
-
-#[tokio::test]
-async fn garage_z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
-    Fixture::case("garage-change", cases::claims_that_change_are_looked_at_at_once).await
-}
-
-#[tokio::test]
-async fn garage_z30_claims_share_a_bucket() -> anyhow::Result<()> {
-    Fixture::case("garage-share", cases::claims_share_a_bucket).await
-}
-
-#[tokio::test]
-async fn garage_z12_a_replica_takes_over() -> anyhow::Result<()> {
-    Fixture::case("garage-two", cases::a_replica_takes_over).await
-}
-
-#[tokio::test]
-async fn garage_z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
-    let case = async |fixture: &Fixture| cases::a_full_bucket_goes_while_others_are_served(fixture, &[]).await;
-    Fixture::case("garage-full", case).await
-}
-
-#[tokio::test]
-async fn garage_z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
-    Fixture::case("garage-careful", cases::a_bucket_with_objects_stays_if_its_class_says_so).await
+mod garage_cases {
+    crate::store_cases::store_cases!(super::Fixture, "garage", &[]);
 }
 
 #[tokio::test]

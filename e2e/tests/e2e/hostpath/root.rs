@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::api::DeleteParams;
 use testbed::cluster::{TestSpace, eventually};
 use testbed::http::ask;
-use testbed::nfs::free_port;
+use testbed::ports::free_port;
 
 use super::fixture::*;
 

@@ -140,7 +140,7 @@ impl Server {
 
     /// A server that listens on another address of this machine.
     pub(crate) fn at(address: Ipv4Addr) -> anyhow::Result<Self> {
-        let client = Client { port: testbed::nfs::free_port()? };
+        let client = Client { port: testbed::ports::free_port()? };
         let root = Arc::new(tempfile::tempdir()?);
         Ok(Self { root, runtime: tempfile::tempdir()?, client, address: address.into() })
     }

@@ -36,7 +36,7 @@ impl Fixture {
         let gate = Gate::at(Ipv4Addr::LOCALHOST, &space, &account(&space).await?).await?;
         let server = Server::at(link.here())?;
         let guest = Guest::start(Machine::with(&link), &writer(server.client.port)).await?;
-        let fixture = Self { space, server, gate, guest, admin: testbed::nfs::free_port()?, _link: link };
+        let fixture = Self { space, server, gate, guest, admin: testbed::ports::free_port()?, _link: link };
         let program = fixture.start()?;
         fixture.server.ready(None).await?;
         let class = fixture.space.create_class_and_claim("claim").await?;

@@ -1,0 +1,11 @@
+//! `aws-s3-provisioner` on stores with S3 and IAM that check every right: what `seaweedfs` and `versity` share.
+
+pub(crate) mod contract;
+mod fixture;
+
+pub(crate) use self::contract::FAULTS;
+pub(crate) use self::fixture::{Fixture, REGION, Store, documented_policy};
+
+pub(crate) const LIFECYCLE: &str =
+    r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
+pub(crate) const BOUNDARY: &str = "arn:aws:iam::000000000000:policy/kube-provisioner-boundary";

@@ -1,0 +1,151 @@
+//! The contract of provisioners of buckets.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, ensure};
+use aws_s3_provisioner::{Args, Aws, Config, Parameters};
+use clap::Parser as _;
+use futures::future::try_join_all;
+use kube_provisioner::conformance::{BucketClaim, BucketConformance};
+use kube_provisioner::{ProvisionError, Secrets};
+use serde_json::json;
+use testbed::control_plane::State;
+use testbed::s3::Account;
+use testbed::s3::proxy::{self, Asked, Fate, Faults};
+
+use super::fixture::{REGION, Store};
+
+pub(crate) const FAULTS: Faults =
+    Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
+
+pub(crate) async fn contract<S: Store>(faults: Option<Faults>) -> anyhow::Result<()> {
+    try_join_all(BucketConformance::rules().map(|rule| kept::<S>(rule, faults))).await.map(drop)
+}
+
+/// Checks one rule on a server of its own: most of the time is waited.
+async fn kept<S: Store>(rule: &'static str, faults: Option<Faults>) -> anyhow::Result<()> {
+    let store = S::start(&State::for_tests()?.guard()).await?;
+    let account = store.account().clone();
+    account.admin()?.create_bucket("existing", Some(REGION)).await?;
+    let proxy = match faults {
+        Some(faults) => Some(proxy::start(&account, faults).await?),
+        None => None,
+    };
+    let defaults = args(&account, proxy.as_deref()).defaults;
+    let admin = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
+        "stringData": {"AWS_ACCESS_KEY_ID": account.access_key, "AWS_SECRET_ACCESS_KEY": account.secret_key},
+    });
+    let listed = account.clone();
+    let kit = BucketConformance::new(
+        move || Aws::new(defaults.clone()),
+        move || {
+            let account = listed.clone();
+            async move { account.assets().await.expect("the store answers") }
+        },
+    )
+    .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
+    .existing_bucket("existing")
+    .keys_shown_once()
+    .objects([admin])
+    .seeds(0..1)
+    .only(rule)
+    .real_time();
+    let report = by_hand(kit, &account).run().await;
+    ensure!(report.is_kept(), "{report}");
+    Ok(())
+}
+
+/// The options that name the store, or what stands before it.
+fn args(account: &Account, proxy: Option<&str>) -> Args {
+    let (endpoint, iam_endpoint) = (proxy.unwrap_or(&account.endpoint), proxy.unwrap_or(&account.iam_endpoint));
+    let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", REGION];
+    Args::parse_from(given.into_iter().chain(["--endpoint", endpoint, "--iam-endpoint", iam_endpoint]))
+}
+
+/// How an administrator makes buckets, and removes them.
+fn by_hand(kit: BucketConformance, account: &Account) -> BucketConformance {
+    let [admin, admins] = [account.clone(), account.clone()];
+    let make = move |name: String| {
+        let admin = admin.admin().expect("the store's address is one");
+        async move { admin.create_bucket(&name, Some(REGION)).await.is_ok() }
+    };
+    let remove = move |name: String| {
+        let admin = admins.admin().expect("the store's address is one");
+        async move {
+            admin.empty_bucket(&name).await.expect("the store answers");
+            admin.delete_bucket(&name).await.expect("the store answers");
+        }
+    };
+    kit.by_hand(make, remove)
+}
+
+/// One claim's provisioner, on a store of its own.
+pub(crate) struct One<S> {
+    store: S,
+    secrets: Secrets,
+    pub(crate) cluster_id: &'static str,
+}
+
+const CLAIM: &str = "00000000-0000-4000-8000-00000000000a";
+
+impl<S: Store> One<S> {
+    pub(crate) async fn new() -> anyhow::Result<Self> {
+        let store = S::start(&State::for_tests()?.guard()).await?;
+        let account = store.account();
+        let key = [("AWS_ACCESS_KEY_ID", &account.access_key), ("AWS_SECRET_ACCESS_KEY", &account.secret_key)];
+        let secrets = Secrets::new([("admin", key.map(|(name, text)| (name, text.clone())))]);
+        Ok(Self { secrets, store, cluster_id: "cluster-a" })
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        self.store.account()
+    }
+
+    fn claim(&self, class: Parameters) -> BucketClaim<Parameters, Config> {
+        let mut claim = BucketClaim::new("photos", class, Config::default());
+        (claim.claim.uid, claim.cluster_id) = (CLAIM.to_owned(), self.cluster_id.to_owned());
+        claim.secrets = self.secrets.clone();
+        claim
+    }
+
+    pub(crate) async fn provision(&self) -> Result<(), ProvisionError> {
+        self.provision_of(Parameters::default(), None).await
+    }
+
+    /// With a class, and behind a proxy.
+    pub(crate) async fn provision_of(&self, class: Parameters, proxy: Option<&str>) -> Result<(), ProvisionError> {
+        self.claim(class).provision(&Aws::new(args(self.account(), proxy).defaults)).await.map(drop)
+    }
+
+    /// Of a claim whose attempt has not come to its end.
+    pub(crate) async fn delete(&self) -> anyhow::Result<()> {
+        let aws = Aws::new(args(self.account(), None).defaults);
+        self.claim(Parameters::default()).delete(&aws).await.map_err(|error| anyhow!("{error}"))
+    }
+
+    /// An attempt in which this request has this fate.
+    pub(crate) async fn broken(&self, decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static) -> anyhow::Result<()> {
+        let broken = proxy::start_with(self.account(), Duration::ZERO, decide).await?;
+        self.provision_of(Parameters::default(), Some(&broken)).await.err().context("the attempt does not fail")?;
+        Ok(())
+    }
+
+    /// While a claim waits for a bucket that cannot be made, somebody makes an empty one of its name. It says not who has made it.
+    pub(crate) async fn never_takes_what_is_made_by_hand_meanwhile(&self) -> anyhow::Result<()> {
+        let admin = self.account().admin()?;
+        // After the last two the attempt is not over.
+        for fate in [Fate::Refused(503, "SlowDown"), Fate::Refused(500, "InternalError"), Fate::Lost] {
+            self.broken(move |asked| if asked.makes_bucket("photos") { fate } else { Fate::Answered }).await?;
+            admin.create_bucket("photos", Some(REGION)).await?;
+            let refused = self.provision().await.err();
+            let refused = refused.with_context(|| format!("{fate:?}: it has taken the administrator's bucket"))?;
+            ensure!(refused.to_string().contains("was not made for this claim"), "{fate:?}: {refused}");
+            self.delete().await.with_context(|| format!("{fate:?}"))?;
+            assert_eq!(self.account().assets().await?, ["photos"], "{fate:?}");
+            ensure!(admin.bucket_tagging("photos").await?.is_empty(), "{fate:?}: the administrator's bucket has tags");
+            admin.delete_bucket("photos").await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! One provisioner with its own class, on a store of its own.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use s3_client::{Client, Credentials};
+use serde_json::json;
+use testbed::bucket_cases::BucketFixture;
+use testbed::bucket_rights::Administered;
+use testbed::cluster::{BucketSpace, Program, eventually};
+use testbed::control_plane::State;
+use testbed::guard::Guard;
+use testbed::s3::Account;
+use testbed::s3::proxy::{self, Faults};
+
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// That of every class.
+pub(crate) const REGION: &str = "eu-central-1";
+
+/// A store that ends with this value.
+pub(crate) trait Store: Sized {
+    async fn start(guard: &Guard) -> anyhow::Result<Self>;
+
+    fn account(&self) -> &Account;
+}
+
+pub(crate) struct Fixture<S> {
+    buckets: BucketSpace,
+    store: S,
+    /// Where the provisioner asks IAM, if something stands before it.
+    iam_endpoint: Option<String>,
+}
+
+impl<S: Store> Fixture<S> {
+    pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
+        let store = S::start(&State::for_tests()?.guard()).await?;
+        let fixture = Self { buckets: BucketSpace::new(test).await?, store, iam_endpoint: None };
+        fixture.class_with("class", &[]).await?;
+        Ok(fixture)
+    }
+
+    /// A case of every provisioner's.
+    pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let fixture = Self::new(test).await?;
+        case(&fixture).await?;
+        fixture.done().await
+    }
+
+    /// From now on, requests of the provisioner to IAM fail every so often.
+    pub(crate) async fn disturb(&mut self, faults: Faults) -> anyhow::Result<()> {
+        self.iam_endpoint = Some(proxy::start(self.account(), faults).await?);
+        Ok(())
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        self.store.account()
+    }
+
+    /// Starts the provisioner with this key.
+    pub(crate) fn spawn_with(&self, key: &Credentials) -> anyhow::Result<Program> {
+        let Account { endpoint, iam_endpoint, .. } = self.account();
+        let iam_endpoint = self.iam_endpoint.as_ref().unwrap_or(iam_endpoint);
+        let id = format!("AWS_ACCESS_KEY_ID={}", key.access_key_id);
+        let secret = format!("AWS_SECRET_ACCESS_KEY={}", key.secret_access_key);
+        let arguments = [["--endpoint", endpoint], ["--iam-endpoint", iam_endpoint], ["--region", REGION]];
+        // Whatever is logged must hold no secrets.
+        self.buckets.spawn("aws-s3-provisioner", &[&id, &secret, "RUST_LOG=trace"], &arguments.concat())
+    }
+
+    /// Claims come, rotate and go while the provisioner is killed at any moment.
+    pub(crate) async fn survives_kills(self) -> anyhow::Result<()> {
+        let mut program = self.start().await?;
+        self.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
+        self.bound("owner").await?;
+        self.class_with("granted", &[("bucketName", "shared-bucket")]).await?;
+        program.kill().await?;
+        let _program = self
+            .survive_kills(("class", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || self.spawn())
+            .await?;
+        // Four claims are left, and the owner's: as many users, and after the overlap one key each.
+        let iam = self.account().iam()?;
+        let settled = eventually(SOON, async || {
+            let users = self.account().users().await?;
+            let mut keys = 0;
+            for user in &users {
+                keys += iam.access_keys(user).await?.len();
+            }
+            let buckets = self.account().admin()?.list_buckets().await?.len();
+            Ok(((users.len(), keys, buckets) == (5, 5, 3)).then_some(()))
+        });
+        ensure!(settled.await?.is_some(), "{:?}", self.assets().await?);
+        self.end_all_but("owner").await?;
+        self.delete("owner").await?;
+        self.done().await
+    }
+
+    /// The claim says which parameter it is. It gets no key of a bucket that would lack what the class says, and leaves nothing.
+    pub(crate) async fn refuses_by_name(&self, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
+        let mut wrong = Vec::new();
+        for (name, value) in parameters {
+            let class = name.to_lowercase();
+            self.class_with(&class, &[(name, value)]).await?;
+            self.claim(&class, &class, json!({})).await?;
+            if let Err(error) = self.told(&class, name).await {
+                wrong.push(format!("{name}: {error}"));
+                continue;
+            }
+            ensure!(self.user(&class).await.is_err(), "{name}: the claim has a key");
+            self.delete(&class).await?;
+        }
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        Ok(())
+    }
+
+    /// Versions and locks are kept and go with the bucket. `check` looks at the bucket while it is full.
+    pub(crate) async fn keeps_versions_and_locks(
+        &self,
+        versions: &[(&str, &str)],
+        check: impl AsyncFn(&Client) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let _program = self.start().await?;
+        self.class_with("versions", versions).await?;
+        self.claim("photos", "versions", json!({"bucketName": "my-photos"})).await?;
+        self.bound("photos").await?;
+        let admin = self.account().admin()?;
+        let tags = admin.bucket_tagging("my-photos").await?;
+        assert_eq!(tags["kube-provisioner/claim"], format!("{}/photos", self.space.namespace()));
+        let user = self.user("photos").await?;
+        for text in ["one", "two", "three"] {
+            user.put("cat", text).await?;
+        }
+        // Names that have a meaning in addresses, in XML and for file systems.
+        for (name, text) in [("a b+c%41&<ü>", "x"), ("dir/", ""), ("dir/cat", "x"), ("dir/sub/cat", "x")] {
+            user.put(name, text).await?;
+        }
+        user.client.delete_object("my-photos", "cat").await?;
+        // Three versions, and the mark of the deletion.
+        let versions = admin.list_object_versions("my-photos").await?;
+        assert_eq!(versions.iter().filter(|version| version.key == "cat").count(), 4);
+        check(&admin).await?;
+        self.delete("photos").await?;
+        self.nothing_left().await?;
+
+        self.class_with("locks", &[("objectLock", "governance:1d")]).await?;
+        self.claim("locked", "locks", json!({})).await?;
+        self.bound("locked").await?;
+        self.delete("locked").await
+    }
+
+    /// Every bucket there has a rule for the ownership of objects.
+    pub(crate) async fn never_takes_what_is_made_by_hand(&self) -> anyhow::Result<()> {
+        let _program = self.start().await?;
+        let admin = self.account().admin()?;
+        for name in ["empty-bucket", "full-bucket"] {
+            admin.create_bucket(name, Some(REGION)).await?;
+        }
+        admin.put_object("full-bucket", "x", "hello").await?;
+        for name in ["empty-bucket", "full-bucket"] {
+            self.claim(name, "class", json!({"bucketName": name})).await?;
+            self.told(name, "was not made for this claim").await?;
+            self.delete(name).await?;
+            ensure!(admin.bucket_tagging(name).await?.is_empty(), "{name} has tags");
+            admin.empty_bucket(name).await?;
+            admin.delete_bucket(name).await?;
+        }
+        Ok(())
+    }
+
+    /// This key is enough for all that a class can say.
+    pub(crate) async fn serves_all_classes(&self, key: &Credentials, versions: &[(&str, &str)]) -> anyhow::Result<()> {
+        let _program = self.spawn_with(key)?;
+        self.class_with("versions", versions).await?;
+        self.class_with("locks", &[("objectLock", "governance:1d")]).await?;
+        for class in ["class", "versions", "locks"] {
+            self.claim(class, class, json!({})).await?;
+            self.bound(class).await?;
+            let user = self.user(class).await?;
+            if class != "locks" {
+                user.put("cat", "miaow").await?;
+            }
+            self.delete(class).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn done(self) -> anyhow::Result<()> {
+        self.nothing_left().await?;
+        self.buckets.space.done().await
+    }
+}
+
+impl<S: Store> BucketFixture for Fixture<S> {
+    const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s")];
+
+    fn spawn(&self) -> anyhow::Result<Program> {
+        self.spawn_with(&self.account().key())
+    }
+
+    async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {
+        let buckets = self.account().admin()?.list_buckets().await?.into_iter();
+        let users = self.account().users().await?;
+        Ok(buckets.chain(users).collect())
+    }
+}
+
+impl<S: Store> Administered for Fixture<S> {
+    const REGION: &str = REGION;
+    const KEYS_SHOWN_ONCE: bool = true;
+
+    async fn make_bucket(&self, name: &str) -> anyhow::Result<Client> {
+        let admin = self.account().admin()?;
+        admin.create_bucket(name, Some(REGION)).await?;
+        Ok(admin)
+    }
+
+    async fn remove_bucket(&self, name: &str) -> anyhow::Result<()> {
+        self.account().admin()?.delete_bucket(name).await?;
+        Ok(())
+    }
+
+    fn administrators_secret(&self) -> &str {
+        &self.account().secret_key
+    }
+}
+
+impl<S> std::ops::Deref for Fixture<S> {
+    type Target = BucketSpace;
+
+    fn deref(&self) -> &BucketSpace {
+        &self.buckets
+    }
+}
+
+/// The policy that a page of the guide's `use` gives to the provisioner's key, word for word.
+pub(crate) fn documented_policy(page: &str) -> anyhow::Result<String> {
+    let page = std::fs::read_to_string(format!("{}/../docs/book/pages/use/{page}", env!("CARGO_MANIFEST_DIR")))?;
+    let policy = page.split("```json").nth(1).and_then(|text| text.split("```").next());
+    Ok(policy.context("the page has no policy")?.to_owned())
+}

@@ -1,0 +1,58 @@
+//! What all provisioners of buckets do, as tests of one object store. The rows of `docs/book/pages/reference/behaviour.md` stand
+//! in their names, and the store stands in the name of the module that has them.
+
+/// The tests, for a fixture with a function `case`. The second argument begins the names of their namespaces. With a third one,
+/// the parameters of a class whose buckets are full, Z14 is among them.
+macro_rules! store_cases {
+    ($fixture:ty, $prefix:literal, $full:expr) => {
+        crate::store_cases::store_cases!($fixture, $prefix);
+
+        #[tokio::test]
+        async fn z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+            let case = async |fixture: &$fixture| {
+                testbed::bucket_cases::a_full_bucket_goes_while_others_are_served(fixture, $full).await
+            };
+            <$fixture>::case(concat!($prefix, "-full"), case).await
+        }
+    };
+    ($fixture:ty, $prefix:literal) => {
+        #[tokio::test]
+        async fn u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
+            <$fixture>::case(concat!($prefix, "-late"), testbed::bucket_cases::claims_of_a_late_class_are_served).await
+        }
+
+        #[tokio::test]
+        async fn z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
+            <$fixture>::case(concat!($prefix, "-classes"), testbed::bucket_cases::buckets_outlive_their_classes).await
+        }
+
+        #[tokio::test]
+        async fn z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
+            <$fixture>::case(concat!($prefix, "-others"), testbed::bucket_cases::what_is_of_others_stays).await
+        }
+
+        #[tokio::test]
+        async fn z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
+            let case = testbed::bucket_cases::claims_that_change_are_looked_at_at_once;
+            <$fixture>::case(concat!($prefix, "-change"), case).await
+        }
+
+        #[tokio::test]
+        async fn z12_a_replica_takes_over() -> anyhow::Result<()> {
+            <$fixture>::case(concat!($prefix, "-two"), testbed::bucket_cases::a_replica_takes_over).await
+        }
+
+        #[tokio::test]
+        async fn z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+            let case = testbed::bucket_cases::a_bucket_with_objects_stays_if_its_class_says_so;
+            <$fixture>::case(concat!($prefix, "-careful"), case).await
+        }
+
+        #[tokio::test]
+        async fn z30_claims_share_a_bucket() -> anyhow::Result<()> {
+            <$fixture>::case(concat!($prefix, "-share"), testbed::bucket_cases::claims_share_a_bucket).await
+        }
+    };
+}
+
+pub(crate) use store_cases;

@@ -1,7 +1,7 @@
 //! A Ceph cluster on loopback ports: a monitor, a manager, an OSD that keeps its objects in memory, and radosgw, which
 //! speaks S3 and the admin operations API.
 //!
-//! [`Ceph`] lives as long as its owner, whatever ends it. [`up`] starts one that stays until [`down`]. Several can run at
+//! [`Ceph`] lives as long as its owner, whatever ends it. Its [`dependency::Server`] stays until it is stopped. Several can run at
 //! a time: each has ports and a directory of its own, and its configuration file names nothing outside of it.
 
 use std::fs;
@@ -41,22 +41,13 @@ pub static CEPH: Dependency = Dependency {
         package("radosgw", "/usr/bin/radosgw", &["ceph-radosgw.target"]),
         package("ceph-common", "/usr/bin/ceph", &["ceph.target", "rbdmap.service"]),
     ],
-    python: None,
-    suits: || Ok(()),
     needed_by: |path| is_named(path, "ceph_"),
-    program: None,
     server: Some(dependency::Server {
-        up: |port, guard, progress| Box::pin(stand_up(port, guard, progress)),
+        up: |port, guard, progress| Box::pin(up(port, guard, progress)),
         down: |progress| Box::pin(down(progress)),
     }),
+    ..Dependency::NOTHING
 };
-
-/// What can be chosen about a cluster.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// radosgw's port for http; a free one if none is given.
-    pub port: Option<u16>,
-}
 
 /// A running cluster that ends with this value, or with this process if that comes first. A radosgw that ends before is
 /// started again, unless [`State::stop_rgw`] ended it.
@@ -67,11 +58,11 @@ pub struct Ceph {
 
 impl Ceph {
     /// Starts a cluster, and waits until radosgw answers and the admin user is there.
-    pub async fn start(settings: &Settings, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
+    pub async fn start(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
         CEPH.check(dependency::INSTALL)?;
         let instance = Instance::create()?;
         let owner = ProcessId::of(std::process::id())?;
-        let (state, children) = start::start(&instance.dir, Some(owner), settings, guard, progress).await?;
+        let (state, children) = start::start(&instance.dir, Some(owner), None, guard, progress).await?;
         Ok(Self { supervisor: supervisor::supervise(state, children, progress.clone()), instance })
     }
 
@@ -97,17 +88,17 @@ impl Ceph {
 fn shared_by_tests() -> anyhow::Result<&'static Ceph> {
     static SHARED: Shared<Ceph> = Shared::new();
 
-    shared(&SHARED, async |guard| Ceph::start(&Settings::default(), guard, &progress::terminal()).await)
+    shared(&SHARED, async |guard| Ceph::start(guard, &progress::terminal()).await)
 }
 
 /// Starts a cluster that outlives this process, until [`down`]. What was left over from one that is no longer whole is
 /// stopped before. Nobody supervises it.
-pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Up> {
+async fn up(port: Option<u16>, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<dependency::Up> {
     CEPH.check(dependency::INSTALL)?;
     let _lock = lock_standing(progress).await?;
     if let Some(state) = State::standing()? {
         if state.is_healthy().await {
-            return Ok(Up::Already(state));
+            return Ok(dependency::Up { is_new: false, usage: usage(&state) });
         }
         progress.line("stopping what is left of an earlier cluster");
         state.kill().await?;
@@ -115,7 +106,7 @@ pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -
     let dir = state::standing_dir()?;
     let _ = fs::remove_dir_all(&dir);
     create_private_dir(&dir)?;
-    let started = start::start(&dir, None, settings, guard, progress).await;
+    let started = start::start(&dir, None, port, guard, progress).await;
     let (state, children) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -125,19 +116,11 @@ pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -
         }
     };
     children.release();
-    Ok(Up::Started(state))
-}
-
-/// What [`up`] found or did.
-pub enum Up {
-    /// It started this one.
-    Started(State),
-    /// This one was already up.
-    Already(State),
+    Ok(dependency::Up { is_new: true, usage: usage(&state) })
 }
 
 /// Ends the cluster of [`up`] and removes its directory; `false` if there was none.
-pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
+async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
     let _lock = lock_standing(progress).await?;
     let state = State::standing()?;
     if let Some(state) = &state {
@@ -148,14 +131,6 @@ pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
         fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
     Ok(state.is_some())
-}
-
-async fn stand_up(port: Option<u16>, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<dependency::Up> {
-    let (state, is_new) = match up(&Settings { port }, guard, progress).await? {
-        Up::Started(state) => (state, true),
-        Up::Already(state) => (state, false),
-    };
-    Ok(dependency::Up { is_new, usage: usage(&state) })
 }
 
 fn usage(state: &State) -> Vec<String> {

@@ -32,12 +32,10 @@ const REGISTRAR: GoProgram = GoProgram {
 /// What tells the kubelet of a driver.
 pub static CSI_REGISTRAR: Dependency = Dependency {
     name: "the registration of a CSI driver",
-    packages: &[],
-    python: None,
     suits: || REGISTRAR.check(),
     needed_by: |path| is_named(path, "node_csi_"),
     program: Some(|guard, progress| Box::pin(REGISTRAR.path(guard, progress))),
-    server: None,
+    ..Dependency::NOTHING
 };
 
 const MOCK: GoProgram = GoProgram {
@@ -49,12 +47,10 @@ const MOCK: GoProgram = GoProgram {
 /// What a test of the mock driver needs.
 pub static CSI_MOCK_DRIVER: Dependency = Dependency {
     name: "the mock driver of Kubernetes",
-    packages: &[],
-    python: None,
     suits: || MOCK.check(),
     needed_by: |path| path.starts_with("csi_mock::"),
     program: Some(|guard, progress| Box::pin(MOCK.path(guard, progress))),
-    server: None,
+    ..Dependency::NOTHING
 };
 
 /// The mock driver of Kubernetes' own end-to-end tests, as a program that gets its name and its socket. It keeps volumes in memory, and

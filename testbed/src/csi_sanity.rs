@@ -17,12 +17,10 @@ const SANITY: GoProgram = GoProgram {
 /// What it needs.
 pub static CSI_SANITY: Dependency = Dependency {
     name: "csi-sanity",
-    packages: &[],
-    python: None,
     suits: || SANITY.check(),
     needed_by: |path| is_named(path, "csi_sanity_"),
     program: Some(|guard, progress| Box::pin(SANITY.path(guard, progress))),
-    server: None,
+    ..Dependency::NOTHING
 };
 
 /// Its program. It is built once, into the user's cache.

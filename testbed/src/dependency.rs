@@ -69,6 +69,17 @@ pub enum Obstacle {
 }
 
 impl Dependency {
+    /// What a dependency is that needs nothing, and that nobody needs.
+    pub(crate) const NOTHING: Self = Self {
+        name: "",
+        packages: &[],
+        python: None,
+        suits: || Ok(()),
+        needed_by: |_| false,
+        program: None,
+        server: None,
+    };
+
     /// Why this machine has it not.
     pub fn obstacle(&self) -> Option<Obstacle> {
         if let Err(error) = (self.suits)() {

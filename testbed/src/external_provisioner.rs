@@ -18,12 +18,10 @@ const SIDECAR: GoProgram = GoProgram {
 /// What it needs.
 pub static EXTERNAL_PROVISIONER: Dependency = Dependency {
     name: "external-provisioner",
-    packages: &[],
-    python: None,
     suits: || SIDECAR.check(),
     needed_by: |path| path.starts_with("csi_scenarios::"),
     program: Some(|guard, progress| Box::pin(SIDECAR.path(guard, progress))),
-    server: None,
+    ..Dependency::NOTHING
 };
 
 /// Its program. It is built once, into the user's cache.

@@ -18,16 +18,14 @@ const PROGRAM: Built = Built { name: "garage", version: "2.5.0", time: "5 to 10 
 /// What it needs.
 pub static GARAGE: Dependency = Dependency {
     name: "Garage",
-    packages: &[],
-    python: None,
     suits: || PROGRAM.check("cargo"),
     needed_by: |path| is_named(path, "garage_"),
     program: Some(|guard, progress| Box::pin(program(guard, progress))),
-    server: None,
+    ..Dependency::NOTHING
 };
 
 /// Its program. It is built once, into the user's cache.
-pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     let build = async |folder: &std::path::Path| {
         let mut command = guard.command(Lifetime::WithOwner, "cargo");
         command.args(["install", PROGRAM.name, "--version", PROGRAM.version, "--locked"]);

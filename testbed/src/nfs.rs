@@ -29,14 +29,12 @@ pub static GANESHA: Dependency = Dependency {
         package("rpcbind", "/usr/sbin/rpcbind", &["rpcbind.service", "rpcbind.socket", "nfs-client.target"]),
         package("libnfs-utils", "/usr/bin/nfs-cp", &[]),
     ],
-    python: None,
-    suits: || Ok(()),
     needed_by: |path| is_named(path, "ganesha_"),
-    program: None,
     server: Some(dependency::Server {
         up: |port, guard, _| Box::pin(stand_up(port, guard)),
         down: |_| Box::pin(down()),
     }),
+    ..Dependency::NOTHING
 };
 
 /// The Debian packages that the image of the provisioner's mode `server` has, and those that it does without.

@@ -17,7 +17,6 @@ pub mod sts;
 pub use self::account::{Account, client, iam_client, policies};
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +29,7 @@ use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
 use crate::dependency::{self, Dependency, Python, is_named};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, Package, package};
+use crate::ports::free_port;
 use crate::process::{self, ProcessId};
 
 /// The user who may do everything.
@@ -47,13 +47,12 @@ pub static S3_SERVER: Dependency = Dependency {
     name: "S3 and IAM",
     packages: &[VENV],
     python: Some(MOTO),
-    suits: || Ok(()),
     needed_by: |path| is_named(path, "aws_"),
-    program: None,
     server: Some(dependency::Server {
         up: |port, guard, _| Box::pin(stand_up(port, guard)),
         down: |_| Box::pin(down()),
     }),
+    ..Dependency::NOTHING
 };
 
 /// It makes environments of Python.
@@ -117,10 +116,7 @@ impl Server {
 async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<Server> {
     S3_SERVER.check_use()?;
     S3_SERVER.check(dependency::INSTALL)?;
-    let port = match port {
-        Some(port) => port,
-        None => TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port(),
-    };
+    let port = port.map_or_else(free_port, Ok)?;
     let program = MOTO.program("moto_server")?;
     let arguments = [UNCHECKED, &program.to_string_lossy(), "--host", "127.0.0.1", "--port", &port.to_string()];
     let process = Process {

@@ -4,13 +4,9 @@
 #[cfg(feature = "s3")]
 mod server;
 
-use std::path::PathBuf;
-
 use crate::built::Built;
 use crate::dependency::{Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
-use crate::guard::Guard;
-use crate::progress::SharedProgress;
 
 #[cfg(feature = "s3")]
 pub use self::server::SeaweedFs;
@@ -24,15 +20,8 @@ const WEED: GoProgram = GoProgram {
 /// What it needs.
 pub static SEAWEEDFS: Dependency = Dependency {
     name: "SeaweedFS",
-    packages: &[],
-    python: None,
     suits: || WEED.check(),
     needed_by: |path| is_named(path, "seaweedfs_"),
     program: Some(|guard, progress| Box::pin(WEED.path(guard, progress))),
-    server: None,
+    ..Dependency::NOTHING
 };
-
-/// Its program. It is built once, into the user's cache.
-pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
-    WEED.path(guard, progress).await
-}

@@ -56,15 +56,12 @@ pub static KERNEL: Dependency = Dependency {
         // For kube-proxy on a node of that kernel.
         package("iptables", "/usr/sbin/xtables-legacy-multi", &[]),
     ],
-    python: None,
-    suits: || Ok(()),
     needed_by: |path| {
         const MODULES: [&str; 6] =
             ["nfs::kernel::", "nfs::quota::", "nfs::troubles::", "node_nfs::", "power::", "quota::"];
         MODULES.iter().any(|module| path.starts_with(module))
     },
-    program: None,
-    server: None,
+    ..Dependency::NOTHING
 };
 
 /// A file system with project quotas, mounted at [`MOUNT_POINT`].

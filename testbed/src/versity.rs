@@ -4,13 +4,9 @@
 #[cfg(feature = "s3")]
 mod server;
 
-use std::path::PathBuf;
-
 use crate::built::Built;
 use crate::dependency::{Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
-use crate::guard::Guard;
-use crate::progress::SharedProgress;
 
 #[cfg(feature = "s3")]
 pub use self::server::Versity;
@@ -24,15 +20,8 @@ const GATEWAY: GoProgram = GoProgram {
 /// What it needs.
 pub static VERSITY: Dependency = Dependency {
     name: "the Versity S3 Gateway",
-    packages: &[],
-    python: None,
     suits: || GATEWAY.check(),
     needed_by: |path| is_named(path, "versity_"),
     program: Some(|guard, progress| Box::pin(GATEWAY.path(guard, progress))),
-    server: None,
+    ..Dependency::NOTHING
 };
-
-/// Its program. It is built once, into the user's cache.
-pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
-    GATEWAY.path(guard, progress).await
-}

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use testbed::ceph::{ADMIN, Ceph, Settings, State};
+use testbed::ceph::{ADMIN, Ceph, State};
 use testbed::control_plane::{self, STATE_VARIABLE};
 use testbed::guard::Running;
 use testbed::progress;
@@ -26,7 +26,7 @@ async fn ceph_up() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn ceph_stops_and_goes_on() -> anyhow::Result<()> {
-    let ceph = Ceph::start(&Settings::default(), &State::for_tests()?.guard(), &progress::silent()).await?;
+    let ceph = Ceph::start(&State::for_tests()?.guard(), &progress::silent()).await?;
     let state = State::read(&ceph.state().path())?;
     let ask = || tokio::time::timeout(Duration::from_secs(1), state.get(&state.endpoint, "/"));
 
@@ -54,7 +54,7 @@ async fn ceph_ends_with_its_owner() -> anyhow::Result<()> {
     let control_plane = control_plane::State::for_tests()?;
     let guard = control_plane.guard();
     if let Some(output) = std::env::var_os(OUTPUT) {
-        let ceph = Ceph::start(&Settings::default(), &guard, &progress::silent()).await?;
+        let ceph = Ceph::start(&guard, &progress::silent()).await?;
         let (output, unfinished) = (PathBuf::from(&output), PathBuf::from(&output).with_extension("new"));
         std::fs::write(&unfinished, ceph.state().path().to_string_lossy().as_bytes())?;
         std::fs::rename(unfinished, output)?;

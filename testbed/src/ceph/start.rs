@@ -9,24 +9,25 @@ use serde_json::Value;
 
 use super::config::{self, Ports};
 use super::state::{RADOSGW, State};
-use super::{ADMIN, ADMIN_CAPS, Settings};
+use super::{ADMIN, ADMIN_CAPS};
 use crate::control_plane::{Children, Process, last_lines, spawn};
 use crate::guard::{Guard, Lifetime};
 use crate::packages;
 use crate::process::ProcessId;
 use crate::progress::{self, SharedProgress};
 
-/// Starts all daemons in `dir` and waits until radosgw answers. Without an `owner` they outlive this process.
+/// Starts all daemons in `dir` and waits until radosgw answers, at `port` for http if one is given. Without an `owner` they outlive
+/// this process.
 pub(super) async fn start(
     dir: &Path,
     owner: Option<ProcessId>,
-    settings: &Settings,
+    port: Option<u16>,
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<(State, Children)> {
     let mut attempt = 1;
     loop {
-        let mut state = prepare(dir, owner, settings, guard)?;
+        let mut state = prepare(dir, owner, port, guard)?;
         let mut children = Children::default();
         let started = start_daemons(&mut state, &mut children);
         match progress::during(progress, "starting Ceph", started).await {
@@ -49,8 +50,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Everything that is there before the first daemon.
-fn prepare(dir: &Path, owner: Option<ProcessId>, settings: &Settings, guard: &Guard) -> anyhow::Result<State> {
-    let ports = Ports::choose(settings.port)?;
+fn prepare(dir: &Path, owner: Option<ProcessId>, port: Option<u16>, guard: &Guard) -> anyhow::Result<State> {
+    let ports = Ports::choose(port)?;
     for (program, _) in DAEMONS {
         let _ = fs::remove_file(dir.join(program).with_extension("log"));
     }

@@ -21,10 +21,8 @@ pub static CLIENTS: Dependency = Dependency {
     name: "clients of S3",
     packages: &[super::VENV, package("rclone", "/usr/bin/rclone", &[])],
     python: Some(PYTHON),
-    suits: || Ok(()),
     needed_by: |path| path.contains("_clients_use_"),
-    program: None,
-    server: None,
+    ..Dependency::NOTHING
 };
 
 /// A shell as in a pod that takes a claim's Secret and ConfigMap by `envFrom`: it has their entries as its environment, and

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 
-use super::{SEAWEEDFS, program};
+use super::{SEAWEEDFS, WEED};
 use crate::cluster::eventually;
 use crate::control_plane::last_lines;
 use crate::dependency;
@@ -36,7 +36,7 @@ impl SeaweedFs {
     pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
         SEAWEEDFS.check_use()?;
         SEAWEEDFS.check(dependency::INSTALL)?;
-        let program = program(guard, &progress::silent()).await?;
+        let program = WEED.path(guard, &progress::silent()).await?;
         let dir = tempfile::tempdir()?;
         let (data, config, log) = (dir.path().join("data"), dir.path().join("s3.json"), dir.path().join("log"));
         fs::create_dir(&data)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{VERSITY, program};
+use super::{GATEWAY, VERSITY};
 use crate::cluster::eventually;
 use crate::control_plane::last_lines;
 use crate::dependency;
@@ -31,7 +31,7 @@ impl Versity {
     pub async fn start(region: &str, guard: &Guard) -> anyhow::Result<Self> {
         VERSITY.check_use()?;
         VERSITY.check(dependency::INSTALL)?;
-        let program = program(guard, &progress::silent()).await?;
+        let program = GATEWAY.path(guard, &progress::silent()).await?;
         let dir = tempfile::tempdir()?;
         let folder = |name: &str| -> anyhow::Result<String> {
             let path = dir.path().join(name);

@@ -55,7 +55,7 @@ impl Store {
 
     pub(super) async fn start(self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Backend> {
         Ok(match self {
-            Self::Ceph => Backend::Ceph(Ceph::start(&ceph::Settings::default(), guard, progress).await?),
+            Self::Ceph => Backend::Ceph(Ceph::start(guard, progress).await?),
             Self::Aws => Backend::Aws(S3::start(guard).await?),
             Self::Gcs => Backend::Gcs(gcs_sim::Server::start().await?),
         })

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use testbed::bucket_cases::BucketFixture as _;
-use testbed::ceph::{Ceph, Settings, State};
+use testbed::ceph::{Ceph, State};
 use testbed::cluster::eventually;
 use testbed::control_plane;
 use testbed::progress;
@@ -14,7 +14,7 @@ use super::fixture::{Fixture, SOON};
 
 #[tokio::test]
 async fn ceph_z13_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
-    let ceph = Ceph::start(&Settings::default(), &State::for_tests()?.guard(), &progress::silent()).await?;
+    let ceph = Ceph::start(&State::for_tests()?.guard(), &progress::silent()).await?;
     let fixture = Fixture::on(State::read(&ceph.state().path())?, "bucket-down").await?;
     let _program = fixture.start().await?;
     fixture.ceph.stop_rgw().await?;

@@ -17,11 +17,9 @@ pub static NODE: Dependency = Dependency {
         package("busybox-static", "/bin/busybox", &[]),
         package("iproute2", "/sbin/ip", &[]),
     ],
-    python: None,
     suits,
     needed_by: |path| ["node::", "node_", "charts::node_"].iter().any(|start| path.starts_with(start)),
-    program: None,
-    server: None,
+    ..Dependency::NOTHING
 };
 
 fn suits() -> anyhow::Result<()> {

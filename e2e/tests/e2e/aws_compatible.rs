@@ -3,7 +3,6 @@
 pub(crate) mod contract;
 mod fixture;
 
-pub(crate) use self::contract::FAULTS;
 pub(crate) use self::fixture::{Fixture, REGION, Store, documented_policy};
 
 pub(crate) const LIFECYCLE: &str =

@@ -10,11 +10,11 @@ use testbed::bucket_cases::BucketFixture as _;
 use testbed::bucket_rights as rights;
 use testbed::guard::Guard;
 use testbed::s3::Account;
-use testbed::s3::proxy::{Asked, Fate};
+use testbed::s3::proxy::{Asked, Fate, Faults};
 use testbed::seaweedfs::SeaweedFs;
 
 use crate::aws_compatible::contract::{One, contract};
-use crate::aws_compatible::{self, BOUNDARY, FAULTS, LIFECYCLE, Store, documented_policy};
+use crate::aws_compatible::{self, BOUNDARY, LIFECYCLE, Store, documented_policy};
 
 type Fixture = aws_compatible::Fixture<SeaweedFs>;
 
@@ -106,7 +106,7 @@ async fn seaweedfs_the_contract_is_kept() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn seaweedfs_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
-    contract::<SeaweedFs>(Some(FAULTS)).await
+    contract::<SeaweedFs>(Some(Faults::USUAL)).await
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@ use testbed::bucket_cases::BucketFixture as _;
 use testbed::bucket_rights as rights;
 use testbed::guard::Guard;
 use testbed::s3::Account;
+use testbed::s3::proxy::Faults;
 use testbed::versity::Versity;
 
 use crate::aws_compatible::contract::{One, contract};
-use crate::aws_compatible::{self, BOUNDARY, FAULTS, LIFECYCLE, REGION, Store, documented_policy};
+use crate::aws_compatible::{self, BOUNDARY, LIFECYCLE, REGION, Store, documented_policy};
 
 type Fixture = aws_compatible::Fixture<Versity>;
 
@@ -31,7 +32,7 @@ mod versity_cases {
 #[tokio::test]
 async fn versity_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("versity-kill").await?;
-    fixture.disturb(FAULTS).await?;
+    fixture.disturb(Faults::USUAL).await?;
     fixture.survives_kills().await
 }
 
@@ -89,7 +90,7 @@ async fn versity_the_contract_is_kept() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn versity_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
-    contract::<Versity>(Some(FAULTS)).await
+    contract::<Versity>(Some(Faults::USUAL)).await
 }
 
 #[tokio::test]

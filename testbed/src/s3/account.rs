@@ -32,7 +32,7 @@ pub async fn policies(iam: &Iam, user: &str) -> anyhow::Result<Vec<String>> {
     Ok(policies)
 }
 
-/// Where another store has S3 and IAM, and the key of its administrator, `root`.
+/// Where a store has S3 and IAM, and the key of its administrator.
 #[derive(Clone)]
 pub struct Account {
     /// S3.
@@ -50,7 +50,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// One at these addresses.
+    /// One at these addresses, whose administrator is `root`.
     pub(crate) fn new(s3: &str, iam: &str, region: Option<&str>, user_path: &'static str) -> Self {
         Self {
             endpoint: format!("http://{s3}"),
@@ -116,6 +116,19 @@ impl Server {
     /// S3 of a region with the administrator's key.
     pub fn admin_in(&self, region: &str) -> anyhow::Result<Client> {
         client(&self.endpoint, Some(region), self.key())
+    }
+
+    /// A region of the account.
+    pub fn account(&self, region: &str) -> Account {
+        let Self { endpoint, access_key, secret_key, .. } = self.clone();
+        Account {
+            iam_endpoint: endpoint.clone(),
+            endpoint,
+            region: Some(region.to_owned()),
+            user_path: "/kube-provisioner/",
+            access_key,
+            secret_key,
+        }
     }
 
     /// IAM with the administrator's key.

@@ -60,6 +60,12 @@ pub struct Faults {
     pub latency: Duration,
 }
 
+impl Faults {
+    /// Those with which the contract is checked.
+    pub const USUAL: Self =
+        Self { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
+}
+
 /// Starts it; returns its address. It ends with its runtime.
 pub async fn start(server: impl Into<Behind>, faults: Faults) -> anyhow::Result<String> {
     let every = [faults.unavailable, faults.too_many, faults.cut_before, faults.cut_after];

@@ -8,15 +8,13 @@ use clap::Parser as _;
 use futures::future::try_join_all;
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{ProvisionError, Secrets};
+use s3_client::Client;
 use serde_json::json;
 use testbed::control_plane::State;
 use testbed::s3::Account;
 use testbed::s3::proxy::{self, Asked, Fate, Faults};
 
 use super::fixture::{REGION, Store};
-
-pub(crate) const FAULTS: Faults =
-    Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
 
 pub(crate) async fn contract<S: Store>(faults: Option<Faults>) -> anyhow::Result<()> {
     try_join_all(BucketConformance::rules().map(|rule| kept::<S>(rule, faults))).await.map(drop)
@@ -25,18 +23,29 @@ pub(crate) async fn contract<S: Store>(faults: Option<Faults>) -> anyhow::Result
 /// Checks one rule on a server of its own: most of the time is waited.
 async fn kept<S: Store>(rule: &'static str, faults: Option<Faults>) -> anyhow::Result<()> {
     let store = S::start(&State::for_tests()?.guard()).await?;
-    let account = store.account().clone();
-    account.admin()?.create_bucket("existing", Some(REGION)).await?;
+    store.account().admin()?.create_bucket("existing", Some(REGION)).await?;
+    let make = |admin: Client, name: String| async move { admin.create_bucket(&name, Some(REGION)).await.is_ok() };
+    keeps(store.account(), REGION, [rule], faults, make).await
+}
+
+/// Checks these rules on a store with the bucket `existing`. `make` makes a bucket by hand, unless its name is taken.
+pub(crate) async fn keeps<M: Future<Output = bool> + Send + 'static>(
+    account: &Account,
+    region: &str,
+    rules: impl IntoIterator<Item = &'static str>,
+    faults: Option<Faults>,
+    make: impl Fn(Client, String) -> M + 'static,
+) -> anyhow::Result<()> {
     let proxy = match faults {
-        Some(faults) => Some(proxy::start(&account, faults).await?),
+        Some(faults) => Some(proxy::start(account, faults).await?),
         None => None,
     };
-    let defaults = args(&account, proxy.as_deref()).defaults;
+    let defaults = args(account, region, proxy.as_deref()).defaults;
     let admin = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"AWS_ACCESS_KEY_ID": account.access_key, "AWS_SECRET_ACCESS_KEY": account.secret_key},
     });
-    let listed = account.clone();
+    let [listed, makes, removes] = [account.clone(), account.clone(), account.clone()];
     let kit = BucketConformance::new(
         move || Aws::new(defaults.clone()),
         move || {
@@ -44,40 +53,32 @@ async fn kept<S: Store>(rule: &'static str, faults: Option<Faults>) -> anyhow::R
             async move { account.assets().await.expect("the store answers") }
         },
     )
+    .by_hand(
+        move |name| make(makes.admin().expect("the store's address is one"), name),
+        move |name: String| {
+            let admin = removes.admin().expect("the store's address is one");
+            async move {
+                admin.empty_bucket(&name).await.expect("the store answers");
+                admin.delete_bucket(&name).await.expect("the store answers");
+            }
+        },
+    )
     .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
     .existing_bucket("existing")
     .keys_shown_once()
     .objects([admin])
     .seeds(0..1)
-    .only(rule)
     .real_time();
-    let report = by_hand(kit, &account).run().await;
+    let report = rules.into_iter().fold(kit, |kit, rule| kit.only(rule)).run().await;
     ensure!(report.is_kept(), "{report}");
     Ok(())
 }
 
 /// The options that name the store, or what stands before it.
-fn args(account: &Account, proxy: Option<&str>) -> Args {
+fn args(account: &Account, region: &str, proxy: Option<&str>) -> Args {
     let (endpoint, iam_endpoint) = (proxy.unwrap_or(&account.endpoint), proxy.unwrap_or(&account.iam_endpoint));
-    let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", REGION];
+    let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", region];
     Args::parse_from(given.into_iter().chain(["--endpoint", endpoint, "--iam-endpoint", iam_endpoint]))
-}
-
-/// How an administrator makes buckets, and removes them.
-fn by_hand(kit: BucketConformance, account: &Account) -> BucketConformance {
-    let [admin, admins] = [account.clone(), account.clone()];
-    let make = move |name: String| {
-        let admin = admin.admin().expect("the store's address is one");
-        async move { admin.create_bucket(&name, Some(REGION)).await.is_ok() }
-    };
-    let remove = move |name: String| {
-        let admin = admins.admin().expect("the store's address is one");
-        async move {
-            admin.empty_bucket(&name).await.expect("the store answers");
-            admin.delete_bucket(&name).await.expect("the store answers");
-        }
-    };
-    kit.by_hand(make, remove)
 }
 
 /// One claim's provisioner, on a store of its own.
@@ -115,12 +116,12 @@ impl<S: Store> One<S> {
 
     /// With a class, and behind a proxy.
     pub(crate) async fn provision_of(&self, class: Parameters, proxy: Option<&str>) -> Result<(), ProvisionError> {
-        self.claim(class).provision(&Aws::new(args(self.account(), proxy).defaults)).await.map(drop)
+        self.claim(class).provision(&Aws::new(args(self.account(), REGION, proxy).defaults)).await.map(drop)
     }
 
     /// Of a claim whose attempt has not come to its end.
     pub(crate) async fn delete(&self) -> anyhow::Result<()> {
-        let aws = Aws::new(args(self.account(), None).defaults);
+        let aws = Aws::new(args(self.account(), REGION, None).defaults);
         self.claim(Parameters::default()).delete(&aws).await.map_err(|error| anyhow!("{error}"))
     }
 

@@ -4,8 +4,8 @@ use anyhow::ensure;
 use serde_json::json;
 use testbed::bucket_cases::{self as cases, BucketFixture as _};
 use testbed::cluster::eventually;
+use testbed::s3::proxy::Faults;
 
-use super::contract::FAULTS;
 use super::fixture::{Fixture, SOON};
 
 mod garage_cases {
@@ -23,7 +23,7 @@ async fn garage_z34_orphans_are_found_and_removed_and_nothing_else_is() -> anyho
 #[tokio::test]
 async fn garage_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("garage-kill").await?;
-    fixture.disturb(FAULTS).await?;
+    fixture.disturb(Faults::USUAL).await?;
     let mut program = fixture.start().await?;
     fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
     fixture.bound("owner").await?;

@@ -1,7 +1,6 @@
 //! The contract of provisioners of buckets, and whose a bucket is.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser as _;
@@ -18,9 +17,6 @@ use testbed::s3::proxy::{self, Faults};
 
 use super::fixture::SOON;
 
-pub(crate) const FAULTS: Faults =
-    Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
-
 #[tokio::test]
 async fn garage_the_contract_is_kept() -> anyhow::Result<()> {
     contract(1, None).await
@@ -34,7 +30,7 @@ async fn garage_the_contract_is_kept_on_several_nodes() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn garage_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
-    contract(1, Some(FAULTS)).await
+    contract(1, Some(Faults::USUAL)).await
 }
 
 async fn contract(nodes: usize, faults: Option<Faults>) -> anyhow::Result<()> {

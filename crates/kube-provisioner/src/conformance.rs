@@ -45,6 +45,7 @@ mod runs;
 mod spy;
 mod storm;
 mod subject;
+mod suite;
 mod tempo;
 mod unfinished;
 mod verdict;
@@ -59,8 +60,9 @@ use crate::provisioner::Provisioner;
 
 pub use self::buckets::{BucketClaim, BucketConformance};
 pub use self::report::{Report, RuleResult};
-use self::rules::Rule;
+use self::rules::RULES;
 use self::subject::Subject;
+use self::suite::Rules;
 use self::tempo::Tempo;
 pub use self::verdict::Judgement;
 
@@ -83,7 +85,7 @@ pub use self::verdict::Judgement;
 #[must_use = "nothing is checked before `check` or `run`"]
 pub struct Conformance {
     subject: Subject,
-    only: Vec<String>,
+    rules: Rules<Subject>,
 }
 
 impl Conformance {
@@ -109,7 +111,7 @@ impl Conformance {
         P: Provisioner,
         A: IntoIterator<Item: ToString>,
     {
-        Self { subject: Subject::new(start, assets), only: Vec::new() }
+        Self { subject: Subject::new(start, assets), rules: Rules::new(RULES) }
     }
 
     /// Objects that are in the kit's cluster from the beginning: the Secrets that the class names, the Node of
@@ -173,7 +175,7 @@ impl Conformance {
     /// The names of all rules. A slow backend is checked sooner with one run per rule, each [`only`](Self::only) for its
     /// rule and with a backend of its own, side by side.
     pub fn rules() -> impl Iterator<Item = &'static str> {
-        Rule::ALL.into_iter().map(Rule::id)
+        RULES.iter().map(|rule| rule.id)
     }
 
     /// Only the rule of this name. May be called again for others.
@@ -181,12 +183,7 @@ impl Conformance {
     /// # Panics
     /// When there is no such rule.
     pub fn only(mut self, rule: &str) -> Self {
-        assert!(
-            Rule::ALL.iter().any(|known| known.id() == rule),
-            "there is no rule {rule:?}; there are {}",
-            Rule::ALL.map(Rule::id).join(", ")
-        );
-        self.only.push(rule.to_owned());
+        self.rules.choose(rule);
         self
     }
 
@@ -194,41 +191,22 @@ impl Conformance {
     ///
     /// # Panics
     /// When a rule is broken, and inside of a tokio runtime: there is [`run`](Self::run) for that.
-    #[expect(clippy::print_stdout, reason = "a test shows what it did, and the test runner catches only this")]
     pub fn check(self) {
-        let runtime = self.subject.tempo.runtime();
-        println!("{}", self.subject.name);
-        let report = runtime.block_on(self.judge(|result| println!("{result}")));
-        // A killed process may have left a running thread, which must not outlive the author's folder.
-        drop(runtime);
-        assert!(report.is_kept(), "{}", report.broken_text());
+        self.rules.check(self.subject.name, self.subject.tempo, self.subject);
     }
 
     /// The same in the caller's runtime: one thread with a paused clock, or any with [`real_time`](Self::real_time).
     pub async fn run(self) -> Report {
-        self.judge(|_| {}).await
-    }
-
-    async fn judge(self, mut each: impl FnMut(&RuleResult)) -> Report {
-        let chosen = |rule: &Rule| self.only.is_empty() || self.only.iter().any(|only| only == rule.id());
-        let mut results = Vec::new();
-        for rule in Rule::ALL.into_iter().filter(chosen) {
-            let result = rules::judge(rule, &self.subject).await;
-            each(&result);
-            let hopeless = rule == Rule::Provision && matches!(result.judgement(), Judgement::Broken(_));
-            results.push(result);
-            if hopeless {
-                // Every other rule begins with this one.
-                break;
-            }
-        }
-        Report::new(self.subject.name, results)
+        self.rules.judge(self.subject.name, self.subject, |_| {}).await
     }
 }
 
 impl fmt::Debug for Conformance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conformance").field("of", &self.subject.name).field("only", &self.only).finish_non_exhaustive()
+        f.debug_struct("Conformance")
+            .field("of", &self.subject.name)
+            .field("only", &self.rules.only)
+            .finish_non_exhaustive()
     }
 }
 

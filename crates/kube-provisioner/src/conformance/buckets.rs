@@ -11,16 +11,15 @@ mod settings;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::future::BoxFuture;
 use kube::Client;
 
 pub use self::claim::BucketClaim;
-use self::rules::BucketRule;
-use super::report::{Report, RuleResult};
+pub(super) use self::rules::RULES;
+use super::report::Report;
+use super::suite::Rules;
 use super::tempo::Tempo;
-use super::verdict::{Broken, Judgement};
 use crate::bucket::BucketProvisioner;
 use crate::controller::bucket::BucketBackend;
 
@@ -73,11 +72,11 @@ use crate::controller::bucket::BucketBackend;
 #[must_use = "nothing is checked before `check` or `run`"]
 pub struct BucketConformance {
     subject: Subject,
-    only: Vec<String>,
+    rules: Rules<Subject>,
 }
 
 /// What is checked, and on what.
-struct Subject {
+pub(super) struct Subject {
     name: &'static str,
     start: Box<dyn Fn(Client) -> Arc<dyn BucketBackend>>,
     assets: Box<dyn Fn() -> BoxFuture<'static, Vec<String>>>,
@@ -132,7 +131,7 @@ impl BucketConformance {
                 seeds: (0..8).collect(),
                 tempo: Tempo::Virtual,
             },
-            only: Vec::new(),
+            rules: Rules::new(RULES),
         }
     }
 
@@ -190,7 +189,7 @@ impl BucketConformance {
     /// The names of all rules. A slow backend is checked sooner with one run per rule, each [`only`](Self::only) for its
     /// rule and with a backend of its own, side by side.
     pub fn rules() -> impl Iterator<Item = &'static str> {
-        BucketRule::ALL.into_iter().map(BucketRule::id)
+        RULES.iter().map(|rule| rule.id)
     }
 
     /// Only the rule of this name. May be called again for others.
@@ -198,8 +197,7 @@ impl BucketConformance {
     /// # Panics
     /// When there is no such rule.
     pub fn only(mut self, rule: &str) -> Self {
-        assert!(BucketRule::ALL.iter().any(|known| known.id() == rule), "there is no rule {rule:?}");
-        self.only.push(rule.to_owned());
+        self.rules.choose(rule);
         self
     }
 
@@ -207,37 +205,13 @@ impl BucketConformance {
     ///
     /// # Panics
     /// When a rule is broken, and inside of a tokio runtime: there is [`run`](Self::run) for that.
-    #[expect(clippy::print_stdout, reason = "a test shows what it did, and the test runner catches only this")]
     pub fn check(self) {
-        let runtime = self.subject.tempo.runtime();
-        println!("{}", self.subject.name);
-        let report = runtime.block_on(self.judge(|result| println!("{result}")));
-        drop(runtime);
-        assert!(report.is_kept(), "{}", report.broken_text());
+        self.rules.check(self.subject.name, self.subject.tempo, self.subject);
     }
 
     /// The same in the caller's runtime: one thread with a paused clock, or any with [`real_time`](Self::real_time).
     pub async fn run(self) -> Report {
-        self.judge(|_| {}).await
-    }
-
-    async fn judge(self, mut each: impl FnMut(&RuleResult)) -> Report {
-        let chosen = |rule: &BucketRule| self.only.is_empty() || self.only.iter().any(|only| only == rule.id());
-        let mut results = Vec::new();
-        for rule in BucketRule::ALL.into_iter().filter(chosen) {
-            let start = Instant::now();
-            let judgement = rules::check(rule, &self.subject).await;
-            let judgement = judgement.unwrap_or_else(|Broken(seen)| Judgement::Broken(seen));
-            let hopeless = rule == BucketRule::Provision && matches!(judgement, Judgement::Broken(_));
-            let result = RuleResult::new(rule.id(), rule.says(), judgement, start.elapsed());
-            each(&result);
-            results.push(result);
-            if hopeless {
-                // Every other rule begins with this one.
-                break;
-            }
-        }
-        Report::new(self.subject.name, results)
+        self.rules.judge(self.subject.name, self.subject, |_| {}).await
     }
 }
 

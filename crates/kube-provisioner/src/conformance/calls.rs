@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::error::ExpandVerdict;
 
-use super::subject::{Made, Request, Subject, USUAL};
+use super::subject::{Answer, Made, Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
@@ -91,9 +91,9 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
         let (before, name) = (subject.assets_now().await, subject.new_name());
         let request = Request::new(subject, &backend, &name, bytes);
         let made = match subject.ask(&backend, &request).await? {
-            Ok(volume) => request.save(volume),
+            Answer::Done(volume) => request.save(volume),
             // A size that the backend does not have.
-            Err(error) => {
+            Answer::Never(error) => {
                 let when = format!("after `provision` of {bytes} bytes has said {error:?}");
                 subject.expect(&before, 0, &when).await?;
                 continue;
@@ -137,12 +137,12 @@ pub(super) async fn expand(subject: &Subject) -> CheckResult {
     for (backend, times, when) in steps {
         let seen = |Broken(seen)| Broken(format!("{when}: {seen}"));
         match subject.expand(backend, &made.object, times * USUAL).await.map_err(seen)? {
-            Err(error) if error.verdict() == ExpandVerdict::Unsupported => {
+            Answer::Never(error) if error.verdict() == ExpandVerdict::Unsupported => {
                 return Err(Broken("`capabilities` declares `expansion`, and there is no method `expand`".to_owned()));
             }
-            Ok(()) => subject.expect(&before, 1, &format!("after {when}")).await?,
+            Answer::Done(()) => subject.expect(&before, 1, &format!("after {when}")).await?,
             // A size that the backend does not have.
-            Err(_) => break,
+            Answer::Never(_) => break,
         };
     }
     subject.delete(&restarted, &made.object).await?;

@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -73,6 +74,19 @@ pub(super) struct Subject {
 pub(super) struct Made {
     pub(super) volume: Volume,
     pub(super) object: PersistentVolume,
+}
+
+/// An answer that no later call changes.
+pub(super) enum Answer<T, E> {
+    Done(T),
+    /// It can never be done.
+    Never(E),
+}
+
+/// A call that has to be made again.
+struct Failed {
+    pause: Option<Duration>,
+    seen: String,
 }
 
 impl Subject {
@@ -162,10 +176,12 @@ impl Subject {
 
     /// The volume of a good request.
     pub(super) async fn made(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<Made, Broken> {
-        let volume = self.ask(backend, request).await?.map_err(|error| {
-            Broken(format!("`provision` says of a good request that it can never be served: {error:?}"))
-        })?;
-        request.save(volume)
+        match self.ask(backend, request).await? {
+            Answer::Done(volume) => request.save(volume),
+            Answer::Never(error) => {
+                Err(Broken(format!("`provision` says of a good request that it can never be served: {error:?}")))
+            }
+        }
     }
 
     /// Calls `provision` until there is a final answer: a volume, or why there will never be one.
@@ -173,21 +189,28 @@ impl Subject {
         &self,
         backend: &Arc<dyn Backend>,
         request: &Request,
-    ) -> Result<Result<Volume, ProvisionError>, Broken> {
-        let mut last = None;
+    ) -> Result<Answer<Volume, ProvisionError>, Broken> {
+        self.until_final("provision", async || match request.call(backend).await {
+            Ok(volume) => Ok(Answer::Done(volume)),
+            Err(error) if is_final(&error) => Ok(Answer::Never(error)),
+            Err(error) => Err(Failed { pause: error.retry_after(), seen: error.to_string() }),
+        })
+        .await
+    }
+
+    /// Makes a call until its answer is final.
+    async fn until_final<T>(&self, method: &str, call: impl AsyncFn() -> Result<T, Failed>) -> Result<T, Broken> {
+        let mut last = String::new();
         for _ in 0..ATTEMPTS {
-            let error = match request.call(backend).await {
-                Ok(volume) => return Ok(Ok(volume)),
-                Err(error) if is_final(&error) => {
-                    return Ok(Err(error));
+            match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(Failed { seen, pause }) => {
+                    sleep(self.tempo.retry(pause)).await;
+                    last = seen;
                 }
-                Err(error) => error,
-            };
-            sleep(self.tempo.retry(error.retry_after())).await;
-            last = Some(error);
+            }
         }
-        let last = last.map(|error| error.to_string()).unwrap_or_default();
-        Err(Broken(format!("`provision` failed {ATTEMPTS} times in a row; the last time: {last}")))
+        Err(Broken(format!("`{method}` failed {ATTEMPTS} times in a row; the last time: {last}")))
     }
 
     /// Ends an attempt whose claim is gone, as the controller does it: by `clean_up`, or by driving it to its end and
@@ -197,40 +220,28 @@ impl Subject {
             return Ok(());
         }
         match self.ask(backend, request).await? {
-            Ok(volume) => self.delete(backend, &request.save(volume)?.object).await,
-            Err(_) => Ok(()),
+            Answer::Done(volume) => self.delete(backend, &request.save(volume)?.object).await,
+            Answer::Never(_) => Ok(()),
         }
     }
 
     /// Calls `clean_up` until it succeeds. `false` if the provisioner has none.
     pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<bool, Broken> {
-        let mut last = String::new();
-        for _ in 0..ATTEMPTS {
-            match request.clean_up(backend).await {
-                Ok(()) => return Ok(true),
-                Err(error) if error.verdict() == DeleteVerdict::Unsupported => return Ok(false),
-                Err(error) => {
-                    sleep(self.tempo.retry(error.retry_after())).await;
-                    last = format!("{error:?}");
-                }
-            }
-        }
-        Err(Broken(format!("`clean_up` failed {ATTEMPTS} times in a row; the last time: {last}")))
+        self.until_final("clean_up", async || match request.clean_up(backend).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.verdict() == DeleteVerdict::Unsupported => Ok(false),
+            Err(error) => Err(Failed { pause: error.retry_after(), seen: format!("{error:?}") }),
+        })
+        .await
     }
 
     /// Calls `delete` until it succeeds.
     pub(super) async fn delete(&self, backend: &Arc<dyn Backend>, object: &PersistentVolume) -> Result<(), Broken> {
-        let mut last = String::new();
-        for _ in 0..ATTEMPTS {
-            match self.delete_once(backend, object).await {
-                Ok(()) => return Ok(()),
-                Err(error) => {
-                    sleep(self.tempo.retry(error.retry_after())).await;
-                    last = format!("{error:?}");
-                }
-            }
-        }
-        Err(Broken(format!("`delete` failed {ATTEMPTS} times in a row; the last time: {last}")))
+        self.until_final("delete", async || {
+            let deleted = self.delete_once(backend, object).await;
+            deleted.map_err(|error| Failed { pause: error.retry_after(), seen: format!("{error:?}") })
+        })
+        .await
     }
 
     pub(super) async fn delete_once(
@@ -259,23 +270,22 @@ impl Subject {
         backend: &Arc<dyn Backend>,
         object: &PersistentVolume,
         bytes: u64,
-    ) -> Result<Result<(), ExpandError>, Broken> {
-        let mut last = String::new();
-        for _ in 0..ATTEMPTS {
+    ) -> Result<Answer<(), ExpandError>, Broken> {
+        self.until_final("expand", async || {
             let (fencing_token, _call) = FencingToken::of_call(|| true);
-            let volume = self.argument(backend, object, fencing_token).map_err(Broken)?;
-            match backend.expand(volume, bytes).await {
-                Ok(()) => return Ok(Ok(())),
+            let expanded = match self.argument(backend, object, fencing_token) {
+                Ok(volume) => backend.expand(volume, bytes).await,
+                Err(error) => Err(ExpandError::retry(error)),
+            };
+            match expanded {
+                Ok(()) => Ok(Answer::Done(())),
                 Err(error) if matches!(error.verdict(), ExpandVerdict::Infeasible | ExpandVerdict::Unsupported) => {
-                    return Ok(Err(error));
+                    Ok(Answer::Never(error))
                 }
-                Err(error) => {
-                    sleep(self.tempo.retry(error.retry_after())).await;
-                    last = format!("{error:?}");
-                }
+                Err(error) => Err(Failed { pause: error.retry_after(), seen: format!("{error:?}") }),
             }
-        }
-        Err(Broken(format!("`expand` failed {ATTEMPTS} times in a row; the last time: {last}")))
+        })
+        .await
     }
 
     /// The volume as a controller hands it over.
@@ -350,7 +360,7 @@ impl Request {
     /// A request for a claim of this name, with the parameters by which claims share the names of their volumes.
     pub(super) fn of_shared_name(subject: &Subject, backend: &Arc<dyn Backend>, name: &str, claim: &str) -> Self {
         let parameters = subject.shared_names.as_ref().unwrap_or(&subject.parameters);
-        Self::of_claim(subject, backend, (name, claim), USUAL, parameters)
+        Self::of_claim(subject, backend, name, claim, USUAL, parameters)
     }
 
     pub(super) fn with_parameters(
@@ -360,13 +370,14 @@ impl Request {
         bytes: u64,
         parameters: &BTreeMap<String, String>,
     ) -> Self {
-        Self::of_claim(subject, backend, (name, &format!("claim-of-{name}")), bytes, parameters)
+        Self::of_claim(subject, backend, name, &format!("claim-of-{name}"), bytes, parameters)
     }
 
     fn of_claim(
         subject: &Subject,
         backend: &Arc<dyn Backend>,
-        (name, claim_name): (&str, &str),
+        name: &str,
+        claim_name: &str,
         bytes: u64,
         parameters: &BTreeMap<String, String>,
     ) -> Self {

@@ -16,13 +16,14 @@ fn direct<'a>(subject: &'a Subject, fixture: &Fixture<'_>, number: u8) -> Result
 }
 
 /// A bucket and its own account, and the account of another claim.
-pub(super) async fn halves(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn halves(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-halves";
     let fixture = Fixture::new(subject);
     let mut owner = direct(subject, &fixture, 1)?;
     let own = [owner.has_bucket(NAME).await?];
     let alone = (subject.assets)().await;
-    if alone == before {
+    if alone == *before {
         return Err(Broken("`create_bucket` succeeds, and the backend has nothing more than before".to_owned()));
     }
     // As the controller would after a crash: nobody has seen the answer.
@@ -45,7 +46,7 @@ pub(super) async fn halves(subject: &Subject, before: &[String]) -> CheckResult 
     let kept = (subject.assets)().await;
     owner.has_no_bucket(NAME).await?;
     fixture.assets("`revoke` and `delete_bucket`", before).await?;
-    if kept == before {
+    if kept == *before {
         return Err(Broken("`revoke` removes the bucket".to_owned()));
     }
     // The other way round, as the controller does it.
@@ -83,7 +84,8 @@ async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAcces
 }
 
 /// One account for two buckets, beside another account of both.
-pub(super) async fn several(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn several(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     const NAMES: [&str; 3] = ["conformance-several-1", "conformance-several-2", "conformance-several-3"];
     let fixture = Fixture::new(subject);
     let mut user = direct(subject, &fixture, 5)?;
@@ -131,7 +133,8 @@ pub(super) async fn several(subject: &Subject, before: &[String]) -> CheckResult
 }
 
 /// The keys of an account, next to another account of the same bucket.
-pub(super) async fn keys(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn keys(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-keys";
     let fixture = Fixture::new(subject);
     let mut owner = direct(subject, &fixture, 10)?;
@@ -167,7 +170,8 @@ pub(super) async fn keys(subject: &Subject, before: &[String]) -> CheckResult {
 }
 
 /// What the command `orphans` gets.
-pub(super) async fn list_assets(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn list_assets(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-listed";
     let fixture = Fixture::new(subject);
     let mut owner = direct(subject, &fixture, 14)?;

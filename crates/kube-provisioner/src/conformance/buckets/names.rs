@@ -18,7 +18,8 @@ const RACES: usize = 4;
 const MOMENTS: usize = 10;
 
 /// Two claims want one name at the same time: one gets it, and the other one's end leaves it.
-pub(super) async fn one_name(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn one_name(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     for race in 0..RACES {
         let fixture = Fixture::new(subject);
         let name = format!("conformance-race-{race}");
@@ -49,7 +50,8 @@ pub(super) async fn one_name(subject: &Subject, before: &[String]) -> CheckResul
 }
 
 /// Somebody else makes a bucket of the name that a claim asks for, at any moment of an attempt.
-pub(super) async fn in_between(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn in_between(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     if subject.by_hand.is_none() {
         return Ok(Judgement::NotApplicable("nothing is said of how somebody else makes a bucket".to_owned()));
     }
@@ -143,7 +145,8 @@ async fn interrupted(
 }
 
 /// The bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole cluster.
-pub(super) async fn other_cluster(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-clusters";
     let fixture = Fixture::new(subject);
     let process = fixture.start(1);

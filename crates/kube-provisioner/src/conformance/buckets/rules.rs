@@ -9,200 +9,155 @@ use super::direct::Direct;
 use super::fixture::{Fixture, OVERLAP};
 use super::{Subject, halves, names, settings};
 use crate::bucket::{Account, BucketAccess};
+use crate::conformance::suite::{Rule, rule};
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BucketRule {
-    Provision,
-    Again,
-    EachItsOwn,
-    Delete,
-    NothingThere,
-    Foreign,
-    OneName,
-    InBetween,
-    OtherCluster,
-    Grant,
-    Share,
-    Halves,
-    Several,
-    Rotate,
-    Keys,
-    ListAssets,
-    Settings,
-    Refuse,
-    Standby,
-    Storm,
+pub(in crate::conformance) const RULES: &[Rule<Subject>] = &[
+    rule("bucket-provision", "a claim gets a bucket, and its Secret a key", |subject| Box::pin(provision(subject))),
+    rule("bucket-again", "the same request again gives the same key and makes nothing more", |subject| {
+        Box::pin(again(subject))
+    }),
+    rule("bucket-each-its-own", "two claims have nothing in common", |subject| Box::pin(each_its_own(subject))),
+    rule("bucket-delete", "deleting a claim removes everything, and deleting again succeeds", |subject| {
+        Box::pin(delete(subject))
+    }),
+    rule("bucket-nothing-there", "cleaning up what was never made succeeds and removes nothing", |subject| {
+        Box::pin(nothing_there(subject))
+    }),
+    rule("bucket-foreign", "a bucket of another claim is refused, and survives", |subject| Box::pin(foreign(subject))),
+    rule(
+        "bucket-one-name",
+        "two claims race for one bucket name: one gets it, and deleting the other leaves it alone",
+        |subject| Box::pin(names::one_name(subject)),
+    ),
+    rule(
+        "bucket-in-between",
+        "a bucket that somebody else creates meanwhile is neither taken over nor removed",
+        |subject| Box::pin(names::in_between(subject)),
+    ),
+    rule("bucket-other-cluster", "a claim leaves the bucket of the same claim in another cluster alone", |subject| {
+        Box::pin(names::other_cluster(subject))
+    }),
+    rule("bucket-grant", "claims gain and lose access to an existing bucket, and the bucket stays", |subject| {
+        Box::pin(grant(subject))
+    }),
+    rule(
+        "bucket-share",
+        "a claim uses the bucket of another one, and of no claim that it was not made for",
+        |subject| Box::pin(share(subject)),
+    ),
+    rule(
+        "bucket-halves",
+        "`revoke` removes what `grant` has made, `delete_bucket` what `create_bucket` has, and neither more",
+        |subject| Box::pin(halves::halves(subject)),
+    ),
+    rule("bucket-several", "one account is let into several buckets, and out of all of them", |subject| {
+        Box::pin(halves::several(subject))
+    }),
+    rule("bucket-rotate", "a new key works beside the old one until the old one expires", |subject| {
+        Box::pin(rotate(subject))
+    }),
+    rule("bucket-keys", "`list_keys` returns the keys of the account, and no others", |subject| {
+        Box::pin(halves::keys(subject))
+    }),
+    rule("bucket-list-assets", "`list_assets` returns the bucket of a claim", |subject| {
+        Box::pin(halves::list_assets(subject))
+    }),
+    rule("bucket-settings", "access modes and limits are applied or refused, never ignored", |subject| {
+        Box::pin(settings::settings(subject))
+    }),
+    rule("bucket-refuse", "unknown parameters are refused", |subject| Box::pin(refuse(subject))),
+    rule("bucket-standby", "a standby process reports ready and changes nothing", |subject| Box::pin(standby(subject))),
+    rule(
+        "bucket-storm",
+        "with crashes at any moment, each claim gets one bucket and one key, and nothing is left at the end",
+        |subject| Box::pin(storms(subject)),
+    ),
+];
+
+async fn provision(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    fixture.claim("one", "class", None);
+    fixture.bound("one").await?;
+    if fixture.key("one").is_none_or(|key| key.is_empty()) {
+        return Err(Broken("the claim's Secret has no key".to_owned()));
+    }
+    if (subject.assets)().await == *before {
+        return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
+    }
+    // Another rule checks that everything is removed.
+    fixture.delete("one");
+    fixture.gone("one").await?;
+    process.abort();
+    Ok(Judgement::Kept)
 }
 
-impl BucketRule {
-    pub(super) const ALL: [Self; 20] = [
-        Self::Provision,
-        Self::Again,
-        Self::EachItsOwn,
-        Self::Delete,
-        Self::NothingThere,
-        Self::Foreign,
-        Self::OneName,
-        Self::InBetween,
-        Self::OtherCluster,
-        Self::Grant,
-        Self::Share,
-        Self::Halves,
-        Self::Several,
-        Self::Rotate,
-        Self::Keys,
-        Self::ListAssets,
-        Self::Settings,
-        Self::Refuse,
-        Self::Standby,
-        Self::Storm,
-    ];
-
-    /// Its name, which is also its section in `docs/book/pages/reference/conformance.md`.
-    pub(super) fn id(self) -> &'static str {
-        match self {
-            Self::Provision => "bucket-provision",
-            Self::Again => "bucket-again",
-            Self::EachItsOwn => "bucket-each-its-own",
-            Self::Delete => "bucket-delete",
-            Self::NothingThere => "bucket-nothing-there",
-            Self::Foreign => "bucket-foreign",
-            Self::OneName => "bucket-one-name",
-            Self::InBetween => "bucket-in-between",
-            Self::OtherCluster => "bucket-other-cluster",
-            Self::Grant => "bucket-grant",
-            Self::Share => "bucket-share",
-            Self::Halves => "bucket-halves",
-            Self::Several => "bucket-several",
-            Self::Rotate => "bucket-rotate",
-            Self::Keys => "bucket-keys",
-            Self::ListAssets => "bucket-list-assets",
-            Self::Settings => "bucket-settings",
-            Self::Refuse => "bucket-refuse",
-            Self::Standby => "bucket-standby",
-            Self::Storm => "bucket-storm",
-        }
+async fn each_its_own(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    fixture.claim("one", "class", None);
+    fixture.bound("one").await?;
+    let alone = (subject.assets)().await;
+    let key = fixture.key("one");
+    fixture.claim("two", "class", None);
+    fixture.bound("two").await?;
+    if fixture.key("two") == key {
+        return Err(Broken("two claims have the same key".to_owned()));
     }
-
-    pub(super) fn says(self) -> &'static str {
-        match self {
-            Self::Provision => "a claim gets a bucket, and its Secret a key",
-            Self::Again => "the same request again gives the same key and makes nothing more",
-            Self::EachItsOwn => "two claims have nothing in common",
-            Self::Delete => "deleting a claim removes everything, and deleting again succeeds",
-            Self::NothingThere => "cleaning up what was never made succeeds and removes nothing",
-            Self::Foreign => "a bucket of another claim is refused, and survives",
-            Self::OneName => "two claims race for one bucket name: one gets it, and deleting the other leaves it alone",
-            Self::InBetween => "a bucket that somebody else creates meanwhile is neither taken over nor removed",
-            Self::OtherCluster => "a claim leaves the bucket of the same claim in another cluster alone",
-            Self::Grant => "claims gain and lose access to an existing bucket, and the bucket stays",
-            Self::Share => "a claim uses the bucket of another one, and of no claim that it was not made for",
-            Self::Halves => {
-                "`revoke` removes what `grant` has made, `delete_bucket` what `create_bucket` has, and neither more"
-            }
-            Self::Several => "one account is let into several buckets, and out of all of them",
-            Self::Rotate => "a new key works beside the old one until the old one expires",
-            Self::Keys => "`list_keys` returns the keys of the account, and no others",
-            Self::ListAssets => "`list_assets` returns the bucket of a claim",
-            Self::Settings => "access modes and limits are applied or refused, never ignored",
-            Self::Refuse => "unknown parameters are refused",
-            Self::Standby => "a standby process reports ready and changes nothing",
-            Self::Storm => {
-                "with crashes at any moment, each claim gets one bucket and one key, and nothing is left at the end"
-            }
-        }
-    }
+    fixture.delete("two");
+    fixture.gone("two").await?;
+    fixture.assets("the second claim is gone", &alone).await?;
+    end(&fixture, &["one"], before, process).await
 }
 
-pub(super) async fn check(rule: BucketRule, subject: &Subject) -> CheckResult {
-    let before = (subject.assets)().await;
-    match rule {
-        BucketRule::Provision => {
-            let fixture = Fixture::new(subject);
-            let process = fixture.start(1);
-            fixture.claim("one", "class", None);
-            fixture.bound("one").await?;
-            if fixture.key("one").is_none_or(|key| key.is_empty()) {
-                return Err(Broken("the claim's Secret has no key".to_owned()));
-            }
-            if (subject.assets)().await == before {
-                return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
-            }
-            // Another rule checks that everything is removed.
-            fixture.delete("one");
-            fixture.gone("one").await?;
-            process.abort();
-            Ok(Judgement::Kept)
-        }
-        BucketRule::Again => again(subject, &before).await,
-        BucketRule::EachItsOwn => {
-            let fixture = Fixture::new(subject);
-            let process = fixture.start(1);
-            fixture.claim("one", "class", None);
-            fixture.bound("one").await?;
-            let alone = (subject.assets)().await;
-            let key = fixture.key("one");
-            fixture.claim("two", "class", None);
-            fixture.bound("two").await?;
-            if fixture.key("two") == key {
-                return Err(Broken("two claims have the same key".to_owned()));
-            }
-            fixture.delete("two");
-            fixture.gone("two").await?;
-            fixture.assets("the second claim is gone", &alone).await?;
-            end(&fixture, &["one"], &before, process).await
-        }
-        BucketRule::Delete => {
-            let fixture = Fixture::new(subject);
-            let process = fixture.start(1);
-            let uid = fixture.claim("one", "class", None);
-            fixture.bound("one").await?;
-            end(&fixture, &["one"], &before, process).await?;
-            remove(subject, "one", &uid).await?;
-            fixture.assets("deleted again", &before).await.map(|()| Judgement::Kept)
-        }
-        BucketRule::NothingThere => {
-            let fixture = Fixture::new(subject);
-            remove(subject, "never", "00000000-0000-4000-8000-00000000dead").await?;
-            fixture.assets("cleaned up", &before).await.map(|()| Judgement::Kept)
-        }
-        BucketRule::Foreign => foreign(subject, &before).await,
-        BucketRule::OneName => names::one_name(subject, &before).await,
-        BucketRule::InBetween => names::in_between(subject, &before).await,
-        BucketRule::OtherCluster => names::other_cluster(subject, &before).await,
-        BucketRule::Grant => grant(subject, &before).await,
-        BucketRule::Share => share(subject, &before).await,
-        BucketRule::Halves => halves::halves(subject, &before).await,
-        BucketRule::Several => halves::several(subject, &before).await,
-        BucketRule::Rotate => rotate(subject, &before).await,
-        BucketRule::Keys => halves::keys(subject, &before).await,
-        BucketRule::ListAssets => halves::list_assets(subject, &before).await,
-        BucketRule::Settings => settings::settings(subject, &before).await,
-        BucketRule::Refuse => {
-            let fixture = Fixture::new(subject);
-            let process = fixture.start(1);
-            fixture.bad_class();
-            fixture.claim("one", "bad", None);
-            let failed = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-            fixture.until("a class with an unknown parameter is refused", failed).await?;
-            end(&fixture, &["one"], &before, process).await
-        }
-        BucketRule::Standby => {
-            let fixture = Fixture::new(subject);
-            // As a rolling update waits for it: the new process has no Lease yet, and so was not started.
-            let ready = (subject.start)(fixture.cluster.client("kit")).probe().await;
-            ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
-            fixture.assets("asked whether it is ready", &before).await.map(|()| Judgement::Kept)
-        }
-        BucketRule::Storm => {
-            for seed in &subject.seeds {
-                storm(subject, *seed, &before).await.map_err(|Broken(seen)| Broken(format!("seed {seed}: {seen}")))?;
-            }
-            Ok(Judgement::Kept)
-        }
+async fn delete(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    let uid = fixture.claim("one", "class", None);
+    fixture.bound("one").await?;
+    end(&fixture, &["one"], before, process).await?;
+    remove(subject, "one", &uid).await?;
+    fixture.assets("deleted again", before).await.map(|()| Judgement::Kept)
+}
+
+async fn nothing_there(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
+    let fixture = Fixture::new(subject);
+    remove(subject, "never", "00000000-0000-4000-8000-00000000dead").await?;
+    fixture.assets("cleaned up", before).await.map(|()| Judgement::Kept)
+}
+
+async fn refuse(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
+    let fixture = Fixture::new(subject);
+    let process = fixture.start(1);
+    fixture.bad_class();
+    fixture.claim("one", "bad", None);
+    let failed = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
+    fixture.until("a class with an unknown parameter is refused", failed).await?;
+    end(&fixture, &["one"], before, process).await
+}
+
+async fn standby(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
+    let fixture = Fixture::new(subject);
+    // As a rolling update waits for it: the new process has no Lease yet, and so was not started.
+    let ready = (subject.start)(fixture.cluster.client("kit")).probe().await;
+    ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
+    fixture.assets("asked whether it is ready", before).await.map(|()| Judgement::Kept)
+}
+
+async fn storms(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
+    for seed in &subject.seeds {
+        storm(subject, *seed, before).await.map_err(|Broken(seen)| Broken(format!("seed {seed}: {seen}")))?;
     }
+    Ok(Judgement::Kept)
 }
 
 /// Deletes the claims; in the end the backend is as before.
@@ -221,7 +176,8 @@ pub(super) async fn end<T>(
     Ok(Judgement::Kept)
 }
 
-async fn again(subject: &Subject, before: &[String]) -> CheckResult {
+async fn again(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     let fixture = Fixture::new(subject);
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
@@ -261,7 +217,8 @@ async fn again(subject: &Subject, before: &[String]) -> CheckResult {
     fixture.assets("all claims are gone", before).await.map(|()| Judgement::Kept)
 }
 
-async fn foreign(subject: &Subject, before: &[String]) -> CheckResult {
+async fn foreign(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     let fixture = Fixture::new(subject);
     let process = fixture.start(1);
     fixture.claim("first", "class", Some("conformance-foreign"));
@@ -277,7 +234,8 @@ async fn foreign(subject: &Subject, before: &[String]) -> CheckResult {
     end(&fixture, &["first"], before, process).await
 }
 
-async fn grant(subject: &Subject, before: &[String]) -> CheckResult {
+async fn grant(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     if subject.existing.is_none() {
         return Ok(Judgement::NotApplicable("no bucket is named that exists".to_owned()));
     }
@@ -286,7 +244,7 @@ async fn grant(subject: &Subject, before: &[String]) -> CheckResult {
     fixture.claim("one", "granted", None);
     fixture.bound("one").await?;
     let alone = (subject.assets)().await;
-    if alone == before {
+    if alone == *before {
         return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
     }
     fixture.claim("two", "granted", None);
@@ -297,7 +255,8 @@ async fn grant(subject: &Subject, before: &[String]) -> CheckResult {
     end(&fixture, &["one"], before, process).await
 }
 
-async fn share(subject: &Subject, before: &[String]) -> CheckResult {
+async fn share(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     let fixture = Fixture::new(subject);
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
@@ -355,7 +314,8 @@ async fn share(subject: &Subject, before: &[String]) -> CheckResult {
     end(&fixture, &["one"], before, process).await
 }
 
-async fn rotate(subject: &Subject, before: &[String]) -> CheckResult {
+async fn rotate(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     let fixture = Fixture::new(subject);
     let backend = (subject.start)(fixture.cluster.client("kit"));
     if !backend.capabilities().rotation {
@@ -420,21 +380,4 @@ async fn remove(subject: &Subject, name: &str, uid: &str) -> Result<(), Broken> 
         direct.has_nothing(&access).await?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_rule_is_explained() {
-        let page = std::fs::read_to_string(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../docs/book/pages/reference/conformance.md"
-        ))
-        .unwrap();
-        let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
-        let sections: Vec<&str> = sections.filter(|section| section.starts_with("bucket-")).collect();
-        assert_eq!(sections, BucketRule::ALL.map(BucketRule::id));
-    }
 }

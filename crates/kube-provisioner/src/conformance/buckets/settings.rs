@@ -28,7 +28,8 @@ enum Whose {
     Guest,
 }
 
-pub(super) async fn settings(subject: &Subject, before: &[String]) -> CheckResult {
+pub(super) async fn settings(subject: &Subject) -> CheckResult {
+    let before = &(subject.assets)().await;
     let fixture = Fixture::new(subject);
     let backend = (subject.start)(fixture.cluster.client("kit"));
     let [class, claim] = backend.keys().map(Option::unwrap_or_default);

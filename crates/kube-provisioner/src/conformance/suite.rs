@@ -1,0 +1,110 @@
+//! What both kits share: a table of rules, the choice among them, and the run that reports on each.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::report::{Report, RuleResult};
+use super::tempo::Tempo;
+use super::verdict::{Broken, CheckResult, Judgement};
+
+/// A rule about a subject.
+pub(super) struct Rule<S: 'static> {
+    /// Its name, which never changes: tests choose by it, and it is a section of `docs/book/pages/reference/conformance.md`.
+    pub(super) id: &'static str,
+    says: &'static str,
+    check: Check<S>,
+}
+
+type Check<S> = for<'a> fn(&'a S) -> LocalBoxFuture<'a, CheckResult>;
+
+pub(super) const fn rule<S>(id: &'static str, says: &'static str, check: Check<S>) -> Rule<S> {
+    Rule { id, says, check }
+}
+
+/// The rules that are checked: all of a table, or those that were chosen.
+pub(super) struct Rules<S: 'static> {
+    /// The simpler ones first: what breaks them breaks the later ones too.
+    all: &'static [Rule<S>],
+    pub(super) only: Vec<String>,
+}
+
+impl<S> Rules<S> {
+    pub(super) fn new(all: &'static [Rule<S>]) -> Self {
+        Self { all, only: Vec::new() }
+    }
+
+    /// Chooses a rule. Panics when there is no such rule.
+    pub(super) fn choose(&mut self, id: &str) {
+        let ids: Vec<&str> = self.all.iter().map(|rule| rule.id).collect();
+        assert!(ids.contains(&id), "there is no rule {id:?}; there are {}", ids.join(", "));
+        self.only.push(id.to_owned());
+    }
+
+    /// Checks every rule in a runtime of its own, prints a line for each, and panics when one is broken.
+    #[expect(clippy::print_stdout, reason = "a test shows what it did, and the test runner catches only this")]
+    pub(super) fn check(self, name: &'static str, tempo: Tempo, subject: S) {
+        let runtime = tempo.runtime();
+        println!("{name}");
+        let report = runtime.block_on(self.judge(name, subject, |result| println!("{result}")));
+        // A killed process may have left a running thread, which must not outlive the author's folder.
+        drop(runtime);
+        assert!(report.is_kept(), "{}", report.broken_text());
+    }
+
+    pub(super) async fn judge(self, name: &'static str, subject: S, mut each: impl FnMut(&RuleResult)) -> Report {
+        let mut results = Vec::new();
+        for (at, rule) in self.all.iter().enumerate() {
+            if !self.only.is_empty() && !self.only.iter().any(|only| only == rule.id) {
+                continue;
+            }
+            let result = rule.judge(&subject).await;
+            each(&result);
+            let is_hopeless = at == 0 && matches!(result.judgement(), Judgement::Broken(_));
+            results.push(result);
+            if is_hopeless {
+                // Every other rule begins with the first one.
+                break;
+            }
+        }
+        Report::new(name, results)
+    }
+}
+
+impl<S> Rule<S> {
+    async fn judge(&self, subject: &S) -> RuleResult {
+        let start = Instant::now();
+        let judgement = match AssertUnwindSafe((self.check)(subject)).catch_unwind().await {
+            Ok(Ok(judgement)) => judgement,
+            Ok(Err(Broken(seen))) => Judgement::Broken(seen),
+            Err(panic) => Judgement::Broken(format!("panicked: {}", panic_text(&*panic))),
+        };
+        RuleResult::new(self.id, self.says, judgement, start.elapsed())
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{buckets, rules};
+
+    #[test]
+    fn every_rule_is_explained() {
+        let page = std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/book/pages/reference/conformance.md"
+        ))
+        .unwrap();
+        let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let volumes = rules::RULES.iter().map(|rule| rule.id);
+        let ids: Vec<&str> = volumes.chain(buckets::RULES.iter().map(|rule| rule.id)).collect();
+        assert_eq!(sections, ids);
+    }
+}

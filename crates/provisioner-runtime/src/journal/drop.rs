@@ -51,7 +51,7 @@ pub async fn request_drop(
     journal: &str,
     key: &str,
 ) -> Result<(), DropError> {
-    request(client, (kind, namespace), (journal, key), DROP).await
+    request(client, kind, namespace, journal, key, DROP).await
 }
 
 /// Asks the holder of a restored journal to finish an entry as if it had begun it.
@@ -65,13 +65,15 @@ pub async fn request_accept(
     journal: &str,
     key: &str,
 ) -> Result<(), DropError> {
-    request(client, (kind, namespace), (journal, key), ACCEPT).await
+    request(client, kind, namespace, journal, key, ACCEPT).await
 }
 
 async fn request(
     client: &Client,
-    (kind, namespace): (JournalKind, &str),
-    (journal, key): (&str, &str),
+    kind: JournalKind,
+    namespace: &str,
+    journal: &str,
+    key: &str,
     annotation: &str,
 ) -> Result<(), DropError> {
     let api: Api<JournalObject> = Api::namespaced_with(client.clone(), namespace, &kind);

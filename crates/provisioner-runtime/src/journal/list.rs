@@ -1,6 +1,6 @@
-//! What is in journals, for people.
+//! What is in journals, for people, and the end of those that hold nothing.
 
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 
 use super::object::{JournalKind, JournalObject};
@@ -89,5 +89,33 @@ impl Listing {
             unreadable,
             dropping: drop_requests(journal).unwrap_or_default(),
         }
+    }
+}
+
+/// Deletes a journal; returns whether it is deleted. One that holds something, or that was written since it was listed, stays.
+/// A holder that is alive after all writes it again.
+///
+/// It is for a part that is gone, such as a node. Kubernetes would do it if the journal named its node as its owner, but too
+/// early: a node that was deleted and registers again has another uid and the same disk, and has to finish what is in its
+/// journal.
+///
+/// # Errors
+/// When the API server does not answer as it should.
+pub async fn remove_empty(
+    client: &Client,
+    kind: JournalKind,
+    namespace: &str,
+    listing: &Listing,
+) -> Result<bool, CallError> {
+    if !listing.is_empty() {
+        return Ok(false);
+    }
+    let preconditions = Preconditions { uid: None, resource_version: Some(listing.version.clone()) };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let api: Api<JournalObject> = Api::namespaced_with(client.clone(), namespace, &kind);
+    match call(LIMIT, api.delete(&listing.name, &parameters)).await {
+        Ok(_) => Ok(true),
+        Err(CallError::Conflict | CallError::NotFound) => Ok(false),
+        Err(error) => Err(error),
     }
 }

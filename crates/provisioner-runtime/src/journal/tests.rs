@@ -36,23 +36,17 @@ impl Drop for Held {
 }
 
 fn options(name: &str, holder: &str) -> JournalOptions {
-    let (namespace, group, layout) = ("default".to_owned(), "disks".to_owned(), "1".to_owned());
-    let environment = Environment::default();
-    let holder = holder.to_owned();
-    let (name, cluster_id) = (name.to_owned(), "this".to_owned());
-    let kind = JournalKind::ConfigMap;
-    let (sets_restored_apart, tenant_of) = (true, |_: &Entry| String::new());
     JournalOptions {
-        kind,
-        namespace,
-        name,
-        group,
-        layout,
-        cluster_id,
-        holder,
-        sets_restored_apart,
-        tenant_of,
-        environment,
+        kind: JournalKind::ConfigMap,
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        group: "disks".to_owned(),
+        layout: "1".to_owned(),
+        cluster_id: "this".to_owned(),
+        holder: holder.to_owned(),
+        sets_restored_apart: true,
+        tenant_of: |_| String::new(),
+        environment: Environment::default(),
     }
 }
 

@@ -15,8 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_key_woken_twice_is_handed_out_once() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     queue.wake("a", 1, Change);
     take(&queue, "a").finish(Next::Done);
     assert_empty(&queue);
@@ -43,16 +42,14 @@ async fn a_more_urgent_wake_moves_a_ready_key() {
 
 #[tokio::test(start_paused = true)]
 async fn the_newest_inputs_of_a_ready_key_count() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     queue.wake("a", 2, Change);
     assert_eq!(take(&queue, "a").inputs(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn new_inputs_of_a_ready_retry_restart_its_attempts() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     advance(SECOND).await;
     assert_eq!(queue.stats().ready, 1);
@@ -62,8 +59,7 @@ async fn new_inputs_of_a_ready_retry_restart_its_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_key_is_not_handed_out_again() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     let work = take(&queue, "a");
     queue.wake("a", 2, Change);
     assert_nothing_ready(&queue);
@@ -74,8 +70,7 @@ async fn a_running_key_is_not_handed_out_again() {
 
 #[tokio::test(start_paused = true)]
 async fn after_done_a_wake_during_the_run_counts_even_with_the_same_inputs() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     let work = take(&queue, "a");
     queue.wake("a", 1, Resync);
     work.finish(Next::Done);
@@ -85,8 +80,7 @@ async fn after_done_a_wake_during_the_run_counts_even_with_the_same_inputs() {
 #[tokio::test(start_paused = true)]
 async fn after_a_failure_a_wake_during_the_run_with_the_same_inputs_changes_nothing() {
     for next in [Next::Retry, Next::RetryAfter(SECOND), Next::AwaitChange] {
-        let queue = queue();
-        queue.wake("a", 1, Change);
+        let queue = woken();
         let work = take(&queue, "a");
         queue.wake("a", 1, Change);
         work.finish(next);
@@ -97,8 +91,7 @@ async fn after_a_failure_a_wake_during_the_run_with_the_same_inputs_changes_noth
 #[tokio::test(start_paused = true)]
 async fn after_a_failure_a_wake_during_the_run_with_other_inputs_runs_at_once() {
     for next in [Next::Retry, Next::RetryAfter(SECOND), Next::AwaitChange, Next::Again] {
-        let queue = queue();
-        queue.wake("a", 1, Change);
+        let queue = woken();
         take(&queue, "a").finish(Next::Again);
         let work = take(&queue, "a");
         queue.wake("a", 2, Change);
@@ -111,8 +104,7 @@ async fn after_a_failure_a_wake_during_the_run_with_other_inputs_runs_at_once() 
 #[tokio::test(start_paused = true)]
 async fn a_wake_is_judged_by_the_inputs_that_the_run_began_with() {
     for (inputs, is_ready) in [(1, true), (2, false)] {
-        let queue = queue();
-        queue.wake("a", 1, Change);
+        let queue = woken();
         let work = take(&queue, "a");
         work.begin(2);
         work.finish(Next::AwaitChange);
@@ -123,8 +115,7 @@ async fn a_wake_is_judged_by_the_inputs_that_the_run_began_with() {
 
 #[tokio::test(start_paused = true)]
 async fn inputs_that_changed_and_changed_back_during_the_run_count_as_changed() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     let work = take(&queue, "a");
     queue.wake("a", 2, Change);
     queue.wake("a", 1, Change);
@@ -134,8 +125,7 @@ async fn inputs_that_changed_and_changed_back_during_the_run_count_as_changed() 
 
 #[tokio::test(start_paused = true)]
 async fn a_wake_with_the_same_inputs_does_not_cut_a_backoff_short() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     queue.wake("a", 1, Change);
     assert_nothing_ready(&queue);
@@ -145,8 +135,7 @@ async fn a_wake_with_the_same_inputs_does_not_cut_a_backoff_short() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wake_with_other_inputs_cuts_a_backoff_short_and_restarts_the_attempts() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     queue.wake("a", 2, Change);
     let work = take(&queue, "a");
@@ -157,8 +146,7 @@ async fn a_wake_with_other_inputs_cuts_a_backoff_short_and_restarts_the_attempts
 
 #[tokio::test(start_paused = true)]
 async fn the_backoff_grows_with_the_attempts() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     let start = Instant::now();
     let mut times = Vec::new();
     for attempt in 1..=5 {
@@ -173,8 +161,7 @@ async fn the_backoff_grows_with_the_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::RetryAfter(100 * SECOND));
     let start = Instant::now();
     let work = queue.next().await.unwrap();
@@ -185,8 +172,7 @@ async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_work_item_is_a_retry() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     drop(take(&queue, "a"));
     assert_eq!(queue.stats().delayed, 1);
     assert_eq!(queue.next().await.unwrap().attempt(), 2);
@@ -194,8 +180,7 @@ async fn a_dropped_work_item_is_a_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_awaits_a_change_runs_only_with_other_inputs() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::AwaitChange);
     queue.wake("a", 1, Change);
     assert_nothing_ready(&queue);
@@ -221,8 +206,7 @@ async fn requeue_runs_a_key_that_awaits_a_change_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn again_runs_at_once_with_the_attempts_unchanged() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     queue.next().await.unwrap().finish(Next::Again);
     assert_eq!(take(&queue, "a").attempt(), 2);
@@ -230,8 +214,7 @@ async fn again_runs_at_once_with_the_attempts_unchanged() {
 
 #[tokio::test(start_paused = true)]
 async fn the_third_again_in_a_row_is_a_retry_and_so_is_the_fourth() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     for repeats in 0..2 {
         let work = take(&queue, "a");
         assert_eq!((work.attempt(), work.repeats()), (1, repeats));
@@ -254,8 +237,7 @@ async fn the_third_again_in_a_row_is_a_retry_and_so_is_the_fourth() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_is_not_failing_and_its_pauses_grow_to_half_a_minute() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     let mut pauses = Vec::new();
     for _ in 0..7 {
@@ -278,8 +260,7 @@ async fn waiting_is_not_failing_and_its_pauses_grow_to_half_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn only_other_inputs_cut_a_wait_short() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Wait(None));
     queue.next().await.unwrap().finish(Next::Wait(None));
     queue.wake("a", 1, Change);
@@ -293,8 +274,7 @@ async fn only_other_inputs_cut_a_wait_short() {
 
 #[tokio::test(start_paused = true)]
 async fn done_forgets_the_attempts() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     queue.next().await.unwrap().finish(Next::Done);
     assert_empty(&queue);
@@ -320,8 +300,7 @@ async fn forget_drops_a_key_wherever_it_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_key_that_runs_is_dropped_after_its_run() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     let work = take(&queue, "a");
     queue.wake("a", 2, Change);
     queue.forget(&"a");
@@ -331,8 +310,7 @@ async fn a_forgotten_key_that_runs_is_dropped_after_its_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_key_that_is_woken_during_its_run_starts_anew() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::Again);
     let work = take(&queue, "a");
     queue.forget(&"a");
@@ -362,6 +340,13 @@ async fn a_seed_makes_the_jitter_repeatable() {
 fn queue() -> Queue<&'static str> {
     let backoff = Backoff::exponential(SECOND, 300 * SECOND).with_jitter(0.0);
     Queue::new(QueueOptions { backoff, ..QueueOptions::default() })
+}
+
+/// A queue in which `a` is ready.
+fn woken() -> Queue<&'static str> {
+    let queue = queue();
+    queue.wake("a", 1, Change);
+    queue
 }
 
 fn limited(total: usize, per_group: usize) -> Queue<&'static str> {

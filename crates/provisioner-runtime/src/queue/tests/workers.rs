@@ -75,8 +75,7 @@ async fn a_caller_that_goes_away_leaves_its_timer_to_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn after_shut_down_nothing_is_handed_out() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     queue.shut_down();
     queue.wake("b", 1, Change);
     assert!(queue.next().await.is_none());
@@ -118,8 +117,7 @@ async fn the_statistics_count_keys_by_state() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_due_counts_as_ready_while_nobody_asks() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     take(&queue, "a").finish(Next::RetryAfter(SECOND));
     advance(5 * SECOND).await;
     let stats = queue.stats();
@@ -184,8 +182,7 @@ async fn a_panic_costs_one_attempt_of_one_key() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_workers_aborts_what_runs_and_keeps_the_keys() {
-    let queue = queue();
-    queue.wake("a", 1, Change);
+    let queue = woken();
     let workers = work(&queue, 1, CancellationToken::new(), |work| async move {
         std::future::pending::<()>().await;
         work.finish(Next::Done);

@@ -2,10 +2,11 @@
 //! and at the start of a process.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -23,6 +24,7 @@ use testbed::control_plane::{State, client_from, kubeconfig_for_service_account}
 
 use crate::burst::mb;
 use crate::process::Provisioner;
+use crate::wait::until;
 
 const NAMESPACE: &str = "bench";
 const PROVISIONER: &str = "bench.example.com/bucket";
@@ -203,19 +205,14 @@ impl Bench {
         let is_bound = |claim: &ObjectBucketClaim| {
             claim.status.as_ref().and_then(|status| status.phase.as_ref()) == Some(&ClaimPhase::Bound)
         };
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        let pause = Duration::from_millis(if count > 5000 { 2000 } else { 200 });
+        until(PATIENCE, pause, async || {
             // From the API server's memory: this is not to slow down what is measured.
             let claims = self.claims().list(&ListParams::default().match_any()).await?.items;
             let bound = claims.iter().filter(|claim| is_bound(claim)).count();
-            if bound == count {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                bail!("only {bound} of {count} claims are bound");
-            }
-            tokio::time::sleep(Duration::from_millis(if count > 5000 { 2000 } else { 200 })).await;
-        }
+            Ok(if bound == count { Break(()) } else { Continue(format!("only {bound} of {count} claims are bound")) })
+        })
+        .await
     }
 
     async fn delete_all(&self, count: usize) -> anyhow::Result<()> {
@@ -250,19 +247,14 @@ impl Bench {
     }
 
     async fn wait_gone(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         let objects = Api::<ObjectBucket>::all(self.client.clone());
-        loop {
+        until(PATIENCE, Duration::from_millis(200), async || {
             let claims = self.claims().list_metadata(&ListParams::default()).await?.items.len();
             let buckets = objects.list_metadata(&ListParams::default()).await?.items.len();
-            if claims + buckets == 0 {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                bail!("{claims} claims and {buckets} ObjectBuckets do not go");
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+            let seen = || format!("{claims} claims and {buckets} ObjectBuckets do not go");
+            Ok(if claims + buckets == 0 { Break(()) } else { Continue(seen()) })
+        })
+        .await
     }
 
     fn claims(&self) -> Api<ObjectBucketClaim> {

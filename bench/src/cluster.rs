@@ -1,9 +1,9 @@
 //! What a measurement needs of the cluster: a namespace, a class, claims by the thousand, and a clean end.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::bail;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim};
@@ -16,6 +16,8 @@ use kube_provisioner::{Capabilities, Options};
 use serde_json::json;
 use testbed::cluster::apply;
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
+
+use crate::wait::until;
 
 pub(crate) const NAMESPACE: &str = "bench";
 pub(crate) const CLASS: &str = "bench";
@@ -141,41 +143,35 @@ impl Cluster {
         what: &str,
         holds: impl Fn(&PersistentVolumeClaim) -> bool,
     ) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        until(PATIENCE, Duration::from_millis(200), async || {
             let claims = self.claims().list(&ListParams::default()).await?.items;
             let done = claims.iter().filter(|claim| holds(claim)).count();
-            if done == count {
-                return Ok(claims);
-            }
-            if Instant::now() > deadline {
-                bail!("only {done} of {count} claims are {what}");
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+            Ok(if done == count {
+                Break(claims)
+            } else {
+                Continue(format!("only {done} of {count} claims are {what}"))
+            })
+        })
+        .await
     }
 
     /// Waits until nobody writes anything: the controller-manager tells each waiting claim every 15 s that it waits, for
     /// seconds on end when they are many, and no two measurements would meet the same of it.
     pub(crate) async fn wait_quiet(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         let namespaces = Api::<Namespace>::all(self.client.clone());
         let revision = async || -> anyhow::Result<u64> {
             let page = namespaces.list_metadata(&ListParams::default().limit(1)).await?;
             Ok(page.metadata.resource_version.unwrap_or_default().parse()?)
         };
         let mut before = revision().await?;
-        loop {
-            tokio::time::sleep(QUIET).await;
+        tokio::time::sleep(QUIET).await;
+        until(PATIENCE, QUIET, async || {
             let now = revision().await?;
-            if now - before <= FEW {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                bail!("the control plane does not come to rest: {} writes in {QUIET:?}", now - before);
-            }
-            before = now;
-        }
+            let writes = now - std::mem::replace(&mut before, now);
+            let seen = || format!("the control plane does not come to rest: {writes} writes in {QUIET:?}");
+            Ok(if writes <= FEW { Break(()) } else { Continue(seen()) })
+        })
+        .await
     }
 
     /// Deletes all claims and volumes of the measurement, whoever would do it otherwise.
@@ -187,16 +183,13 @@ impl Cluster {
         // Thousands of them would make each later measurement slower than the one before.
         let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
         events.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        until(PATIENCE, Duration::from_millis(500), async || {
             let volumes = self.volumes().list_metadata(&ListParams::default()).await?.items;
             let claims = self.claims().list_metadata(&ListParams::default()).await?.items;
             if volumes.is_empty() && claims.is_empty() {
-                return Ok(());
+                return Ok(Break(()));
             }
-            if Instant::now() > deadline {
-                bail!("{} volumes and {} claims do not go", volumes.len(), claims.len());
-            }
+            let seen = format!("{} volumes and {} claims do not go", volumes.len(), claims.len());
             let api = self.volumes();
             let delete = |volume: kube::core::PartialObjectMeta<PersistentVolume>| {
                 let api = api.clone();
@@ -209,7 +202,8 @@ impl Cluster {
                 }
             };
             stream::iter(volumes).map(delete).buffer_unordered(AT_ONCE).collect::<()>().await;
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+            Ok(Continue(seen))
+        })
+        .await
     }
 }

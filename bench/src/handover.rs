@@ -1,8 +1,9 @@
 //! How long claims wait when the replica that serves them goes: told to, and killed.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
@@ -11,6 +12,7 @@ use testbed::control_plane::Signal;
 
 use crate::cluster::Cluster;
 use crate::process::{Provisioner, WITH_METRICS};
+use crate::wait::until;
 use crate::waiting::median;
 
 /// Twenty claims a second, so that many still wait.
@@ -87,16 +89,15 @@ async fn round(cluster: &Cluster, signal: Signal, name: &str) -> anyhow::Result<
 
 /// The one that works.
 async fn holder(replicas: &[(&str, Provisioner)]) -> anyhow::Result<usize> {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < deadline {
+    until(Duration::from_secs(60), Duration::from_millis(250), async || {
         for (at, (_, replica)) in replicas.iter().enumerate() {
             if replica.leases().await? == 1 {
-                return Ok(at);
+                return Ok(Break(at));
             }
         }
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
-    bail!("nobody has the Lease after 60 s")
+        Ok(Continue("nobody has the Lease".to_owned()))
+    })
+    .await
 }
 
 /// Which replica made the volume: the first part of its path.

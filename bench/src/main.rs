@@ -16,6 +16,7 @@ mod removal;
 mod saved;
 mod shards;
 mod soak;
+mod wait;
 mod waiting;
 
 use clap::{Parser, Subcommand};

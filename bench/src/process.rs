@@ -1,9 +1,10 @@
 //! The provisioner as a process: started, measured, stopped.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kube::Client;
@@ -14,6 +15,7 @@ use testbed::progress;
 
 use crate::cluster::{Cluster, PROVISIONER};
 use crate::metrics::{self, Page};
+use crate::wait::until;
 
 /// Metrics on a free port.
 pub(crate) const WITH_METRICS: [&str; 2] = ["--http-endpoint", "127.0.0.1:0"];
@@ -76,17 +78,16 @@ impl Provisioner {
     }
 
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(300);
-        while Instant::now() < deadline {
+        until(Duration::from_secs(300), Duration::from_millis(5), async || {
             if std::fs::read_to_string(&self.log)?.contains(": ready ") {
-                return Ok(());
+                return Ok(Break(()));
             }
             if let Some(status) = self.child.try_wait()? {
                 bail!("the provisioner ended with {status}: {}", std::fs::read_to_string(&self.log)?);
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        bail!("the provisioner was not ready within 300 s")
+            Ok(Continue("the provisioner is not ready".to_owned()))
+        })
+        .await
     }
 
     /// Its metrics; it must have been started with [`WITH_METRICS`].
@@ -107,14 +108,11 @@ impl Provisioner {
 
     /// Waits until it holds a shard: an earlier process's Lease may have to run out.
     pub(crate) async fn wait_for_lease(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < deadline {
-            if self.leases().await? > 0 {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(250)).await;
-        }
-        bail!("the provisioner holds no shard after 60 s")
+        until(Duration::from_secs(60), Duration::from_millis(250), async || {
+            let holds = self.leases().await? > 0;
+            Ok(if holds { Break(()) } else { Continue("the provisioner holds no shard".to_owned()) })
+        })
+        .await
     }
 
     /// Sends it a signal.

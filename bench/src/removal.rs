@@ -2,19 +2,20 @@
 //! `rm -rf` of the same tree.
 
 use std::fs::{self, File};
+use std::ops::ControlFlow::{Break, Continue};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
 use testbed::cluster::{is_bound, provisioner_program};
 
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster};
 use crate::process::Provisioner;
+use crate::wait::until;
 
 /// Between two claims that are timed.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -89,15 +90,13 @@ async fn bind(cluster: &Cluster, name: &str) -> anyhow::Result<(String, Duration
     let start = Instant::now();
     let claims = cluster.claims();
     claims.create(&PostParams::default(), &testbed::cluster::claim(name, CLASS)).await?;
-    loop {
+    let bound = until(Duration::from_secs(60), Duration::from_millis(2), async || {
         let claim = claims.get(name).await?;
-        if is_bound(&claim) {
-            let volume = claim.spec.and_then(|spec| spec.volume_name).context("a bound claim without a volume")?;
-            return Ok((volume, start.elapsed()));
-        }
-        ensure!(start.elapsed() < Duration::from_secs(60), "{} is not bound after 60 s", claim.name_any());
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+        Ok(if is_bound(&claim) { Break(claim) } else { Continue(format!("{name} is not bound")) })
+    })
+    .await?;
+    let volume = bound.spec.and_then(|spec| spec.volume_name).context("a bound claim without a volume")?;
+    Ok((volume, start.elapsed()))
 }
 
 async fn timed(cluster: &Cluster, name: &str) -> anyhow::Result<Duration> {

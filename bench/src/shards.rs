@@ -1,12 +1,14 @@
 //! How much faster four replicas are than one, with a backend that takes its time.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 
 use crate::cluster::Cluster;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
+use crate::wait::until;
 use crate::waiting::median;
 
 /// What a call takes, and how many of them one replica makes at a time.
@@ -58,16 +60,13 @@ async fn team(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<Provisioner
         replica.wait_ready().await?;
     }
     // Those of an earlier round were killed, so that their Leases must run out.
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while Instant::now() < deadline {
+    until(Duration::from_secs(120), Duration::from_millis(250), async || {
         let mut alike = true;
         for replica in &team {
             alike &= replica.leases().await? == 1;
         }
-        if alike {
-            return Ok(team);
-        }
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
-    bail!("the shards are not shared evenly after 120 s")
+        Ok(if alike { Break(()) } else { Continue("the shards are not shared evenly".to_owned()) })
+    })
+    .await?;
+    Ok(team)
 }

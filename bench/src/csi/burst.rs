@@ -1,13 +1,14 @@
 //! Claims created at once, with a driver that answers at once; and memory, beside nothing and beside objects of others.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::ListParams;
-use testbed::cluster::{AuditLog, Program, is_bound};
+use testbed::cluster::{AuditLog, is_bound};
 use testbed::control_plane::State;
 use tokio::time::sleep;
 
@@ -17,6 +18,7 @@ use super::stage::Stage;
 use crate::burst::mb;
 use crate::cluster::Cluster;
 use crate::process::{memory, processor_time};
+use crate::wait::until;
 use crate::{foreign, waiting};
 
 const TUNED: [&str; 3] = ["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"];
@@ -160,16 +162,12 @@ impl Burst {
 }
 
 async fn wait_bound(stage: &Stage, count: usize) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    loop {
+    until(PATIENCE, Duration::from_millis(200), async || {
         let claims = stage.claims().list(&ListParams::default().match_any()).await?.items;
         let bound = claims.iter().filter(|claim| is_bound(claim)).count();
-        if bound == count {
-            return Ok(());
-        }
-        ensure!(begun.elapsed() < PATIENCE, "only {bound} of {count} claims are bound");
-        sleep(Duration::from_millis(200)).await;
-    }
+        Ok(if bound == count { Break(()) } else { Continue(format!("only {bound} of {count} claims are bound")) })
+    })
+    .await
 }
 
 async fn beside_others(programs: &Programs, settings: Settings) -> anyhow::Result<()> {
@@ -212,22 +210,15 @@ impl Memory {
         // The controller-manager has much to do beside so many others.
         let volume = stage.create_waiting_claim("waiting").await?;
         let begun = Instant::now();
-        let sidecar = stage.start(peer, "sidecar", &[])?;
-        let ready = first_call(&stage, &sidecar, &volume, begun).await?;
+        let mut sidecar = stage.start(peer, "sidecar", &[])?;
+        let ready = tokio::select! {
+            called = stage.called(PATIENCE, |ledger| ledger.first_call(&volume)) => called? - begun,
+            _ = sidecar.ended(PATIENCE) => bail!("the sidecar has ended"),
+        };
         let pid = sidecar.id().pid;
         let then = mb(memory(pid, "VmRSS")?);
         sleep(IDLE).await;
         let (later, peak) = (mb(memory(pid, "VmRSS")?), mb(memory(pid, "VmHWM")?));
         Ok(Self { ready: ready.as_secs_f64(), then, later, peak })
-    }
-}
-
-async fn first_call(stage: &Stage, sidecar: &Program, volume: &str, begun: Instant) -> anyhow::Result<Duration> {
-    loop {
-        if let Some(at) = stage.driver.ledger().first_call(volume) {
-            return Ok(at - begun);
-        }
-        ensure!(sidecar.is_running() && begun.elapsed() < PATIENCE, "the sidecar does not serve a claim");
-        sleep(Duration::from_millis(5)).await;
     }
 }

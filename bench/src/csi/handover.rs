@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Args;
 use testbed::cluster::Program;
 use testbed::control_plane::{Signal, State};
@@ -84,11 +84,5 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
 async fn first_call(stage: &Stage, claim: &str) -> anyhow::Result<Duration> {
     let begun = Instant::now();
     let volume = stage.create_claim(claim).await?;
-    loop {
-        if let Some(at) = stage.driver.ledger().first_call(&volume) {
-            return Ok(at - begun);
-        }
-        ensure!(begun.elapsed() < PATIENCE, "CreateVolume is not called for {claim}");
-        sleep(Duration::from_millis(5)).await;
-    }
+    Ok(stage.called(PATIENCE, |ledger| ledger.first_call(&volume)).await? - begun)
 }

@@ -1,9 +1,8 @@
 //! Restarts of the driver while claims come and go.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::ensure;
 use clap::Args;
 use fastrand::Rng;
 use testbed::cluster::is_bound;
@@ -81,7 +80,9 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
         stage.driver.leave();
         sleep(Duration::from_millis(rng.u64(DOWN))).await;
         stage.driver.serve()?;
-        times.push(until_next_call(&stage).await?.as_secs_f64());
+        let back = Instant::now();
+        let next = stage.called(PATIENCE, |ledger| ledger.next_call(back)).await?;
+        times.push((next - back).as_secs_f64());
     }
     let counts = traffic.stop().await?;
     let lost = never_bound(&stage).await?;
@@ -103,21 +104,9 @@ async fn supervise(stage: Arc<Stage>, peer: Peer, mut stopped: watch::Receiver<b
     }
 }
 
-/// From now.
-async fn until_next_call(stage: &Stage) -> anyhow::Result<Duration> {
-    let back = std::time::Instant::now();
-    loop {
-        if let Some(at) = stage.driver.ledger().next_call(back) {
-            return Ok(at - back);
-        }
-        ensure!(back.elapsed() < PATIENCE, "CreateVolume is not called any more");
-        sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// The claims that wait until patience ends.
 async fn never_bound(stage: &Stage) -> anyhow::Result<usize> {
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     loop {
         let claims = stage.claims().list(&Default::default()).await?.items;
         let leaves =

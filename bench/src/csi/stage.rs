@@ -1,9 +1,10 @@
 //! Where one sidecar works: a namespace with its account and claims, a class, and its driver.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -16,7 +17,9 @@ use testbed::control_plane::{State, client_from, kubeconfig_for_service_account}
 use testbed::scenario::csi_rights;
 
 use super::driver::{Driver, Pace};
+use super::ledger::Ledger;
 use super::peer::{Peer, Programs};
+use crate::wait::until;
 
 pub(super) const ACCOUNT: &str = "csi-provisioner";
 /// The annotation of a Lease with the entries of a journal.
@@ -121,18 +124,28 @@ impl Stage {
 
     /// Waits until a process on one of these hosts holds the Lease, and returns the host.
     pub(super) async fn wait_for_holder<'a>(&self, hosts: &[&'a str], patience: Duration) -> anyhow::Result<&'a str> {
-        let begun = Instant::now();
-        loop {
+        until(patience, Duration::from_millis(50), async || {
             let holder = self.holder().await?;
             let is_its = |host: &&&str| holder.as_ref().is_some_and(|holder| holder.starts_with(**host));
-            if let Some(host) = hosts.iter().find(is_its) {
-                return Ok(host);
-            }
-            if begun.elapsed() > patience {
-                bail!("{holder:?} holds the Lease of {} after {patience:?}, and none of {hosts:?}", self.name);
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            Ok(match hosts.iter().find(is_its) {
+                Some(host) => Break(*host),
+                None => Continue(format!("{holder:?} holds the Lease of {}, and none of {hosts:?}", self.name)),
+            })
+        })
+        .await
+    }
+
+    /// Waits until the driver's ledger has a call of CreateVolume, and returns its time.
+    pub(super) async fn called(
+        &self,
+        patience: Duration,
+        call: impl Fn(&Ledger) -> Option<Instant>,
+    ) -> anyhow::Result<Instant> {
+        until(patience, Duration::from_millis(5), async || {
+            let seen = || format!("CreateVolume is not called in {}", self.name);
+            Ok(call(&self.driver.ledger()).map_or_else(|| Continue(seen()), Break))
+        })
+        .await
     }
 
     /// As the API server's audit log has it.

@@ -30,10 +30,11 @@ use tokio::time::{sleep, timeout};
 use self::site::Site;
 use self::store::Author;
 use self::users::Users;
-use self::world::{Process, Wires, World};
-use crate::judge::{Invariant, Violation};
-use crate::panics;
-use crate::run::{Manner, Outcome, Trace};
+use self::world::{Wires, World, fate};
+use crate::judge::Invariant;
+use crate::plan::Fate;
+use crate::process::{Process, Surroundings};
+use crate::run::{Manner, Outcome, Trace, in_runtime};
 
 /// The name of the provisioner in all runs.
 pub(crate) const PROVISIONER: &str = "example.com/bucket";
@@ -48,19 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// Replicas at a time.
 const SLOTS: u64 = 2;
 
-/// Runs one seed in a runtime of its own, under a clock that waits for nobody.
+/// Runs one seed.
 pub(crate) fn run(seed: u64, manner: &Manner) -> Outcome {
-    let (outcome, panic) = panics::watched(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime without a driver needs nothing from the system").block_on(perform(seed, manner))
-    });
-    let nothing = || Outcome { violation: None, simulated: Duration::ZERO, trace: String::new() };
-    let mut outcome = outcome.unwrap_or_else(nothing);
-    if let Some(panic) = panic {
-        let (invariant, at) = (Invariant::Alive, outcome.simulated);
-        outcome.violation = Some(Violation { invariant, at, seen: format!("something panicked: {panic}") });
-    }
-    outcome
+    in_runtime(perform(seed, manner))
 }
 
 async fn perform(seed: u64, manner: &Manner) -> Outcome {
@@ -124,13 +115,13 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
             0 => format!("replica-{slot}-{life}"),
             number => format!("replica-{slot}-{life}-of-{number}"),
         };
-        let process = Process::draw(&name, home.number, &world, &mut random);
+        let process = Process::new(name.clone(), world.clone(), &[fate(&mut random)], Duration::ZERO);
         home.wires.admit(&process);
         world.note(|| format!("{name} starts"));
         let epoch = SignedDuration::try_from(world.now()).ok().and_then(|now| SimClock::EPOCH.checked_add(now).ok());
         let number = world.seed.wrapping_mul(1 << 16).wrapping_add(life * SLOTS + slot);
         let environment = Environment::simulated(number, epoch.unwrap_or(SimClock::EPOCH));
-        let author = Author::new(process.clone(), world.clone());
+        let author = Author::new(process.clone(), home.number, world.clone());
         let controller = BucketController::new(author, options(world.seed)).environment(environment);
         let controller = match manner.without_bucket {
             Some(safeguard) => controller.without(safeguard),
@@ -140,13 +131,14 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
         let mut task = tokio::spawn(controller.run_with(home.cluster.client(&name), stop.clone()));
         let ended = tokio::select! {
             biased;
-            () = process.died() => false,
-            () = process.stopped() => {
-                stop.cancel();
+            fate = process.end() => {
                 // It may die on the way.
+                if fate == Fate::Stop {
+                    stop.cancel();
+                }
                 tokio::select! {
                     biased;
-                    () = process.died() => false,
+                    () = process.crash() => false,
                     ended = timeout(Duration::from_secs(60), &mut task) => ended.is_ok(),
                 }
             }
@@ -161,7 +153,7 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
             let _ = task.await;
         }
         home.wires.dismiss(&name);
-        process.end();
+        process.is_over();
         world.note(|| format!("{name} is no more"));
     }
 }

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use kube_sim::{After, Before, Faults, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
 
 use crate::plan::Edge;
-use crate::process::Process;
+use crate::process::{Process, Surroundings};
 use crate::refusals;
 use crate::stage::Stage;
 
@@ -58,7 +58,7 @@ impl Interceptor for Edges {
         async move {
             // It was dismissed: a process that has ended sends nothing.
             let Some(process) = process else { return Before::Hang };
-            process.ask().await;
+            process.ask(Edge::Request).await;
             match self.refusal(request) {
                 Some(status) => {
                     process.refused(request);

@@ -9,16 +9,31 @@ use kube_sim::Request;
 use tokio::sync::Notify;
 
 use crate::judge::Invariant;
-use crate::plan::{Edge, Fate, Life, Trigger};
+use crate::plan::{Edge, Fate, Trigger};
 use crate::refusals;
 use crate::stage::Stage;
 
+/// What a process is in.
+pub(crate) trait Surroundings: Send + Sync + 'static {
+    /// Time since the start.
+    fn now(&self) -> Duration;
+
+    /// Whether the faults have ended.
+    fn is_calm(&self) -> bool;
+
+    /// Writes a line into the trace.
+    fn note(&self, text: impl FnOnce() -> String);
+
+    /// Something does not hold.
+    fn accuse(&self, invariant: Invariant, seen: String);
+}
+
 /// A process, as all that belongs to it knows it.
-pub(crate) struct Process {
+pub(crate) struct Process<S = Stage> {
     pub(crate) name: String,
     /// How late it hears that volumes are gone.
     pub(crate) lag: Duration,
-    stage: Arc<Stage>,
+    stage: Arc<S>,
     state: Mutex<State>,
     /// Told when it is to end.
     over: Notify,
@@ -43,11 +58,11 @@ struct State {
 /// More than a process has to ask of the API server in a second.
 const MANY: u32 = 1000;
 
-impl Process {
+impl<S: Surroundings> Process<S> {
     /// A process that is about to start.
-    pub(crate) fn new(name: String, stage: Arc<Stage>, life: &Life) -> Arc<Self> {
+    pub(crate) fn new(name: String, stage: Arc<S>, fates: &[(Trigger, Fate)], lag: Duration) -> Arc<Self> {
         let state = Mutex::new(State {
-            fates: life.fates.clone(),
+            fates: fates.to_vec(),
             passed: [0; Edge::COUNT],
             frozen: 0,
             freezes: 0,
@@ -57,8 +72,8 @@ impl Process {
             asked: (0, 0),
             refused: refusals::Count::default(),
         });
-        let process = Arc::new(Self { name, lag: life.lag, stage, state, over: Notify::new() });
-        for (trigger, fate) in &life.fates {
+        let process = Arc::new(Self { name, lag, stage, state, over: Notify::new() });
+        for (trigger, fate) in fates {
             if let Trigger::At(time) = *trigger {
                 let (process, fate) = (process.clone(), *fate);
                 tokio::spawn(async move {
@@ -98,8 +113,13 @@ impl Process {
         }
     }
 
+    /// Nothing of it continues.
+    pub(crate) fn is_over(&self) {
+        self.lock().dead = true;
+    }
+
     /// It asks the API server for something. One that asks in a circle is stopped: its time would never pass.
-    pub(crate) async fn ask(self: &Arc<Self>) {
+    pub(crate) async fn ask(self: &Arc<Self>, edge: Edge) {
         let second = self.stage.now().as_secs();
         let asked = {
             let mut state = self.lock();
@@ -111,7 +131,7 @@ impl Process {
             self.stage.accuse(Invariant::Alive, seen);
             std::future::pending::<()>().await;
         }
-        self.pass(Edge::Request).await;
+        self.pass(edge).await;
     }
 
     /// The API server has refused its request for good, as it will refuse the next one.

@@ -13,6 +13,7 @@ use crate::judge::{Invariant, Violation};
 use crate::logs;
 use crate::panics;
 use crate::plan::Plan;
+use crate::process::Surroundings;
 use crate::worlds::{self, World, accused};
 
 /// How a run is to be run.
@@ -61,7 +62,7 @@ pub enum Trace {
 }
 
 /// What came of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
@@ -71,14 +72,18 @@ pub struct Outcome {
     pub trace: String,
 }
 
-/// Runs a plan in a runtime of its own, under a clock that waits for nobody.
+/// Runs a plan.
 pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
+    in_runtime(perform(plan, manner))
+}
+
+/// Performs something in a runtime of its own, under a clock that waits for nobody.
+pub(crate) fn in_runtime(performance: impl Future<Output = Outcome>) -> Outcome {
     let (outcome, panic) = panics::watched(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime without a driver needs nothing from the system").block_on(perform(plan, manner))
+        runtime.expect("a runtime without a driver needs nothing from the system").block_on(performance)
     });
-    let mut outcome =
-        outcome.unwrap_or_else(|| Outcome { violation: None, simulated: Duration::ZERO, trace: String::new() });
+    let mut outcome = outcome.unwrap_or_default();
     // What panics is missed by what comes after it.
     if let Some(panic) = panic {
         let (invariant, at) = (Invariant::Alive, outcome.simulated);

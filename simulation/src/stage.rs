@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::backend::{Asset, AssetStage};
 use crate::judge::{Invariant, Judge, Kind, index};
 use crate::plan::{Backend, Nature, Plan};
-use crate::process::Process;
+use crate::process::{Process, Surroundings};
 
 pub(crate) struct Stage {
     pub(crate) plan: Arc<Plan>,
@@ -75,24 +75,11 @@ impl Stage {
         *lock(&self.cluster) = None;
     }
 
-    /// Writes a line into the trace.
-    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
-        if self.traced
-            && let Some(cluster) = &*lock(&self.cluster)
-        {
-            cluster.note(text());
-        }
-    }
-
     /// Ends the faults.
     pub(crate) fn calm(&self) {
         self.calm.store(true, Ordering::Relaxed);
         self.note(|| "the storm is over".to_owned());
         self.moved.notify_waiters();
-    }
-
-    pub(crate) fn is_calm(&self) -> bool {
-        self.calm.load(Ordering::Relaxed)
     }
 
     /// Waits until the faults have ended.
@@ -106,20 +93,10 @@ impl Stage {
         }
     }
 
-    /// Time since the start.
-    pub(crate) fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
     /// The judge, with what was seen until now.
     pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {
         let judge = self.judge.get().expect("furnished before anything begins");
         lock(judge)
-    }
-
-    pub(crate) fn accuse(&self, invariant: Invariant, seen: String) {
-        self.judge().accuse(self.now(), invariant, seen);
-        self.moved.notify_waiters();
     }
 
     /// A request was handled.
@@ -218,6 +195,29 @@ impl Stage {
 
     fn stepped(&self, who: &str, name: &str, what: fmt::Arguments<'_>) {
         self.note(|| format!("{who}: the asset of {name} is {what}"));
+        self.moved.notify_waiters();
+    }
+}
+
+impl Surroundings for Stage {
+    fn note(&self, text: impl FnOnce() -> String) {
+        if self.traced
+            && let Some(cluster) = &*lock(&self.cluster)
+        {
+            cluster.note(text());
+        }
+    }
+
+    fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn accuse(&self, invariant: Invariant, seen: String) {
+        self.judge().accuse(self.now(), invariant, seen);
         self.moved.notify_waiters();
     }
 }

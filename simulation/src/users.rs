@@ -17,6 +17,7 @@ use crate::backend::AssetStage;
 use crate::garble::GARBLED;
 use crate::judge::LEASE_ENTRIES;
 use crate::plan::{Deed, When};
+use crate::process::Surroundings;
 use crate::stage::Stage;
 
 pub(crate) const NAMESPACE: &str = "default";

@@ -16,7 +16,7 @@ use crate::edges::Edges;
 use crate::garble::garble;
 use crate::judge::{Invariant, Judge, Violation};
 use crate::plan::{Fate, Life, Pace, Plan, Settings, Sharing};
-use crate::process::Process;
+use crate::process::{Process, Surroundings};
 use crate::run::{Manner, Trace};
 use crate::stage::Stage;
 use crate::users::{NAMESPACE, NODES, Users};
@@ -189,7 +189,7 @@ impl Scene {
     async fn live(&self, slot: usize, index: usize, life: &Life) {
         let name = &format!("replica-{slot}-{index}");
         let number = (index * self.stage.plan.slots.len() + slot) as u64;
-        let process = Process::new(name.to_owned(), self.stage.clone(), life);
+        let process = Process::new(name.to_owned(), self.stage.clone(), &life.fates, life.lag);
         self.edges.admit(&process);
         self.stage.note(|| format!("{name} starts"));
         let plan = &self.stage.plan;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 use super::{Author, Script, Turn, panics, refused};
 use crate::judge::{Invariant, Kind};
 use crate::plan::Nature;
+use crate::process::Surroundings;
 use crate::stage::{Call, Stage};
 
 /// An author with the methods that every author has.

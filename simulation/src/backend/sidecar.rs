@@ -25,7 +25,7 @@ use super::author::ended;
 use super::{Asset, AssetStage, Author, Script, Turn};
 use crate::judge::Kind;
 use crate::plan::{Edge, Nature};
-use crate::process::Process;
+use crate::process::{Process, Surroundings};
 use crate::stage::Stage;
 
 /// The name in volumes, which has no slash.

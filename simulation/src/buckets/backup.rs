@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::users::{Kind, Users};
 use super::{NAMESPACE, text};
+use crate::process::Surroundings;
 
 /// What was there at one time.
 #[derive(Clone, Debug, Default)]

@@ -11,6 +11,7 @@ use super::users::{Kind, Users, Wish};
 use super::world::World;
 use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, encoded, record_of, text};
 use crate::judge::Invariant;
+use crate::process::Surroundings;
 
 /// How long it must stay so.
 const SILENCE: Duration = Duration::from_secs(40);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::plays::Definitions;
 use super::users::Users;
 use super::{NAMESPACE, text};
+use crate::process::Surroundings;
 
 /// An object with something in it that no reader expects.
 pub(crate) struct Garbled {

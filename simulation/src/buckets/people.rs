@@ -12,6 +12,7 @@ use super::end;
 use super::store::Mark;
 use super::users::{Kind, Users, target};
 use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, text};
+use crate::process::Surroundings;
 
 /// Every claim that waits has a reason within two minutes, once no process is paused any more.
 const TOLD: Duration = Duration::from_secs(120 + 90);

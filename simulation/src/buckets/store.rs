@@ -15,9 +15,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::world::{Process, World};
+use super::world::World;
 use super::{record_of, text};
 use crate::judge::Invariant;
+use crate::plan::Edge;
+use crate::process::{Process, Surroundings};
 
 /// The bucket that classes grant access to.
 pub(crate) const SHARED: &str = "shared";
@@ -92,7 +94,9 @@ pub(crate) fn secret_of(id: &str) -> String {
 
 /// The author's code in one process.
 pub(crate) struct Author {
-    process: Arc<Process>,
+    process: Arc<Process<World>>,
+    /// The number of the process's cluster.
+    cluster: usize,
     world: Arc<World>,
 }
 
@@ -123,8 +127,8 @@ enum Turn {
 }
 
 impl Author {
-    pub(crate) fn new(process: Arc<Process>, world: Arc<World>) -> Self {
-        Self { process, world }
+    pub(crate) fn new(process: Arc<Process<World>>, cluster: usize, world: Arc<World>) -> Self {
+        Self { process, cluster, world }
     }
 
     fn begin(&self, method: &str, account: &Account, cluster: &str) -> Call {
@@ -145,7 +149,7 @@ impl Author {
         drop(store);
         self.world.note(|| format!("{}: {method} for {claim}", self.process.name));
         let home = self.world.ledger().cluster_of(&claim.uid);
-        if home.is_some_and(|home| home != self.process.cluster) {
+        if home.is_some_and(|home| home != self.cluster) {
             let seen = format!("{} is asked to {method} for {claim}, which is another cluster's", self.process.name);
             self.world.accuse(Invariant::Untouched, seen);
         }
@@ -158,7 +162,7 @@ impl Author {
         if call.random.bool() {
             sleep(Duration::from_millis(call.random.u64(1..400))).await;
         }
-        self.process.edge().await;
+        self.process.pass(Edge::Step).await;
         let turn = call.turn.filter(|(step, _)| *step == call.step).map(|(_, turn)| turn);
         call.step += 1;
         match turn {
@@ -188,7 +192,7 @@ impl Author {
     }
 
     fn is_recorded(&self, claim: &ClaimName) -> bool {
-        let Some(cluster) = self.world.cluster(self.process.cluster) else { return true };
+        let Some(cluster) = self.world.cluster(self.cluster) else { return true };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         // Somebody may have taken its finalizer off and deleted it under the call.
         let forgotten = self.world.ledger().entry(&claim.uid).is_some_and(|entry| entry.forgotten);

@@ -13,6 +13,7 @@ use super::site::Site;
 use super::store::{CONTESTED, SHARED, TAKEN};
 use super::world::World;
 use super::{NAMESPACE, PROVISIONER, claimed_path, record_of, text};
+use crate::process::Surroundings;
 
 /// What kind of claim it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

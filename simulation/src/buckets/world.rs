@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_sim::{After, Before, Cluster, Faults, Interceptor, Request, Verb, WatchInterceptor};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::backup::Backup;
 use super::ledger::Ledger;
@@ -16,6 +16,8 @@ use super::plays::Plays;
 use super::store::State;
 use super::{claimed_uid, record_of, text};
 use crate::judge::{Invariant, Violation};
+use crate::plan::{Edge, Fate, Trigger};
+use crate::process::{Process, Surroundings};
 use crate::refusals::{self, Refusal};
 
 pub(crate) struct World {
@@ -82,38 +84,14 @@ impl World {
         lock(&self.backup).clone()
     }
 
-    pub(crate) fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
     pub(crate) fn calm(&self) {
         lock(&self.shared).calm = true;
         self.note(|| "the storm is over".to_owned());
         self.moved.notify_waiters();
     }
 
-    pub(crate) fn is_calm(&self) -> bool {
-        lock(&self.shared).calm
-    }
-
     pub(crate) fn random(&self) -> fastrand::Rng {
         lock(&self.shared).random.fork()
-    }
-
-    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
-        if self.traced
-            && let Some(cluster) = lock(&self.clusters).first()
-        {
-            cluster.note(text());
-        }
-    }
-
-    /// The first thing that does not hold counts.
-    pub(crate) fn accuse(&self, invariant: Invariant, seen: String) {
-        let at = self.now();
-        self.note(|| format!("BROKEN: {seen}"));
-        lock(&self.shared).verdict.get_or_insert(Violation { invariant, at, seen });
-        self.moved.notify_waiters();
     }
 
     pub(crate) fn verdict(&self) -> Option<Violation> {
@@ -131,131 +109,42 @@ impl World {
     }
 }
 
-/// One process, and what is to become of it.
-pub(crate) struct Process {
-    pub(crate) name: String,
-    /// The number of its cluster.
-    pub(crate) cluster: usize,
-    world: Weak<World>,
-    state: Mutex<Fate>,
-    news: Notify,
-}
-
-struct Fate {
-    /// At which edge something happens, counted down.
-    left: u32,
-    what: What,
-    dead: bool,
-    stopped: bool,
-    frozen_until: Option<Instant>,
-    /// Requests in the second that it last asked in: one that asks in a circle is stopped.
-    asked: (u64, u32),
-    refused: refusals::Count,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Die,
-    Stop,
-    Freeze(Duration),
-}
-
-/// More than a process has to ask of the API server in a second.
-const MANY: u32 = 1000;
-
-impl Process {
-    pub(crate) fn draw(name: &str, cluster: usize, world: &Arc<World>, random: &mut fastrand::Rng) -> Arc<Self> {
-        let what = match random.u8(0..6) {
-            0 => What::Stop,
-            1 => What::Freeze(Duration::from_secs(random.u64(1..90))),
-            _ => What::Die,
-        };
-        let left = if random.bool() { random.u32(10..60) } else { random.u32(60..600) };
-        let state = Fate {
-            left,
-            what,
-            dead: false,
-            stopped: false,
-            frozen_until: None,
-            asked: (0, 0),
-            refused: refusals::Count::default(),
-        };
-        Arc::new(Self {
-            name: name.to_owned(),
-            cluster,
-            world: Arc::downgrade(world),
-            state: Mutex::new(state),
-            news: Notify::new(),
-        })
+impl Surroundings for World {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
     }
 
-    pub(crate) async fn died(&self) {
-        self.until(|fate| fate.dead).await;
+    fn is_calm(&self) -> bool {
+        lock(&self.shared).calm
     }
 
-    pub(crate) async fn stopped(&self) {
-        self.until(|fate| fate.stopped).await;
-    }
-
-    /// Nothing of it continues.
-    pub(crate) fn end(&self) {
-        lock(&self.state).dead = true;
-    }
-
-    async fn until(&self, so: impl Fn(&Fate) -> bool) {
-        loop {
-            let news = self.news.notified();
-            if so(&lock(&self.state)) {
-                return;
-            }
-            news.await;
+    fn note(&self, text: impl FnOnce() -> String) {
+        if self.traced
+            && let Some(cluster) = lock(&self.clusters).first()
+        {
+            cluster.note(text());
         }
     }
 
-    /// A place where it may end or stand still. Returns when it may go on.
-    pub(crate) async fn edge(&self) {
-        let Some(world) = self.world.upgrade() else { return std::future::pending().await };
-        if !world.is_calm() {
-            let mut fate = lock(&self.state);
-            fate.left = fate.left.saturating_sub(1);
-            if fate.left == 0 && !fate.dead {
-                fate.left = u32::MAX;
-                match fate.what {
-                    What::Die => fate.dead = true,
-                    What::Stop => fate.stopped = true,
-                    What::Freeze(time) => fate.frozen_until = Some(Instant::now() + time),
-                }
-                let what = fate.what;
-                drop(fate);
-                world.note(|| format!("{}: {what:?}", self.name));
-                self.news.notify_waiters();
-            }
-        }
-        loop {
-            let until = {
-                let fate = lock(&self.state);
-                if fate.dead {
-                    None
-                } else {
-                    match fate.frozen_until.filter(|until| *until > Instant::now()) {
-                        Some(until) => Some(until),
-                        None => return,
-                    }
-                }
-            };
-            match until {
-                Some(until) => sleep_until(until).await,
-                None => std::future::pending().await,
-            }
-        }
+    /// The first thing that does not hold counts.
+    fn accuse(&self, invariant: Invariant, seen: String) {
+        let at = self.now();
+        self.note(|| format!("BROKEN: {seen}"));
+        lock(&self.shared).verdict.get_or_insert(Violation { invariant, at, seen });
+        self.moved.notify_waiters();
     }
+}
 
-    fn asks(&self, world: &World) -> bool {
-        let second = world.now().as_secs();
-        let mut fate = lock(&self.state);
-        fate.asked = if fate.asked.0 == second { (second, fate.asked.1 + 1) } else { (second, 1) };
-        fate.asked.1 <= MANY
-    }
+/// When a process ends or stands still, and which of it.
+pub(crate) fn fate(random: &mut fastrand::Rng) -> (Trigger, Fate) {
+    let fate = match random.u8(0..6) {
+        0 => Fate::Stop,
+        1 => Fate::Freeze(Duration::from_secs(random.u64(1..90))),
+        _ => Fate::Crash,
+    };
+    let passage = if random.bool() { random.u32(10..60) } else { random.u32(60..600) };
+    // All edges count alike.
+    (Trigger::Edge(Edge::Step, passage), fate)
 }
 
 /// What stands between the processes and the API server.
@@ -265,7 +154,7 @@ pub(crate) struct Wires {
     world: Weak<World>,
     faults: Faults,
     refusals: Vec<Refusal>,
-    processes: Mutex<BTreeMap<String, Arc<Process>>>,
+    processes: Mutex<BTreeMap<String, Arc<Process<World>>>>,
 }
 
 impl Wires {
@@ -273,7 +162,7 @@ impl Wires {
         Self { cluster, world: Arc::downgrade(world), faults, refusals, processes: Mutex::default() }
     }
 
-    pub(crate) fn admit(&self, process: &Arc<Process>) {
+    pub(crate) fn admit(&self, process: &Arc<Process<World>>) {
         lock(&self.processes).insert(process.name.clone(), process.clone());
     }
 
@@ -281,7 +170,7 @@ impl Wires {
         lock(&self.processes).remove(name);
     }
 
-    fn process(&self, request: &Request) -> Option<Arc<Process>> {
+    fn process(&self, request: &Request) -> Option<Arc<Process<World>>> {
         lock(&self.processes).get(&*request.user).cloned()
     }
 
@@ -291,7 +180,7 @@ impl Wires {
 
     /// A process ends an ObjectBucket that stands for something: its claim must not live, somebody must have asked for it, and
     /// in this cluster.
-    fn check_end(&self, process: &Process, request: &Request, world: &World) {
+    fn check_end(&self, process: &Process<World>, request: &Request, world: &World) {
         let Some(cluster) = world.cluster(self.cluster) else { return };
         let Ok(object) = cluster.get("objectbucket.io", "objectbuckets", "", &request.name) else { return };
         let wanted = request.options.delete.preconditions.clone().unwrap_or_default();
@@ -332,18 +221,10 @@ impl Interceptor for Wires {
         let process = self.process(request);
         async move {
             let (Some(process), Some(world)) = (process, self.world.upgrade()) else { return Before::Hang };
-            if !process.asks(&world) {
-                let seen = format!("{} asks the API server more than {MANY} times in a second", process.name);
-                world.accuse(Invariant::Alive, seen);
-                return Before::Hang;
-            }
-            process.edge().await;
+            process.ask(Edge::Step).await;
             let refused = refusals::answer(&self.refusals, request, world.now()).filter(|_| !world.is_calm());
             if let Some(status) = refused {
-                let seen = lock(&process.state).refused.add(&process.name, request, world.now());
-                if let Some(seen) = seen {
-                    world.accuse(Invariant::Alive, seen);
-                }
+                process.refused(request);
                 return Before::Refuse(status);
             }
             let before = if self.is_calm() { Before::Handle } else { self.faults.before(request).await };
@@ -362,7 +243,7 @@ impl Interceptor for Wires {
         let process = self.process(request);
         async move {
             let Some(process) = process else { return After::Hang };
-            process.edge().await;
+            process.pass(Edge::Step).await;
             if self.is_calm() { After::Deliver } else { self.faults.after(request, code).await }
         }
         .boxed()

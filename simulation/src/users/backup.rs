@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{CLAIMS, NAMESPACE, Users, VOLUMES};
 use crate::plan::Copying;
+use crate::process::Surroundings;
 
 /// What the binder and Velero write and remove.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";

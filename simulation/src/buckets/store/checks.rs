@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Author, Call, claims_of, uid_of};
 use crate::buckets::{NAMESPACE, encoded, record_of, text};
 use crate::judge::Invariant;
+use crate::process::Surroundings;
 
 impl Author {
     /// A bucket that claims use, and which nobody has asked to remove from them, stays.
@@ -24,7 +25,7 @@ impl Author {
 
     /// What a claim has must not be removed while the claim lives, nor before somebody has asked for it.
     pub(super) fn check_removal(&self, call: &Call, what: &str) {
-        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
+        let Some(cluster) = self.world.cluster(self.cluster) else { return };
         let claim = cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &call.claim.name);
         let ledger = self.world.ledger();
         let lives = claim.is_ok_and(|claim| {
@@ -54,7 +55,7 @@ impl Author {
 
     /// The key that pods find in the claim's Secret now must stay.
     pub(super) fn check_keys(&self, call: &Call, kept: Option<&str>) {
-        let Some(cluster) = self.world.cluster(self.process.cluster) else { return };
+        let Some(cluster) = self.world.cluster(self.cluster) else { return };
         let secrets = cluster.list("", "secrets", None).unwrap_or_default();
         let ledger = self.world.ledger();
         let is_ours = |secret: &Value| ledger.origin(text(secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;

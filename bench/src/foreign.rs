@@ -18,9 +18,10 @@ pub(crate) async fn run(pairs: usize, own: bool) -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
     cluster.clear().await?;
     let empty = measure(&cluster).await?;
-    match own {
-        true => provision(&cluster, pairs).await?,
-        false => create(&cluster, pairs).await?,
+    if own {
+        provision(&cluster, pairs).await?;
+    } else {
+        create(&cluster, pairs).await?;
     }
     // What the server needs for the same lists, to anybody.
     let start = Instant::now();

@@ -192,13 +192,14 @@ fn print_medians(name: &str, results: &[Round]) {
     let (rate, machine) = (median_of(results, Round::rate), median_of(results, Round::machine_ms));
     print!("| {name}, medians | {rate:.0} | {machine:.2} ms | | | |");
     let of_process = |of: fn(&Rest) -> f64| median_of(results, |round| round.rest.as_ref().map_or(f64::NAN, of));
-    match results.first().is_some_and(|round| round.rest.is_some()) {
-        true => println!(
+    if results.first().is_some_and(|round| round.rest.is_some()) {
+        println!(
             " {:.1} MB | {:.2} s |",
             of_process(|rest| mb(rest.peak)),
             of_process(|rest| rest.processor.as_secs_f64())
-        ),
-        false => println!(" | |"),
+        );
+    } else {
+        println!(" | |");
     }
 }
 

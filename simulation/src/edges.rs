@@ -88,10 +88,7 @@ impl Interceptor for Edges {
                 }
             }
             process.pass(Edge::Answer).await;
-            match self.is_calm() {
-                true => After::Deliver,
-                false => self.faults.after(request, code).await,
-            }
+            if self.is_calm() { After::Deliver } else { self.faults.after(request, code).await }
         }
         .boxed()
     }

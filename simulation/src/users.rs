@@ -229,9 +229,10 @@ impl Users {
             Deed::SoilJournal => self.each_journal(|journal| {
                 let in_lease = object::text_at(journal, &["metadata", "annotations", LEASE_ENTRIES]);
                 let entries = format!("{in_lease}{}nonsense\n", object::text_at(journal, &["data", "entries"]));
-                match journal["kind"] == "Lease" {
-                    true => object::set_annotation(journal, LEASE_ENTRIES, &entries),
-                    false => drop(object::object_mut(journal, "data").insert("entries".to_owned(), entries.into())),
+                if journal["kind"] == "Lease" {
+                    object::set_annotation(journal, LEASE_ENTRIES, &entries);
+                } else {
+                    drop(object::object_mut(journal, "data").insert("entries".to_owned(), entries.into()));
                 }
             }),
             Deed::DropJournal => self.drop_journals(),

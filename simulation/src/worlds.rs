@@ -241,9 +241,10 @@ impl Scene {
     }
 
     fn client(&self, name: &str) -> kube::Client {
-        match self.garbles {
-            true => kube::Client::new(self.cluster.service(name).edit(garble), "default"),
-            false => self.cluster.client(name),
+        if self.garbles {
+            kube::Client::new(self.cluster.service(name).edit(garble), "default")
+        } else {
+            self.cluster.client(name)
         }
     }
 
@@ -306,15 +307,13 @@ fn options(settings: &Settings, sharing: Sharing, slot: usize) -> Options {
 
 fn faults(plan: &Plan) -> Faults {
     let api = &plan.api;
-    let faults = match api.storm {
-        true => Faults::storm(plan.seed),
-        false => Faults::none(plan.seed).latency(Duration::ZERO..=api.latency),
+    let faults = if api.storm {
+        Faults::storm(plan.seed)
+    } else {
+        Faults::none(plan.seed).latency(Duration::ZERO..=api.latency)
     };
     let faults = faults.with(Fault::Late, api.late);
-    match api.hangs > 0.0 {
-        true => faults.with(Fault::Hang, api.hangs).with(Fault::HangAfter, api.hangs),
-        false => faults,
-    }
+    if api.hangs > 0.0 { faults.with(Fault::Hang, api.hangs).with(Fault::HangAfter, api.hangs) } else { faults }
 }
 
 fn actors(plan: &Plan) -> Actors {

@@ -128,22 +128,18 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
 pub async fn has_access(access: &str, user: &BucketUser, object: &str) -> anyhow::Result<()> {
     let (reads, writes) = (access != "write-only", access != "read-only");
     let list = user.client.list_object_versions(&user.bucket).await;
-    match reads {
-        true => ensure!(user.get(object).await?.is_some() && list.is_ok(), "{access} cannot read"),
-        false => {
-            is_denied("reading", user.get(object).await)?;
-            is_denied("listing", list)?;
-        }
+    if reads {
+        ensure!(user.get(object).await?.is_some() && list.is_ok(), "{access} cannot read");
+    } else {
+        is_denied("reading", user.get(object).await)?;
+        is_denied("listing", list)?;
     }
-    match writes {
-        true => {
-            user.put("y", "yes").await?;
-            user.client.delete_object(&user.bucket, "y").await?;
-        }
-        false => {
-            is_denied("writing", user.put("y", "no").await)?;
-            is_denied("deleting", user.client.delete_object(&user.bucket, object).await)?;
-        }
+    if writes {
+        user.put("y", "yes").await?;
+        user.client.delete_object(&user.bucket, "y").await?;
+    } else {
+        is_denied("writing", user.put("y", "no").await)?;
+        is_denied("deleting", user.client.delete_object(&user.bucket, object).await)?;
     }
     Ok(())
 }

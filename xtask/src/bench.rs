@@ -33,10 +33,8 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         other => other == Some("buckets"),
     };
     let needs_node = measurement == Some("csi") && arguments.get(1).is_some_and(|name| name == "suite");
-    let driver = match needs_node {
-        true => Some(build::program(Profile::Release, "csi-sim", &[], guard, &progress).await?),
-        false => None,
-    };
+    let driver =
+        if needs_node { Some(build::program(Profile::Release, "csi-sim", &[], guard, &progress).await?) } else { None };
     let settings = Settings { audit: counts_requests, node: needs_node, ..Settings::default() };
     let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
     let mut command = build::command(guard, &program);

@@ -39,9 +39,10 @@ pub(crate) async fn run(
         Command::Up { port, install } => {
             install.prepare(dependency, &format!("{name} up"), &progress)?;
             let up = (server.up)(port, guard, &progress).await?;
-            match up.is_new {
-                true => println!("{what} started in {}", seconds(start.elapsed())),
-                false => println!("{what} was up already, on the port that it has"),
+            if up.is_new {
+                println!("{what} started in {}", seconds(start.elapsed()));
+            } else {
+                println!("{what} was up already, on the port that it has");
             }
             up.usage.iter().for_each(|line| println!("{line}"));
         }

@@ -54,9 +54,7 @@ async fn main() -> Result<(), RunError> {
     let noop = Noop { delay: Duration::from_millis(args.delay), maker: args.maker };
     let controller = Controller::new(noop, args.options);
     #[cfg(feature = "without-journal")]
-    let controller = match args.without_journal {
-        true => controller.without(kube_provisioner::Safeguard::Journal),
-        false => controller,
-    };
+    let controller =
+        if args.without_journal { controller.without(kube_provisioner::Safeguard::Journal) } else { controller };
     controller.run().await
 }

@@ -110,10 +110,7 @@ fn write(path: &Path, bytes: u64) -> std::io::Result<()> {
     // The directory is entered beforehand, as a container's volume is: the root is closed to others.
     command.args(["--reuid=1000", "--clear-groups", "sh", "-c", &script]).current_dir(path.parent().unwrap());
     let status = command.status()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(std::io::Error::from(ErrorKind::StorageFull)),
-    }
+    if status.success() { Ok(()) } else { Err(std::io::Error::from(ErrorKind::StorageFull)) }
 }
 
 /// Nearly all of the size can be written, and nothing beyond.

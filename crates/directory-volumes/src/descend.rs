@@ -23,10 +23,7 @@ pub(crate) fn open<N: Arg + Copy>(above: BorrowedFd<'_>, name: N) -> Result<Owne
 /// The same without openat2(2).
 pub(crate) fn open_by_hand<N: Arg>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
     let directory = rustix::fs::openat(above, name, FLAGS, Mode::empty())?;
-    match mount_of(above)? == mount_of(&directory)? {
-        true => Ok(directory),
-        false => Err(Errno::XDEV),
-    }
+    if mount_of(above)? == mount_of(&directory)? { Ok(directory) } else { Err(Errno::XDEV) }
 }
 
 /// A mount has its own number even when both sides are of one file system. Kernels before 5.8 leave it zero.

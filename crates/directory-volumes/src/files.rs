@@ -68,10 +68,7 @@ pub(crate) fn read(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<O
     let mut content = Vec::with_capacity(USUAL);
     let read = file.take(LARGEST + 1).read_to_end(&mut content);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    match content.len() as u64 <= LARGEST {
-        true => Ok(Some(content)),
-        false => Err(Errno::INVAL),
-    }
+    if content.len() as u64 <= LARGEST { Ok(Some(content)) } else { Err(Errno::INVAL) }
 }
 
 /// Removes a file or an empty directory; `false` if it was not there.

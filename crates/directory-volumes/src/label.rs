@@ -30,9 +30,10 @@ impl FromStr for SeLinuxLabel {
         let parts: Vec<&str> = text.split(':').collect();
         let is_plain = |part: &&str| !part.is_empty() && part.chars().all(letter);
         // The level may have categories behind another colon, and a range has two of them.
-        match (3..=6).contains(&parts.len()) && parts.iter().all(is_plain) && text.len() <= LONGEST {
-            true => Ok(Self(text.to_owned())),
-            false => Err("expected USER:ROLE:TYPE:LEVEL, such as system_u:object_r:container_file_t:s0"),
+        if (3..=6).contains(&parts.len()) && parts.iter().all(is_plain) && text.len() <= LONGEST {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("expected USER:ROLE:TYPE:LEVEL, such as system_u:object_r:container_file_t:s0")
         }
     }
 }

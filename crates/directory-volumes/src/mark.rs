@@ -96,9 +96,10 @@ impl Mark {
     /// Returns whether the directory belongs to this volume. The claim counts only until the UID of the volume is known.
     pub(crate) fn is_of(&self, owner: &Owner) -> bool {
         let known = self.volume_uid.as_ref().or(self.owner.uid.as_ref());
-        match known.is_some() && known == owner.uid.as_ref() {
-            true => self.owner.is(&Owner { claim: None, ..owner.clone() }),
-            false => self.owner.is(owner),
+        if known.is_some() && known == owner.uid.as_ref() {
+            self.owner.is(&Owner { claim: None, ..owner.clone() })
+        } else {
+            self.owner.is(owner)
         }
     }
 

@@ -210,10 +210,7 @@ impl<'a> Removal<'a> {
     }
 
     fn check_fencing_token(&self) -> Result<(), DirectoryError> {
-        match self.fencing_token.is_valid() {
-            true => Ok(()),
-            false => Err(DirectoryError::Interrupted(self.volume.to_owned())),
-        }
+        if self.fencing_token.is_valid() { Ok(()) } else { Err(DirectoryError::Interrupted(self.volume.to_owned())) }
     }
 
     fn busy(&self, why: &'static str) -> DirectoryError {

@@ -96,9 +96,10 @@ impl Root {
         let owner = &mut discarded.mark.owner;
         (owner.uid, owner.claim) = (None, None);
         owner.cluster = cluster.map(str::to_owned).or(owner.cluster.take());
-        let put_back = match discarded.path == path {
-            true => self.put_back(&state, &discarded),
-            false => Err(DirectoryError::Busy { name: volume.to_owned(), why: "another process works on it" }),
+        let put_back = if discarded.path == path {
+            self.put_back(&state, &discarded)
+        } else {
+            Err(DirectoryError::Busy { name: volume.to_owned(), why: "another process works on it" })
         };
         match put_back {
             Ok(()) => Ok(discarded),

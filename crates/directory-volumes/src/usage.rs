@@ -66,11 +66,7 @@ fn go_up(here: &Dir, above: &Above) -> Result<Dir, Errno> {
 /// A file with several names is met as often.
 fn size(stat: &Stat) -> u64 {
     let bytes = u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
-    match is_directory(stat) {
-        true => bytes,
-        #[allow(clippy::useless_conversion, reason = "its type differs by architecture")]
-        false => bytes / u64::from(stat.st_nlink).max(1),
-    }
+    if is_directory(stat) { bytes } else { bytes / stat.st_nlink.max(1) }
 }
 
 fn is_directory(stat: &Stat) -> bool {

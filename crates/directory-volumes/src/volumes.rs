@@ -274,18 +274,17 @@ impl Root {
 
     /// Refuses a path that another volume has.
     pub(crate) fn expect(&self, path: &VolumePath, owner: &Owner, mark: &Mark) -> Result<(), DirectoryError> {
-        match mark.is_of(owner) {
-            true => Ok(()),
-            false => {
-                let holder = &mark.owner;
-                let is_namesake = owner.uid.is_some() && owner.volume == holder.volume;
-                let kind = match mark.kept {
-                    _ if is_namesake => Holder::Namesake,
-                    Some(_) => Holder::Kept,
-                    None => Holder::Volume,
-                };
-                Err(DirectoryError::Taken { path: path.to_string(), holder: kind(Box::new(holder.clone())) })
-            }
+        if mark.is_of(owner) {
+            Ok(())
+        } else {
+            let holder = &mark.owner;
+            let is_namesake = owner.uid.is_some() && owner.volume == holder.volume;
+            let kind = match mark.kept {
+                _ if is_namesake => Holder::Namesake,
+                Some(_) => Holder::Kept,
+                None => Holder::Volume,
+            };
+            Err(DirectoryError::Taken { path: path.to_string(), holder: kind(Box::new(holder.clone())) })
         }
     }
 

@@ -179,9 +179,10 @@ impl Worker {
                 let _permit = permit;
                 let looked = look(&root);
                 let _ = answers.send(());
-                match given_up.load(Ordering::SeqCst) {
-                    true => looked.map_err(E::from).and(Err(DirectoryError::Fenced(String::new()).into())),
-                    false => looked.map_err(E::from).and_then(|found| work(&root, found)),
+                if given_up.load(Ordering::SeqCst) {
+                    looked.map_err(E::from).and(Err(DirectoryError::Fenced(String::new()).into()))
+                } else {
+                    looked.map_err(E::from).and_then(|found| work(&root, found))
                 }
             }
         });

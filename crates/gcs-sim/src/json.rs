@@ -30,12 +30,11 @@ impl Model {
         let mut metadata: Value = serde_json::from_slice(&asked.body).unwrap();
         let name = metadata["name"].as_str().unwrap().to_owned();
         if let Some(bucket) = self.buckets.get(&name) {
-            let message = match bucket.project == project {
-                true => "Your previous request to create the named bucket succeeded and you already own it.",
-                false => {
-                    "The requested bucket name is not available. The bucket namespace is shared by all users of the \
+            let message = if bucket.project == project {
+                "Your previous request to create the named bucket succeeded and you already own it."
+            } else {
+                "The requested bucket name is not available. The bucket namespace is shared by all users of the \
                      system. Please select a different name and try again."
-                }
             };
             return refusal(409, "conflict", message);
         }
@@ -175,10 +174,7 @@ impl Model {
             generations.len() < before
         });
         objects.retain(|_, generations| !generations.is_empty());
-        match found {
-            true => done(),
-            false => refusal(404, "notFound", &format!("No such object: {name}/{object}")),
-        }
+        if found { done() } else { refusal(404, "notFound", &format!("No such object: {name}/{object}")) }
     }
 
     pub(super) fn hmac(&mut self, asked: &Asked, project: &str, rest: &[&str]) -> Reply {

@@ -14,15 +14,9 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 pub(super) fn list(asked: &Asked, name: &str, bucket: &Bucket) -> Reply {
     let argument = |name: &str| asked.query.get(name).map(String::as_str).filter(|value| !value.is_empty());
     let encoded = argument("encoding-type") == Some("url");
-    let shown = |text: &str| match encoded {
-        true => utf8_percent_encode(text, PLAIN).to_string(),
-        false => escaped(text),
-    };
+    let shown = |text: &str| if encoded { utf8_percent_encode(text, PLAIN).to_string() } else { escaped(text) };
     let second = argument("list-type") == Some("2");
-    let after = match second {
-        true => argument("continuation-token").or(argument("start-after")),
-        false => argument("marker"),
-    };
+    let after = if second { argument("continuation-token").or(argument("start-after")) } else { argument("marker") };
     let prefix = argument("prefix").unwrap_or_default();
     let most: usize = argument("max-keys").and_then(|most| most.parse().ok()).unwrap_or(1000).min(1000);
     let (mut objects, mut prefixes, mut last, mut truncated) = (String::new(), BTreeSet::new(), "", false);

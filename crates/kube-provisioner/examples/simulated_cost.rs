@@ -146,10 +146,7 @@ async fn run(seed: u64, faulty: bool, traced: bool, sums: &mut Sums) {
     };
     cluster.wait(LIMIT, all_gone).await.expect("an end of all volumes");
     assert!(cluster.list_stored("", "persistentvolumes", None).expect("a list").is_empty());
-    match traced {
-        true => sums.events += cluster.trace().lines().count(),
-        false => sums.simulated += start.elapsed(),
-    }
+    if traced { sums.events += cluster.trace().lines().count() } else { sums.simulated += start.elapsed() }
 }
 
 /// What this thread has computed: other processes do not count.

@@ -144,10 +144,9 @@ fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invo
 /// An environment variable that is empty counts as unset, as templates of manifests leave it.
 pub fn without_empty_variables(command: Command) -> Command {
     let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    command.mut_subcommands(without_empty_variables).mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
-        true => arg.env(None::<&'static str>),
-        false => arg,
-    })
+    command
+        .mut_subcommands(without_empty_variables)
+        .mut_args(|arg| if arg.get_env().is_some_and(is_empty) { arg.env(None::<&'static str>) } else { arg })
 }
 
 /// The command with all its arguments and commands.

@@ -114,9 +114,12 @@ impl FromStr for Quantity {
         if whole.is_empty() && fraction.is_empty() {
             return Err(malformed());
         }
-        let scale = Scale::parse(suffix).ok_or_else(|| match suffix.chars().all(char::is_alphabetic) {
-            true => QuantityError::UnknownSuffix { text: text.into(), suffix: suffix.into() },
-            false => malformed(),
+        let scale = Scale::parse(suffix).ok_or_else(|| {
+            if suffix.chars().all(char::is_alphabetic) {
+                QuantityError::UnknownSuffix { text: text.into(), suffix: suffix.into() }
+            } else {
+                malformed()
+            }
         })?;
         let nanos = scale.apply(whole, fraction);
         Ok(Self { nanos: if negative { -nanos } else { nanos } })

@@ -345,8 +345,5 @@ fn timeout() -> Status {
 pub(crate) fn time_in(random: &mut fastrand::Rng, range: &RangeInclusive<Duration>) -> Duration {
     let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let (from, to) = (micros(range.start()), micros(range.end()));
-    match from < to {
-        true => Duration::from_micros(random.u64(from..=to)),
-        false => *range.start(),
-    }
+    if from < to { Duration::from_micros(random.u64(from..=to)) } else { *range.start() }
 }

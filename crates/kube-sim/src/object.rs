@@ -116,10 +116,7 @@ pub fn set_label(object: &mut Value, key: &str, value: &str) {
 /// Replaces `metadata.finalizers`. An empty list removes the field.
 pub fn set_finalizers<I: IntoIterator<Item = S>, S: Into<String>>(object: &mut Value, finalizers: I) {
     let list: Vec<Value> = finalizers.into_iter().map(|name| Value::String(name.into())).collect();
-    match list.is_empty() {
-        true => remove_meta(object, "finalizers"),
-        false => set_meta(object, "finalizers", list),
-    }
+    if list.is_empty() { remove_meta(object, "finalizers") } else { set_meta(object, "finalizers", list) }
 }
 
 /// Appends a value as JSON.

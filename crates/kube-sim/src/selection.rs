@@ -46,9 +46,10 @@ impl Selection {
     pub(crate) fn matches(&self, object: &Arc<Stored>) -> bool {
         object.key().starts_with(&self.prefix)
             && (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
-            && match self.fields.is_about_names_only() {
-                true => self.fields.matches_name(object.namespace(), object.name()),
-                false => self.fields.matches(&object.parsed()),
+            && if self.fields.is_about_names_only() {
+                self.fields.matches_name(object.namespace(), object.name())
+            } else {
+                self.fields.matches(&object.parsed())
             }
     }
 

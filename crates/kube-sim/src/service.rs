@@ -222,17 +222,11 @@ impl ApiService {
         let Some(resource) = state.registry.at_path(&path.group, &path.version, &path.plural).cloned() else {
             let known = state.registry.has_builtin_group(&path.group);
             drop(state);
-            return match known {
-                true => Err(Status::no_such_path()),
-                false => Ok(Routed::Page(self.page(parts)?)),
-            };
+            return if known { Err(Status::no_such_path()) } else { Ok(Routed::Page(self.page(parts)?)) };
         };
         drop(state);
         if !resource.namespaced && !path.namespace.is_empty() {
-            return match resource.custom {
-                true => Ok(Routed::Page(self.page(parts)?)),
-                false => Err(Status::no_such_path()),
-            };
+            return if resource.custom { Ok(Routed::Page(self.page(parts)?)) } else { Err(Status::no_such_path()) };
         }
         let mut options = Options::parse(parts.uri.query().unwrap_or_default())?;
         let verb = match (&parts.method, path.name.is_empty()) {
@@ -316,9 +310,10 @@ fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
     let first = name.split('/').next().unwrap_or_default();
     let known =
         REAL.iter().any(|(owner, parts)| *owner == plural && parts.contains(&first)) || (custom && first == "scale");
-    match known {
-        true => Status::not_implemented(format_args!("the subresource {plural}/{first}")),
-        false => Status::no_such_path(),
+    if known {
+        Status::not_implemented(format_args!("the subresource {plural}/{first}"))
+    } else {
+        Status::no_such_path()
     }
 }
 
@@ -380,13 +375,14 @@ fn agent(headers: &HeaderMap) -> Arc<str> {
 
 /// The refusal of an unknown patch type. Custom resources have a handler with another text.
 fn unknown_patch(custom: bool) -> Status {
-    match custom {
-        true => Status::unsupported_media_type(&[
+    if custom {
+        Status::unsupported_media_type(&[
             "application/json-patch+json",
             "application/merge-patch+json",
             "application/apply-patch+yaml",
-        ]),
-        false => Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details(),
+        ])
+    } else {
+        Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details()
     }
 }
 

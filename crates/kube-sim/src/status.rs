@@ -345,10 +345,7 @@ impl Cause {
     /// A value that is not one of `supported`; give those in the order the server lists them (sorted).
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-        let detail = match list.is_empty() {
-            true => String::new(),
-            false => format!("supported values: {}", list.join(", ")),
-        };
+        let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
         Self::with_value(CauseReason::NotSupported, field, value, &detail)
     }
 

@@ -109,10 +109,7 @@ fn check_shape(request: &Request) -> Result<(), Status> {
     let can_span = matches!(request.verb, Verb::List | Verb::Watch) && !on_object;
     // Namespaces cannot be deleted as a collection.
     let refused = request.verb == Verb::DeleteCollection && resource.special == Special::Namespace;
-    match in_place && in_part && !refused && (!over_all || can_span) {
-        true => Ok(()),
-        false => Err(Status::method_not_allowed()),
-    }
+    if in_place && in_part && !refused && (!over_all || can_span) { Ok(()) } else { Err(Status::method_not_allowed()) }
 }
 
 /// The view for a request.
@@ -140,9 +137,10 @@ fn existing(state: &State, request: &Request) -> Result<Arc<Stored>, Status> {
 
 /// Turns the causes of validation into a refusal, which names the stored kind.
 fn refuse(state: &State, resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Status> {
-    match causes.is_empty() {
-        true => Ok(()),
-        false => Err(Status::invalid(&state.storage(resource.storage).resource, name, causes)),
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&state.storage(resource.storage).resource, name, causes))
     }
 }
 

@@ -208,10 +208,8 @@ impl Watch {
 
     fn plan_bookmark(&mut self, now: Instant) {
         let before_end = self.end.checked_sub(BOOKMARK_BEFORE_END).filter(|early| *early > now);
-        let bookmark = match self.start.bookmarks {
-            true => (now + BOOKMARK_PERIOD).min(before_end.unwrap_or(self.end)),
-            false => self.end,
-        };
+        let bookmark =
+            if self.start.bookmarks { (now + BOOKMARK_PERIOD).min(before_end.unwrap_or(self.end)) } else { self.end };
         self.timer.as_mut().reset(bookmark.min(self.end));
     }
 }

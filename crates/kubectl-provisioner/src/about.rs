@@ -146,11 +146,10 @@ pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
     answer.state = format!("{}, and that fails", answer.state);
     answer.why = vec![format!("{}: {}", last.reason, last.message)];
     answer.remedy.extend(last.remedy().map(str::to_owned));
-    let next = match last.message.contains("(gave up after ") {
-        true => "nothing, until something changes",
-        false => {
-            "it is tried again by itself, with pauses that grow to 5 minutes by default, and at once after a change"
-        }
+    let next = if last.message.contains("(gave up after ") {
+        "nothing, until something changes"
+    } else {
+        "it is tried again by itself, with pauses that grow to 5 minutes by default, and at once after a change"
     };
     answer.fact("Next", next);
 }

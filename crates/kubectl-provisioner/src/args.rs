@@ -93,9 +93,10 @@ pub enum Format {
 /// Names of objects are parts of paths, so nothing else may be in them.
 fn name(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    match !text.is_empty() && text.len() <= 253 && text.chars().all(allowed) && !text.starts_with('.') {
-        true => Ok(text.to_owned()),
-        false => Err("names have lower case letters, digits, `-` and `.` only".to_owned()),
+    if !text.is_empty() && text.len() <= 253 && text.chars().all(allowed) && !text.starts_with('.') {
+        Ok(text.to_owned())
+    } else {
+        Err("names have lower case letters, digits, `-` and `.` only".to_owned())
     }
 }
 

@@ -245,9 +245,10 @@ impl Case {
         let attempt = self.fleets.attempt(provisioner, &self.key());
         let (class, volume) = (self.class.object(), self.volume.object());
         let objects = Objects { claim: Some(claim), class, volume, attempt };
-        match self.is_bound() && volume.is_some() {
-            true => about_volume(&installation, able, &objects),
-            false => about_claim(&installation, able, &objects),
+        if self.is_bound() && volume.is_some() {
+            about_volume(&installation, able, &objects)
+        } else {
+            about_claim(&installation, able, &objects)
         }
     }
 

@@ -30,9 +30,10 @@ pub fn lease_name(text: &str) -> String {
 
 /// `name` with a suffix, cut where that would be too long.
 pub(crate) fn with_suffix(name: &str, suffix: &str) -> String {
-    match name.len() + suffix.len() <= NAME {
-        true => format!("{name}{suffix}"),
-        false => format!("{}{suffix}", hashed(name, name, NAME - suffix.len())),
+    if name.len() + suffix.len() <= NAME {
+        format!("{name}{suffix}")
+    } else {
+        format!("{}{suffix}", hashed(name, name, NAME - suffix.len()))
     }
 }
 

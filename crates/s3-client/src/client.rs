@@ -87,10 +87,8 @@ impl Settings {
     /// # Errors
     /// When the address makes no sense.
     pub fn sdk_config(&self, credentials: impl Into<SharedCredentialsProvider>) -> Result<SdkConfig, SettingsError> {
-        let retry = match self.repeats {
-            true => RetryConfig::standard().with_max_attempts(ATTEMPTS),
-            false => RetryConfig::disabled(),
-        };
+        let retry =
+            if self.repeats { RetryConfig::standard().with_max_attempts(ATTEMPTS) } else { RetryConfig::disabled() };
         let mut config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(self.region.clone()))
@@ -206,8 +204,9 @@ fn check_endpoint(endpoint: &str) -> Result<(), SettingsError> {
     };
     // Amazon's client would put the bucket's name directly behind the path.
     let has_path = !uri.path().trim_end_matches('/').is_empty();
-    match has_path || uri.query().is_some() || authority.as_str().contains('@') || authority.host().is_empty() {
-        true => Err(malformed()),
-        false => Ok(()),
+    if has_path || uri.query().is_some() || authority.as_str().contains('@') || authority.host().is_empty() {
+        Err(malformed())
+    } else {
+        Ok(())
     }
 }

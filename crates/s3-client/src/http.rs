@@ -153,10 +153,7 @@ impl HttpConnector for Routes {
             let host = uri.split_once("://").map_or(uri, |(_, host)| host);
             LINK_LOCAL.iter().any(|start| host.starts_with(start))
         };
-        match is_local(request.uri()) {
-            true => self.direct.call(request),
-            false => self.proxied.call(request),
-        }
+        if is_local(request.uri()) { self.direct.call(request) } else { self.proxied.call(request) }
     }
 }
 
@@ -168,8 +165,9 @@ fn trust(ca_bundle: Option<&[u8]>) -> Result<TrustStore, SettingsError> {
         let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
         roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
     }
-    match roots.is_empty() {
-        true => Err(unusable("it holds no certificate in PEM".to_owned())),
-        false => Ok(TrustStore::empty().with_pem_certificate(bundle)),
+    if roots.is_empty() {
+        Err(unusable("it holds no certificate in PEM".to_owned()))
+    } else {
+        Ok(TrustStore::empty().with_pem_certificate(bundle))
     }
 }

@@ -70,13 +70,14 @@ impl Tags {
 
 fn check(text: &str, lengths: std::ops::RangeInclusive<usize>, kind: &str) -> Result<(), TagsError> {
     let is_allowed = |letter: char| letter.is_alphanumeric() || " +-=._:/@".contains(letter);
-    match lengths.contains(&text.chars().count()) && text.chars().all(is_allowed) {
-        true => Ok(()),
-        false => Err(TagsError(format!(
+    if lengths.contains(&text.chars().count()) && text.chars().all(is_allowed) {
+        Ok(())
+    } else {
+        Err(TagsError(format!(
             "{text:?} is not possible as the {kind} of a tag: {} to {} letters, digits, spaces and + - = . _ : / @",
             lengths.start(),
             lengths.end()
-        ))),
+        )))
     }
 }
 

@@ -88,9 +88,12 @@ async fn c24_a_claim_deleted_meanwhile_leaves_nothing_behind() -> anyhow::Result
     let space = TestSpace::new("c24").await?;
     let go = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let gate = go.clone();
-    let toy = Toy::new().on_provision(move |_, _| match gate.load(std::sync::atomic::Ordering::Relaxed) {
-        false => Answer::Failed(ProvisionError::in_progress("still formatting").after(Duration::from_millis(50))),
-        true => Answer::Done,
+    let toy = Toy::new().on_provision(move |_, _| {
+        if gate.load(std::sync::atomic::Ordering::Relaxed) {
+            Answer::Done
+        } else {
+            Answer::Failed(ProvisionError::in_progress("still formatting").after(Duration::from_millis(50)))
+        }
     });
     let _controller = toy.run(&space);
     space.create_class_and_claim("claim").await?;

@@ -155,11 +155,12 @@ async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyho
     let space = TestSpace::new("g34").await?;
     let ready = Arc::new(AtomicBool::new(false));
     let gate = ready.clone();
-    let toy = Toy::new().on_provision(move |_, _| match gate.load(Ordering::Relaxed) {
-        false => {
+    let toy = Toy::new().on_provision(move |_, _| {
+        if gate.load(Ordering::Relaxed) {
+            Answer::Done
+        } else {
             Answer::Failed(ProvisionError::nothing_left("the backend is locked").after(Duration::from_millis(100)))
         }
-        true => Answer::Done,
     });
     let _controller = toy.run(&space);
     let of = |export: &str, policy: &str| {

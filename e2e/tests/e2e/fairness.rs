@@ -18,10 +18,10 @@ async fn g52_a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> an
     let space = TestSpace::with_own_cluster("g52").await?;
     let freed = Arc::new(AtomicBool::new(false));
     let gate = freed.clone();
-    let toy = Toy::new().on_provision(move |claim, _| match claim.starts_with("hangs") {
-        true => Answer::Once(gate.clone()),
-        false => Answer::Done,
-    });
+    let toy =
+        Toy::new().on_provision(
+            move |claim, _| if claim.starts_with("hangs") { Answer::Once(gate.clone()) } else { Answer::Done },
+        );
     let _controller = toy.run(&space);
     let broken = space.create_class(space.class("broken")).await?;
     let healthy = space.create_class(space.class("healthy")).await?;

@@ -103,9 +103,12 @@ async fn c11_c37_a_failed_delete_is_told_and_the_volume_stays() -> anyhow::Resul
     let space = TestSpace::new("c11").await?;
     let open = Arc::new(AtomicBool::new(false));
     let gate = open.clone();
-    let toy = Toy::new().on_delete(move |_, _| match gate.load(Ordering::Relaxed) {
-        false => Answer::Failed(DeleteError::retry("the backend is locked")),
-        true => Answer::Done,
+    let toy = Toy::new().on_delete(move |_, _| {
+        if gate.load(Ordering::Relaxed) {
+            Answer::Done
+        } else {
+            Answer::Failed(DeleteError::retry("the backend is locked"))
+        }
     });
     let _controller = toy.run(&space);
     let name = bound(&space).await?.name_any();

@@ -102,10 +102,8 @@ impl Account {
         let claim = &account.claim;
         let known = |key| state.get(key).filter(|text| !text.is_empty()).cloned();
         let (own, unfinished) = (user_name_of_account(account), state.is_empty());
-        let (new, former_name) = match is_own {
-            true => (user_name_of_bucket(bucket), unfinished.then(|| own.clone())),
-            false => (own.clone(), None),
-        };
+        let (new, former_name) =
+            if is_own { (user_name_of_bucket(bucket), unfinished.then(|| own.clone())) } else { (own.clone(), None) };
         let policy_of_2019 =
             known(POLICY_ARN).filter(|_| known(USER_NAME).is_some_and(|name| name != own && name != new));
         let proven_by_name = known(USER_NAME) == Some(dialect::user_name(claim, cluster_id));
@@ -177,9 +175,10 @@ impl Account {
         match store.iam.create_user(user).await {
             Ok(()) => {
                 store.recent.created(&self.name);
-                match store.dialect().may_lose_tags_of_users() {
-                    true => self.has_kept_tags(store).await,
-                    false => Ok(Sight::Own(())),
+                if store.dialect().may_lose_tags_of_users() {
+                    self.has_kept_tags(store).await
+                } else {
+                    Ok(Sight::Own(()))
                 }
             }
             // An answer to an earlier call was lost, or another claim was quicker.
@@ -371,9 +370,10 @@ impl Account {
 
     /// Removes the policy that a user had before there was one for each bucket.
     pub(crate) async fn remove_former_policy(&self, store: &Store) -> Result<(), Failure> {
-        match self.policies(store).await?.iter().any(|name| name == policy::NAME) {
-            true => self.remove_policy(store, policy::NAME).await,
-            false => Ok(()),
+        if self.policies(store).await?.iter().any(|name| name == policy::NAME) {
+            self.remove_policy(store, policy::NAME).await
+        } else {
+            Ok(())
         }
     }
 
@@ -425,10 +425,7 @@ pub(crate) fn tagged(tags: &BTreeMap<String, String>, cluster_id: &str) -> Optio
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html#id_tags_rules>
 fn tag_value(cluster_id: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "+-=._:/@".contains(letter);
-    match cluster_id.chars().all(allowed) {
-        true => cluster_id.to_owned(),
-        false => sha256_hex(cluster_id.as_bytes()),
-    }
+    if cluster_id.chars().all(allowed) { cluster_id.to_owned() } else { sha256_hex(cluster_id.as_bytes()) }
 }
 
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
@@ -442,9 +439,10 @@ fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> Stri
         return name.clone();
     }
     // A bucket of COSI is its own uid, and may have a long name.
-    let uid = match claim.uid.len() < LONGEST / 2 + DIGITS / 2 {
-        true => claim.uid.clone(),
-        false => sha256_hex(claim.uid.as_bytes())[..DIGITS].to_owned(),
+    let uid = if claim.uid.len() < LONGEST / 2 + DIGITS / 2 {
+        claim.uid.clone()
+    } else {
+        sha256_hex(claim.uid.as_bytes())[..DIGITS].to_owned()
     };
     let mut name = name.clone();
     name.truncate(LONGEST - 1 - uid.len());
@@ -455,9 +453,10 @@ fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> Stri
 fn user_name_of_bucket(bucket: &str) -> String {
     const DIGITS: usize = 16;
     let name = format!("obc.{bucket}");
-    match name.len() <= LONGEST {
-        true => name,
-        false => format!("{}.{}", &name[..LONGEST - 1 - DIGITS], &sha256_hex(bucket.as_bytes())[..DIGITS]),
+    if name.len() <= LONGEST {
+        name
+    } else {
+        format!("{}.{}", &name[..LONGEST - 1 - DIGITS], &sha256_hex(bucket.as_bytes())[..DIGITS])
     }
 }
 

@@ -33,10 +33,7 @@ const KMS_WRITES: &str = "kms:GenerateDataKey";
 pub(crate) fn name(bucket: &str) -> String {
     let name = format!("{NAME}.{bucket}");
     // Buckets of before 2018 may have such names.
-    match name.len() <= LONGEST {
-        true => name,
-        false => format!("{NAME}.{}", sha256_hex(bucket.as_bytes())),
-    }
+    if name.len() <= LONGEST { name } else { format!("{NAME}.{}", sha256_hex(bucket.as_bytes())) }
 }
 
 /// The policy as JSON. It has no rights on policies, ACLs or settings of the bucket.

@@ -51,9 +51,10 @@ impl FromStr for Region {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let letters = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        match letters && text.contains('-') {
-            true => Ok(Self(text.to_owned())),
-            false => Err("expected a region, such as eu-central-1"),
+        if letters && text.contains('-') {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("expected a region, such as eu-central-1")
         }
     }
 }

@@ -53,9 +53,10 @@ impl FromStr for OidcProvider {
 
     fn from_str(arn: &str) -> Result<Self, String> {
         let provider = Self { arn: arn.to_owned() };
-        match arn.starts_with("arn:") && !provider.issuer().is_empty() {
-            true => Ok(provider),
-            false => Err(format!("{arn:?} is no OIDC provider: expected arn:aws:iam::ACCOUNT:oidc-provider/ISSUER")),
+        if arn.starts_with("arn:") && !provider.issuer().is_empty() {
+            Ok(provider)
+        } else {
+            Err(format!("{arn:?} is no OIDC provider: expected arn:aws:iam::ACCOUNT:oidc-provider/ISSUER"))
         }
     }
 }

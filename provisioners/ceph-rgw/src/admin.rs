@@ -211,10 +211,7 @@ impl Admin {
             let page: Result<UserPage, _> = self.ask(request.query("marker", &marker)).await;
             let page = page.map_err(|error| Failure::of_admin("list the users".to_owned(), "users", error))?;
             ids.extend(page.keys);
-            match page.truncated && page.marker != marker {
-                true => marker = page.marker,
-                false => return Ok(ids),
-            }
+            if page.truncated && page.marker != marker { marker = page.marker } else { return Ok(ids) }
         }
     }
 
@@ -275,10 +272,7 @@ impl Admin {
     async fn send(&self, request: Request, limit: Duration) -> Result<Bytes, Error> {
         let request = self.signed(request)?;
         let (status, body) = self.http.send(&self.address, request, limit).await?;
-        match (200..300).contains(&status) {
-            true => Ok(body),
-            false => Err(self.refusal(status, &body)),
-        }
+        if (200..300).contains(&status) { Ok(body) } else { Err(self.refusal(status, &body)) }
     }
 
     fn signed(&self, Request { method, path, query }: Request) -> Result<http::Request<Bytes>, Error> {
@@ -324,12 +318,13 @@ impl Admin {
             #[serde(default)]
             request_id: String,
         }
-        let refusal = match body.iter().all(u8::is_ascii_whitespace) {
-            true => Refusal::default(),
-            false => match serde_json::from_slice::<Refusal>(body) {
+        let refusal = if body.iter().all(u8::is_ascii_whitespace) {
+            Refusal::default()
+        } else {
+            match serde_json::from_slice::<Refusal>(body) {
                 Ok(refusal) if !refusal.code.is_empty() => refusal,
                 _ => return Error::NotS3 { endpoint: self.address.clone(), status },
-            },
+            }
         };
         Error::refusal(&self.address, Answer::new(status, &refusal.code, &refusal.message, &refusal.request_id))
     }

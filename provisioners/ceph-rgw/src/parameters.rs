@@ -91,9 +91,10 @@ impl TryFrom<String> for Placement {
 
     fn try_from(text: String) -> Result<Self, String> {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        match !text.is_empty() && text.len() <= 255 && text.chars().all(is_plain) {
-            true => Ok(Self(text)),
-            false => Err(format!("{text:?} is no name: letters, digits, - _ and . are possible")),
+        if !text.is_empty() && text.len() <= 255 && text.chars().all(is_plain) {
+            Ok(Self(text))
+        } else {
+            Err(format!("{text:?} is no name: letters, digits, - _ and . are possible"))
         }
     }
 }

@@ -408,8 +408,5 @@ fn answer(store: &Store, parameters: &Parameters, account: &Account, key: &s3_cl
             answer = answer.state(key, value);
         }
     }
-    match account.generated {
-        true => answer,
-        false => answer.state(BUCKET_OWNER, &account.id),
-    }
+    if account.generated { answer } else { answer.state(BUCKET_OWNER, &account.id) }
 }

@@ -315,10 +315,7 @@ impl Admin {
                 continue;
             }
             let (status, body) = answer?;
-            return match (200..300).contains(&status) {
-                true => Ok(body),
-                false => Err(refusal(&self.address, status, &body)),
-            };
+            return if (200..300).contains(&status) { Ok(body) } else { Err(refusal(&self.address, status, &body)) };
         }
     }
 

@@ -113,10 +113,7 @@ impl Claim {
         // The id of a cluster may be any text, also one that contains the mark of another cluster's claim.
         let is_ours = |key: &KeyOfBucket| key.id.starts_with(&self.id_prefix) && key.name.starts_with(&self.mark);
         let makers: Vec<bool> = makers.map(is_ours).collect();
-        match makers.is_empty() {
-            true => state.get(BUCKET_ID) == Some(&bucket.id),
-            false => makers.contains(&true),
-        }
+        if makers.is_empty() { state.get(BUCKET_ID) == Some(&bucket.id) } else { makers.contains(&true) }
     }
 
     /// The claim's bucket, even if another bucket has its global alias: `named` is the bucket of that alias.
@@ -141,9 +138,10 @@ impl Claim {
         for key in keys.iter().chain(&for_deletion) {
             let Some(info) = store.admin.key(&key.id).await? else { continue };
             for bucket in info.buckets {
-                let found = match bucket.is_half_made() {
-                    true => Some(store.admin.add_local_alias(&bucket.id, &key.id, name).await?),
-                    false => store.admin.bucket(&bucket.id).await?,
+                let found = if bucket.is_half_made() {
+                    Some(store.admin.add_local_alias(&bucket.id, &key.id, name).await?)
+                } else {
+                    store.admin.bucket(&bucket.id).await?
                 };
                 if let Some(found) = found.filter(|found| self.owns(found, name, state)) {
                     return Ok(Some(found));

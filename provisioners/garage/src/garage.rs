@@ -49,13 +49,13 @@ impl BucketProvisioner for Garage {
             return refuse(&store, &claim, &request, own, in_the_way(&request, named)).await;
         }
         let (keys, _) = claim.keys(&store).await?;
-        let (key, is_new) = match own.is_none() && !request.state.is_empty() {
+        let (key, is_new) = if own.is_none() && !request.state.is_empty() {
             // Somebody has deleted the bucket by hand, and a key that has had a bucket of this name can make no other one.
-            true => {
-                delete_keys(&store, &claim).await?;
-                (claim.make_key(&store).await?, true)
-            }
-            false => key(&store, &claim, &keys, None).await?,
+
+            delete_keys(&store, &claim).await?;
+            (claim.make_key(&store).await?, true)
+        } else {
+            key(&store, &claim, &keys, None).await?
         };
         let made = match own {
             Some(own) => own,
@@ -219,9 +219,10 @@ impl Garage {
         let named = store.admin.bucket_named(&bucket.name).await?;
         let Some(owner) = &bucket.owner else { return Ok(named) };
         let Ok(claim) = Claim::of(&owner.claim, cluster_id) else { return Ok(None) };
-        match owner == account {
-            true => claim.bucket(store, &bucket.name, named.as_ref(), &bucket.state).await,
-            false => Ok(named.filter(|named| claim.owns(named, &bucket.name, &bucket.state))),
+        if owner == account {
+            claim.bucket(store, &bucket.name, named.as_ref(), &bucket.state).await
+        } else {
+            Ok(named.filter(|named| claim.owns(named, &bucket.name, &bucket.state)))
         }
     }
 }

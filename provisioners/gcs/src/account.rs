@@ -105,10 +105,7 @@ fn uid_label(uid: &str) -> String {
     let label = label_value(uid);
     let of_cosi =
         || uid.split_once('.').is_some_and(|(kind, name)| label.len() == uid.len() && is_plain(kind) && is_plain(name));
-    match is_plain(uid) || of_cosi() {
-        true => label,
-        false => format!("sha256_{}", hex(uid, 40)),
-    }
+    if is_plain(uid) || of_cosi() { label } else { format!("sha256_{}", hex(uid, 40)) }
 }
 
 /// The cluster's id as a label, or what stands for it: no two clusters have the same.

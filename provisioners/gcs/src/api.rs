@@ -127,9 +127,10 @@ impl Api {
                 continue;
             }
             if (200..300).contains(&answer.status) {
-                return match answer.body.is_empty() {
-                    true => Ok(Value::Null),
-                    false => serde_json::from_slice(&answer.body).map_err(|_| self.not_google(&call, answer.status)),
+                return if answer.body.is_empty() {
+                    Ok(Value::Null)
+                } else {
+                    serde_json::from_slice(&answer.body).map_err(|_| self.not_google(&call, answer.status))
                 };
             }
             let Some(refusal) = refusal(answer.status, &answer.body) else {

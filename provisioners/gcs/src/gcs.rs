@@ -392,10 +392,7 @@ async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) ->
         }
     }
     wanted["labels"] = labels;
-    match is_set(live, &wanted) {
-        true => Ok(()),
-        false => store.storage.patch_bucket(&request.name, live, wanted).await,
-    }
+    if is_set(live, &wanted) { Ok(()) } else { store.storage.patch_bucket(&request.name, live, wanted).await }
 }
 
 /// The labels of the class and of the claim, with those that say whose the bucket is.

@@ -121,9 +121,10 @@ pub(crate) struct Client {
 impl Client {
     fn new(url: &str, ca_bundle: Option<&[u8]>, proxies: &Proxies, time_limit: Duration) -> Result<Self, String> {
         let base = base_of(url)?;
-        let (proxy, hint) = match base.starts_with("https:") {
-            true => (&proxies.https, "; HTTPS_PROXY is set"),
-            false => (&proxies.http, "; HTTP_PROXY is set"),
+        let (proxy, hint) = if base.starts_with("https:") {
+            (&proxies.https, "; HTTPS_PROXY is set")
+        } else {
+            (&proxies.http, "; HTTP_PROXY is set")
         };
         let hint = if proxy.is_some() { hint } else { "" };
         // reqwest takes the provider of the process. An error means that there is one.
@@ -198,9 +199,10 @@ fn base_of(url: &str) -> Result<String, String> {
 
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
     let certificates = Certificate::from_pem_bundle(pem).map_err(unusable)?;
-    match certificates.is_empty() {
-        true => Err("the CA bundle cannot be used: it holds no certificate in PEM".to_owned()),
-        false => Ok(certificates),
+    if certificates.is_empty() {
+        Err("the CA bundle cannot be used: it holds no certificate in PEM".to_owned())
+    } else {
+        Ok(certificates)
     }
 }
 

@@ -219,9 +219,10 @@ impl TryFrom<String> for Lifecycle {
         let value = value.get("lifecycle").cloned().unwrap_or(value);
         let rules = value.get("rule").and_then(Value::as_array).ok_or_else(malformed)?;
         let whole = |rule: &Value| rule["action"]["type"].is_string() && rule["condition"].is_object();
-        match rules.iter().all(whole) && value.as_object().is_some_and(|lifecycle| lifecycle.len() == 1) {
-            true => Ok(Self(value)),
-            false => Err(malformed().to_owned()),
+        if rules.iter().all(whole) && value.as_object().is_some_and(|lifecycle| lifecycle.len() == 1) {
+            Ok(Self(value))
+        } else {
+            Err(malformed().to_owned())
         }
     }
 }

@@ -14,9 +14,10 @@ impl Pool {
     /// The service account as IAM policies name it. GKE's own pools have subjects of another form than others.
     /// <https://cloud.google.com/iam/docs/principal-identifiers>
     fn principal(&self, account: &ServiceAccount) -> String {
-        let subject = match self.0.ends_with(".svc.id.goog") {
-            true => format!("ns/{}/sa/{}", account.namespace, account.name),
-            false => account.to_string(),
+        let subject = if self.0.ends_with(".svc.id.goog") {
+            format!("ns/{}/sa/{}", account.namespace, account.name)
+        } else {
+            account.to_string()
         };
         format!("principal://iam.googleapis.com/{}/subject/{subject}", self.0)
     }

@@ -49,10 +49,7 @@ impl Storage {
         let doing = format!("look for the bucket {name} in the project");
         // Names are in order, so the name itself is the first with this prefix.
         let list = self.api.ask(Call::new(Method::GET, path, "storage.buckets.list", doing)).await?;
-        match list["items"][0]["name"] == name {
-            true => Err(failure),
-            false => Ok(Found::Foreign),
-        }
+        if list["items"][0]["name"] == name { Err(failure) } else { Ok(Found::Foreign) }
     }
 
     /// The bucket of this name, in whatever project.

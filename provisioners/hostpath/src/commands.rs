@@ -131,9 +131,10 @@ impl commands::Maker for Maker {
                 Err(format!("the volume is on the node {there}; say with --node-name which one this is").into())
             }
             (Some(node), Some(there)) => {
-                match *there == node.value || node.annotations.iter().any(|(_, name)| name == there) {
-                    true => Ok(()),
-                    false => Err(format!("the volume is on the node {there}, this is {}", node.value).into()),
+                if *there == node.value || node.annotations.iter().any(|(_, name)| name == there) {
+                    Ok(())
+                } else {
+                    Err(format!("the volume is on the node {there}, this is {}", node.value).into())
                 }
             }
         }

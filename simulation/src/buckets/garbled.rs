@@ -33,9 +33,10 @@ impl Users {
     }
 
     pub(super) fn garble_part(&mut self, at: usize, of_claim: bool, deep: bool) {
-        let (plural, name) = match of_claim {
-            true => ("objectbucketclaims", self.wishes[at].name.clone()),
-            false => ("objectbuckets", format!("obc-{NAMESPACE}-{}", self.wishes[at].name)),
+        let (plural, name) = if of_claim {
+            ("objectbucketclaims", self.wishes[at].name.clone())
+        } else {
+            ("objectbuckets", format!("obc-{NAMESPACE}-{}", self.wishes[at].name))
         };
         let spec = |pointer| Part { pointer, subresource: None };
         let status = |pointer| Part { pointer, subresource: Some(Subresource::Status) };
@@ -110,9 +111,10 @@ impl Users {
         let target = Target { group: "objectbucket.io", plural: garbled.plural, namespace, name: &garbled.name };
         // In a JSON patch a value replaces the whole that is there.
         let operation = if old.is_null() { "add" } else { "replace" };
-        let patch = match new.is_null() {
-            true => json!([{"op": "remove", "path": garbled.part.pointer}]),
-            false => json!([{"op": operation, "path": garbled.part.pointer, "value": new}]),
+        let patch = if new.is_null() {
+            json!([{"op": "remove", "path": garbled.part.pointer}])
+        } else {
+            json!([{"op": operation, "path": garbled.part.pointer, "value": new}])
         };
         self.cluster.patch(&target, garbled.part.subresource, PatchKind::Json, &patch).is_ok()
     }

@@ -111,10 +111,8 @@ fn lose_nodes(plan: &mut Plan) {
     }
     for node in 0..2 {
         for _ in 0..dice.pick(&[0, 1, 1, 2]) {
-            let gone = match dice.chance(0.5) {
-                true => When::Write(4 + dice.small(40)),
-                false => When::At(dice.seconds(0.0, seconds)),
-            };
+            let gone =
+                if dice.chance(0.5) { When::Write(4 + dice.small(40)) } else { When::At(dice.seconds(0.0, seconds)) };
             plan.deeds.push((gone, Deed::LoseNode(node)));
             plan.deeds.push((When::At(dice.seconds(0.0, seconds)), Deed::MakeNode(node)));
         }

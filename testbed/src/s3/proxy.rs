@@ -207,9 +207,10 @@ pub(super) async fn request(stream: &mut TcpStream) -> anyhow::Result<(String, V
 
 pub(super) fn refusal(status: u16, code: &str, is_iam: bool) -> Vec<u8> {
     let error = format!("<Code>{code}</Code><Message>Refused by the test.</Message>");
-    let body = match is_iam {
-        true => format!("<ErrorResponse><Error>{error}</Error></ErrorResponse>"),
-        false => format!("<Error>{error}</Error>"),
+    let body = if is_iam {
+        format!("<ErrorResponse><Error>{error}</Error></ErrorResponse>")
+    } else {
+        format!("<Error>{error}</Error>")
     };
     response(status, &body).into_bytes()
 }

@@ -43,12 +43,11 @@ pub fn judge(scenario: &Scenario, outcome: &Run, run: &str, verdict: Verdict) ->
         _ => compare(scenario, &actual, is_other),
     };
     problems.extend(result.err().map(|error| format!("{error:#}")));
-    match problems.is_empty() {
-        true => Ok(()),
-        false => {
-            let Scenario { name, title, .. } = scenario;
-            Err(Disagreement(format!("== {name}: {title}\n{}", problems.join("\n"))))
-        }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        let Scenario { name, title, .. } = scenario;
+        Err(Disagreement(format!("== {name}: {title}\n{}", problems.join("\n"))))
     }
 }
 

@@ -157,10 +157,7 @@ impl<S: Site> Adoption<'_, S> {
     }
 
     async fn directory(&self, directory: &Path) -> Result<(), BoxError> {
-        let absolute = match directory.is_absolute() {
-            true => directory.to_owned(),
-            false => self.root.path().join(directory),
-        };
+        let absolute = if directory.is_absolute() { directory.to_owned() } else { self.root.path().join(directory) };
         let path = self.root.volume_path(absolute.to_str().ok_or("the path is no UTF-8")?)?;
         if self.adopt.claim.is_some() {
             return self.new_volume(&path).await;

@@ -105,10 +105,7 @@ impl<S: Site> Orphans<S> {
         let cluster = self.site.connection().cluster(&client).await?;
         let (survey, known) = self.look(&root, &client, &cluster).await?;
         print(&self.report(&survey, &known));
-        match self.delete {
-            true => self.delete(&root, &client, &cluster, &survey, &known).await,
-            false => Ok(()),
-        }
+        if self.delete { self.delete(&root, &client, &cluster, &survey, &known).await } else { Ok(()) }
     }
 
     /// An attempt is recorded before its directory is made, and until its volume is saved: in this order nothing is missed.
@@ -226,13 +223,14 @@ impl Volumes {
     /// A volume that cannot be read may be that of any directory.
     fn check_readable(&self) -> Result<(), BoxError> {
         let names: Vec<&str> = self.unreadable.iter().map(|(name, _)| name.as_str()).collect();
-        match names.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
+        if names.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
                 "nothing is moved while these volumes cannot be read, for each may be that of any directory: {}",
                 names.join(", ")
             )
-            .into()),
+            .into())
         }
     }
 }

@@ -98,9 +98,10 @@ fn row(discarded: &Discarded, is_leaving: bool) -> [String; 5] {
 async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_cluster: bool) -> Result<(), BoxError> {
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let cluster = site.connection().cluster(&client).await?;
-    let entries = match all {
-        true => root.trash()?.into_iter().collect::<Result<Vec<_>, _>>()?,
-        false => volumes.iter().map(|volume| root.discarded(volume)).collect::<Result<Vec<_>, _>>()?,
+    let entries = if all {
+        root.trash()?.into_iter().collect::<Result<Vec<_>, _>>()?
+    } else {
+        volumes.iter().map(|volume| root.discarded(volume)).collect::<Result<Vec<_>, _>>()?
     };
     for discarded in entries {
         let volume = &discarded.mark.owner.volume;
@@ -147,10 +148,11 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     }
     if let Some(there) = volumes.get_opt(volume).await? {
         let is_begun = root.restoring()?.into_iter().flatten().any(|entry| entry.mark.owner.volume == volume);
-        return match is_begun {
+        return if is_begun {
             // An earlier call made it, and did not come to its end.
-            true => end(&root, &root.restore(volume, Some(&cluster))?, &there),
-            false => Err(format!("the volume {volume} is still there; wait until it is gone").into()),
+            end(&root, &root.restore(volume, Some(&cluster))?, &there)
+        } else {
+            Err(format!("the volume {volume} is still there; wait until it is gone").into())
         };
     }
     let object = object(&discarded, claim.map(reference).transpose()?, &cluster)?;

@@ -121,14 +121,15 @@ impl Volumes {
         is_other: impl Fn(&PersistentVolume) -> bool,
     ) -> Result<(), BoxError> {
         let others = self.others(root, places, path, is_other);
-        match others.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
+        if others.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
                 "the directory {path} is not that of one volume alone, and its deletion would remove the data of others: \
                  {}; copy the data of each into a directory of its own",
                 others.join(", ")
             )
-            .into()),
+            .into())
         }
     }
 

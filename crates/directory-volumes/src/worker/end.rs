@@ -74,14 +74,15 @@ impl Worker {
         let (volume, path) = (volume.clone(), deletion.path().clone());
         let look = move |root: &Root| Ok::<_, DeleteError>(volumes.besides(root, &volume, &path));
         let others: Vec<String> = self.run(look).await?;
-        match others.is_empty() {
-            true => Ok(()),
-            false => Err(DeleteError::in_use(format!(
+        if others.is_empty() {
+            Ok(())
+        } else {
+            Err(DeleteError::in_use(format!(
                 "the directory {} may not be that of this volume alone, so it is not removed: {}; copy the data of each into a \
                  directory of its own, or set the reclaim policy to Retain",
                 deletion.path(),
                 others.join(", ")
-            ))),
+            )))
         }
     }
 }

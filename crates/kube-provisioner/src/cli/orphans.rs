@@ -157,12 +157,11 @@ impl Orphans {
                 Err(error) => problems.push(format!("the {name} is left out: {error}")),
             }
         }
-        match named.is_empty() || self.class.is_empty() {
-            true => Ok((places, problems)),
-            false => {
-                let named = named.into_iter().collect::<Vec<_>>().join(", ");
-                Err(format!("no StorageClass of this provisioner is named {named}").into())
-            }
+        if named.is_empty() || self.class.is_empty() {
+            Ok((places, problems))
+        } else {
+            let named = named.into_iter().collect::<Vec<_>>().join(", ");
+            Err(format!("no StorageClass of this provisioner is named {named}").into())
         }
     }
 
@@ -209,12 +208,13 @@ fn read(backend: &dyn BucketBackend, texts: &BTreeMap<String, String>) -> Result
 
 /// An ObjectBucket that cannot be read may stand for anything.
 fn check_readable(recorded: &RecordedAssets) -> Result<(), BoxError> {
-    match recorded.unreadable.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
+    if recorded.unreadable.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
             "nothing is removed while these ObjectBuckets cannot be read, for each may stand for anything: {}",
             recorded.unreadable.join(", ")
         )
-        .into()),
+        .into())
     }
 }

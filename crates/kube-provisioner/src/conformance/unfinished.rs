@@ -150,10 +150,7 @@ pub(super) async fn nothing_left(subject: &Subject) -> CheckResult {
     for (bytes, parameters) in good.chain(bad) {
         seen |= refusal(subject, bytes, parameters).await?;
     }
-    match seen {
-        true => Ok(Judgement::Kept),
-        false => Ok(Judgement::NotApplicable("it has refused nothing".to_owned())),
-    }
+    if seen { Ok(Judgement::Kept) } else { Ok(Judgement::NotApplicable("it has refused nothing".to_owned())) }
 }
 
 /// Whether the answer means that nothing is left.

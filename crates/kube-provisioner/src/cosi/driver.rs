@@ -322,9 +322,12 @@ impl Driver {
     /// In the place of `additionalConfig`, which COSI does not have.
     fn config(&self, settings: &Texts) -> Result<Arc<Parsed>, Status> {
         let read = catch_panic(|| self.backend.parse_config(settings)).map_err(|panic| crashed(&panic))?;
-        read.map(Arc::new).map_err(|error| match settings.is_empty() {
-            true => invalid(format!("this provisioner needs an additionalConfig: {error}")),
-            false => invalid(error.to_string()),
+        read.map(Arc::new).map_err(|error| {
+            if settings.is_empty() {
+                invalid(format!("this provisioner needs an additionalConfig: {error}"))
+            } else {
+                invalid(error.to_string())
+            }
         })
     }
 

@@ -181,9 +181,10 @@ impl Provisioner for Connected {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        match volume.secrets.has("admin") {
-            true => self.toy.delete(volume).await,
-            false => Err(DeleteError::retry("the Secret is not there")),
+        if volume.secrets.has("admin") {
+            self.toy.delete(volume).await
+        } else {
+            Err(DeleteError::retry("the Secret is not there"))
         }
     }
 

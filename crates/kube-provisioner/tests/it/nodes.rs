@@ -201,9 +201,10 @@ async fn g64_what_was_begun_on_a_node_that_is_gone_is_not_forgotten() {
     let script = Script {
         provision: Box::new(|request| {
             Box::pin(async move {
-                match request.resumed {
-                    false => Err(ProvisionError::retry("the backend is busy")),
-                    true => Ok(volume(&request.name)),
+                if request.resumed {
+                    Ok(volume(&request.name))
+                } else {
+                    Err(ProvisionError::retry("the backend is busy"))
                 }
             })
         }),

@@ -299,9 +299,10 @@ impl Provisioner for Toy {
     }
 
     async fn probe(&self) -> Result<(), StartError> {
-        match self.flaw == Flaw::ReadyWhenItWorks && self.made.lock().unwrap().is_empty() {
-            true => Err(StartError::new("nothing is set up")),
-            false => Ok(()),
+        if self.flaw == Flaw::ReadyWhenItWorks && self.made.lock().unwrap().is_empty() {
+            Err(StartError::new("nothing is set up"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -178,10 +178,7 @@ impl GarbageCollector {
                 queue.add(id);
             }
         }
-        match blocked {
-            true => Ok(()),
-            false => remove_finalizer(resource, owner, FOREGROUND, api).await,
-        }
+        if blocked { Ok(()) } else { remove_finalizer(resource, owner, FOREGROUND, api).await }
     }
 
     fn dependents_of(&self, uid: &str, api: &Api) -> Vec<(Arc<Resource>, Arc<Stored>)> {

@@ -63,9 +63,12 @@ impl Controller for Namespaces {
         }
         let others: Vec<Value> =
             finalizers(&namespace.value).filter(|finalizer| *finalizer != FINALIZER).map(Value::from).collect();
-        let change = |namespace: &mut Value| match others.is_empty() {
-            true => drop(object::object_mut(namespace, "spec").remove("finalizers")),
-            false => namespace["spec"]["finalizers"] = others.into(),
+        let change = |namespace: &mut Value| {
+            if others.is_empty() {
+                drop(object::object_mut(namespace, "spec").remove("finalizers"));
+            } else {
+                namespace["spec"]["finalizers"] = others.into();
+            }
         };
         api.update(storage::namespaces(), &namespace, Some(Subresource::Finalize), change).await.map(drop)
     }

@@ -47,9 +47,10 @@ impl Controller for Nodes {
         }
         let change = |node: &mut Value| {
             let spec = object::object_mut(node, "spec");
-            match wanted.is_empty() {
-                true => drop(spec.remove("taints")),
-                false => drop(spec.insert("taints".to_owned(), wanted.into())),
+            if wanted.is_empty() {
+                drop(spec.remove("taints"));
+            } else {
+                drop(spec.insert("taints".to_owned(), wanted.into()));
             }
         };
         api.update(storage::nodes(), &node, None, change).await.map(drop)

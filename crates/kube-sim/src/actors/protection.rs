@@ -111,19 +111,17 @@ impl Protection {
     async fn sync_claim(&mut self, claim: &Seen, api: &mut Api) -> Result<(), Status> {
         let protected = object::finalizers(&claim.value).any(|name| name == CLAIM_FINALIZER);
         if claim.stored.is_deleting() {
-            return match protected && !self.is_used(claim, Use::HoldsVolume, api).await {
-                true => remove_finalizer(storage::claims(), claim, CLAIM_FINALIZER, api).await,
-                false => Ok(()),
+            return if protected && !self.is_used(claim, Use::HoldsVolume, api).await {
+                remove_finalizer(storage::claims(), claim, CLAIM_FINALIZER, api).await
+            } else {
+                Ok(())
             };
         }
         if storage::phase(&claim.value) == "Bound" {
             let used = self.is_used(claim, Use::WantsVolume, api).await;
             update_unused_condition(claim, used, api).await?;
         }
-        match protected {
-            true => Ok(()),
-            false => add_finalizer(storage::claims(), claim, CLAIM_FINALIZER, api).await,
-        }
+        if protected { Ok(()) } else { add_finalizer(storage::claims(), claim, CLAIM_FINALIZER, api).await }
     }
 
     /// Whether a pod uses a claim. The cache suffices for a yes. Before a no, the API server is asked.
@@ -169,9 +167,10 @@ async fn sync_volume(volume: &Seen, api: &mut Api) -> Result<(), Status> {
 
 /// `updateUnusedCondition`.
 async fn update_unused_condition(claim: &Seen, used: bool, api: &mut Api) -> Result<(), Status> {
-    let (status, reason, message) = match used {
-        true => ("False", "PodUsingPVC", "A pod is currently referencing this PVC"),
-        false => ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC"),
+    let (status, reason, message) = if used {
+        ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
+    } else {
+        ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
     };
     let known = object::at(&claim.value, &["status", "conditions"]).and_then(Value::as_array);
     let mut conditions = known.cloned().unwrap_or_default();

@@ -90,10 +90,7 @@ impl Feed {
         while let Some(change) = self.subscription.try_next() {
             self.push(change, now, api);
         }
-        match self.next_due()? <= now {
-            true => self.waiting.pop_front().map(|(_, change)| change),
-            false => None,
-        }
+        if self.next_due()? <= now { self.waiting.pop_front().map(|(_, change)| change) } else { None }
     }
 
     fn next_due(&self) -> Option<Instant> {

@@ -120,9 +120,10 @@ struct WrongKind {
 
 impl WrongKind {
     fn refusal(&self, resource: &Resource) -> Status {
-        match resource.custom {
-            true => Status::bad_request(self.error.as_str()),
-            false => cannot_be_handled(resource, &self.version, &self.kind, &self.error),
+        if resource.custom {
+            Status::bad_request(self.error.as_str())
+        } else {
+            cannot_be_handled(resource, &self.version, &self.kind, &self.error)
         }
     }
 }
@@ -270,9 +271,10 @@ impl Decoder {
                 // `SetDefaults_ResourceList`
                 let milli = ty.is_resource_list();
                 for (key, item) in map {
-                    match milli {
-                        true => rewrite_quantity(item, true)?,
-                        false => self.value(item, element, inside, &FieldPath::Key { parent: path, key })?,
+                    if milli {
+                        rewrite_quantity(item, true)?;
+                    } else {
+                        self.value(item, element, inside, &FieldPath::Key { parent: path, key })?;
                     }
                 }
             }

@@ -49,9 +49,10 @@ struct Version {
 
 /// `/api`
 pub(super) fn core(state: &State, aggregated: bool) -> Page {
-    match aggregated {
-        true => all_at_once(all_groups(state).iter().filter(|group| group.name.is_empty())),
-        false => Page::json(&json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
+    if aggregated {
+        all_at_once(all_groups(state).iter().filter(|group| group.name.is_empty()))
+    } else {
+        Page::json(&json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}))
     }
 }
 
@@ -59,12 +60,11 @@ pub(super) fn core(state: &State, aggregated: bool) -> Page {
 pub(super) fn groups(state: &State, aggregated: bool) -> Page {
     let groups = all_groups(state);
     let named = groups.iter().filter(|group| !group.name.is_empty());
-    match aggregated {
-        true => all_at_once(named),
-        false => {
-            let groups: Vec<Value> = named.map(Group::summary).collect();
-            Page::json(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
-        }
+    if aggregated {
+        all_at_once(named)
+    } else {
+        let groups: Vec<Value> = named.map(Group::summary).collect();
+        Page::json(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
     }
 }
 

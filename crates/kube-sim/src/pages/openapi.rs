@@ -23,11 +23,10 @@ pub(super) fn old(headers: &HeaderMap) -> Page {
     /// `swagger: 2.0`, `info: {title: Kubernetes, version: 1.37}`, `paths: {}`.
     const NOTHING: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.37\x42\x00";
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match accept.contains(PROTOBUF) {
-        true => Page { code: 200, content_type: ANSWERED, body: Bytes::from_static(NOTHING) },
-        false => {
-            Page::json(&json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.37"}, "paths": {}}))
-        }
+    if accept.contains(PROTOBUF) {
+        Page { code: 200, content_type: ANSWERED, body: Bytes::from_static(NOTHING) }
+    } else {
+        Page::json(&json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.37"}, "paths": {}}))
     }
 }
 
@@ -192,10 +191,7 @@ fn reference(name: &str) -> Value {
 /// `core/v1.Pod` is `io.k8s.api.core.v1.Pod`.
 fn struct_name(id: &str) -> String {
     let path = id.replace('/', ".");
-    match id.starts_with("meta/") {
-        true => format!("io.k8s.apimachinery.pkg.apis.{path}"),
-        false => format!("io.k8s.api.{path}"),
-    }
+    if id.starts_with("meta/") { format!("io.k8s.apimachinery.pkg.apis.{path}") } else { format!("io.k8s.api.{path}") }
 }
 
 /// The schema's name. That of a custom resource has the group's parts in reverse order.

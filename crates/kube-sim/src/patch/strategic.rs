@@ -124,9 +124,10 @@ fn merge_map(mut original: Object, mut patch: Object, schema: MemberSchema) -> R
             }
             (Some(Value::Array(original)), Value::Array(patch)) => {
                 let (merges, merge_key, items) = schema.list(&key);
-                Some(Value::Array(match merges || deletes {
-                    true => merge_list(original, patch, items, merge_key, deletes)?,
-                    false => patch,
+                Some(Value::Array(if merges || deletes {
+                    merge_list(original, patch, items, merge_key, deletes)?
+                } else {
+                    patch
                 }))
             }
             (old, _) if deletes => old,

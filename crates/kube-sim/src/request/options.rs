@@ -168,10 +168,7 @@ impl Options {
                 causes.push(Cause::not_supported("fieldValidation", &text.as_str().into(), &known));
             }
         }
-        match causes.is_empty() {
-            true => Ok(()),
-            false => Err(Status::invalid_kind("meta.k8s.io", kind, "", causes)),
-        }
+        if causes.is_empty() { Ok(()) } else { Err(Status::invalid_kind("meta.k8s.io", kind, "", causes)) }
     }
 
     /// `ValidatePatchOptions` of apimachinery's `meta/v1/validation`.

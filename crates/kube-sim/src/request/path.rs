@@ -54,10 +54,7 @@ impl<'a> Path<'a> {
 }
 
 fn decode(part: &str) -> Cow<'_, str> {
-    match part.contains('%') {
-        true => percent_decode_str(part).decode_utf8_lossy(),
-        false => Cow::Borrowed(part),
-    }
+    if part.contains('%') { percent_decode_str(part).decode_utf8_lossy() } else { Cow::Borrowed(part) }
 }
 
 #[cfg(test)]

@@ -92,9 +92,10 @@ fn is_name(field: &str) -> bool {
 fn stored_field<'a>(field: &'a str, resource: &Resource, selectable: &[String]) -> Result<&'a str, String> {
     let fields: &[&str] = match (resource.group.as_str(), resource.plural.as_str()) {
         _ if resource.custom => {
-            return match is_name(field) || selectable.iter().any(|known| known == field) {
-                true => Ok(field),
-                false => Err(format!("field label not supported: {field}")),
+            return if is_name(field) || selectable.iter().any(|known| known == field) {
+                Ok(field)
+            } else {
+                Err(format!("field label not supported: {field}"))
             };
         }
         ("", "pods") => &[
@@ -130,11 +131,10 @@ fn stored_field<'a>(field: &'a str, resource: &Resource, selectable: &[String]) 
         ],
         ("events.k8s.io", "events") => return stored_event_field(field),
         _ => {
-            return match is_name(field) {
-                true => Ok(field),
-                false => Err(format!(
-                    "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-                )),
+            return if is_name(field) {
+                Ok(field)
+            } else {
+                Err(format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""))
             };
         }
     };

@@ -301,8 +301,5 @@ impl<'a> Parser<'a> {
 }
 
 fn check(complaints: Vec<String>, path: &str, value: &str) -> Result<(), String> {
-    match complaints.is_empty() {
-        true => Ok(()),
-        false => Err(Cause::invalid(path, &json!(value), &complaints.join("; ")).text()),
-    }
+    if complaints.is_empty() { Ok(()) } else { Err(Cause::invalid(path, &json!(value), &complaints.join("; ")).text()) }
 }

@@ -42,11 +42,12 @@ impl App {
             return Err(Status::not_implemented("impersonation by uid or with extra fields"));
         }
         if name.is_empty() {
-            return match groups.is_empty() {
-                true => Ok(caller),
-                false => Err(Status::bad_request(format!(
+            return if groups.is_empty() {
+                Ok(caller)
+            } else {
+                Err(Status::bad_request(format!(
                     "requested impersonation of groups {groups:?} without impersonating a user name"
-                ))),
+                )))
             };
         }
         let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));

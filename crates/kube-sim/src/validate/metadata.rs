@@ -219,9 +219,10 @@ fn annotations(annotations: Option<&Map<String, Value>>, path: &str, causes: &mu
     for (key, value) in annotations.into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
         // Keys are checked in lower case.
-        match key.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            true => invalid(path, key, names::qualified(&key.to_lowercase()), causes),
-            false => invalid(path, key, names::qualified(key), causes),
+        if key.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            invalid(path, key, names::qualified(&key.to_lowercase()), causes);
+        } else {
+            invalid(path, key, names::qualified(key), causes);
         }
     }
     if size > MAX_ANNOTATIONS {

@@ -14,13 +14,14 @@ pub fn dns_label(text: &str) -> Vec<String> {
         complaints.push("must be no more than 63 characters".to_owned());
     }
     if !is_label(text) {
-        complaints.push(match is_subdomain(text) {
-            true => "must not contain dots".to_owned(),
-            false => format!(
+        complaints.push(if is_subdomain(text) {
+            "must not contain dots".to_owned()
+        } else {
+            format!(
                 "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
                  and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
                  '{LABEL_FORMAT}')"
-            ),
+            )
         });
     }
     complaints

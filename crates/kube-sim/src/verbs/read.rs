@@ -129,11 +129,10 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Lis
             (_, _) => now,
         }
     };
-    let snapshot = match at == now {
-        true => None,
-        false => Some(
-            Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?,
-        ),
+    let snapshot = if at == now {
+        None
+    } else {
+        Some(Snapshot::at(storage, at).ok_or_else(|| too_old(options.continue_token.is_empty(), &from, &selection))?)
     };
     let mut page = ListPage { items: Vec::new(), version: at, continue_token: None, remaining: None };
     match &snapshot {
@@ -151,10 +150,11 @@ impl ListPage {
             return;
         }
         self.items.extend(objects.by_ref().take(limit).cloned());
-        let rest = match selection.is_everything() {
-            true => objects.count(),
+        let rest = if selection.is_everything() {
+            objects.count()
+        } else {
             // Only whether there are more: the server counts them only without selectors.
-            false => objects.take(1).count(),
+            objects.take(1).count()
         };
         if rest > 0
             && let Some(last) = self.items.last()

@@ -41,8 +41,8 @@ fn access(authorizer: Option<&dyn Authorizer>, user: &str, groups: &[String], re
     let spec = &review["spec"];
     let resource = |field| text_at(spec, &["resourceAttributes", field]);
     let other = |field| text_at(spec, &["nonResourceAttributes", field]);
-    let attributes = match spec["resourceAttributes"].is_object() {
-        true => Attributes {
+    let attributes = if spec["resourceAttributes"].is_object() {
+        Attributes {
             user,
             groups,
             verb: resource("verb"),
@@ -52,8 +52,9 @@ fn access(authorizer: Option<&dyn Authorizer>, user: &str, groups: &[String], re
             namespace: resource("namespace"),
             name: resource("name"),
             path: "",
-        },
-        false => Attributes { user, groups, verb: other("verb"), path: other("path"), ..Attributes::default() },
+        }
+    } else {
+        Attributes { user, groups, verb: other("verb"), path: other("path"), ..Attributes::default() }
     };
     let decision = authorizer.authorize(&attributes);
     match decision.reason.as_str() {

@@ -89,10 +89,9 @@ async fn metrics_come_in_the_format_that_is_asked_for() {
     let open = server.send(open).await;
     assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"), "{open}");
     let (_, body) = open.split_once("\r\n\r\n").unwrap();
-    let expected = PROMETHEUS.lines().map(|line| match line.starts_with('#') {
-        true => line.replace("_total ", " "),
-        false => line.to_owned(),
-    });
+    let expected = PROMETHEUS
+        .lines()
+        .map(|line| if line.starts_with('#') { line.replace("_total ", " ") } else { line.to_owned() });
     assert_eq!(body, expected.chain(["# EOF".to_owned()]).map(|line| line + "\n").collect::<String>());
 }
 

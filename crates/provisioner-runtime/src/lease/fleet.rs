@@ -44,10 +44,13 @@ impl Fleet {
         self.health.set_members(members.len());
         let serving = crate::sync::lock(&self.serving).clone();
         let holders = (0..*shards)
-            .map(|shard| match serving.contains_key(&shard) {
-                true => Some(identity.clone()),
-                // What was ours once is free for us.
-                false => self.cache.holder(&self.options.shard_name(shard), now).filter(|holder| holder != identity),
+            .map(|shard| {
+                if serving.contains_key(&shard) {
+                    Some(identity.clone())
+                } else {
+                    // What was ours once is free for us.
+                    self.cache.holder(&self.options.shard_name(shard), now).filter(|holder| holder != identity)
+                }
             })
             .collect();
         let leaving = serving.into_iter().filter_map(|(shard, leaving)| leaving.then_some(shard)).collect();

@@ -109,15 +109,14 @@ impl LeaseStore {
         // The Go library's Lease has no label. Asked for at the same time if it may be there.
         let has_label = |lease: &Lease| record::fleet_of(lease) == Some(&self.fleet);
         let expected = cache.known(&self.single).and_then(|known| known.lease).is_some_and(|lease| has_label(&lease));
-        let list = match expected {
-            true => {
-                let list = list.await?;
-                if !list.items.iter().any(is_single) {
-                    self.get(cache, &self.single, limit.saturating_sub(start.elapsed())).await?;
-                }
-                list
+        let list = if expected {
+            let list = list.await?;
+            if !list.items.iter().any(is_single) {
+                self.get(cache, &self.single, limit.saturating_sub(start.elapsed())).await?;
             }
-            false => try_join(list, self.get(cache, &self.single, limit)).await?.0,
+            list
+        } else {
+            try_join(list, self.get(cache, &self.single, limit)).await?.0
         };
         let version = list.metadata.resource_version.unwrap_or_default();
         cache.observe_list(&self.fleet, list.items, version.parse().ok());

@@ -72,9 +72,12 @@ fn problems(file: &Path, text: &str) -> Vec<String> {
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
-    let below = |entry: PathBuf| match entry.is_dir() {
-        true => sources(&entry),
-        false => Vec::from_iter(entry.extension().is_some_and(|kind| kind == "rs").then_some(entry)),
+    let below = |entry: PathBuf| {
+        if entry.is_dir() {
+            sources(&entry)
+        } else {
+            Vec::from_iter(entry.extension().is_some_and(|kind| kind == "rs").then_some(entry))
+        }
     };
     entries.into_iter().flat_map(below).collect()
 }

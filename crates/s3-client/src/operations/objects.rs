@@ -190,9 +190,10 @@ impl Client {
 /// Services that do not encode names do not say that they do.
 fn key_of(key: Option<String>, encoded: bool) -> String {
     let key = key.unwrap_or_default();
-    match encoded {
-        true => percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned(),
-        false => OddNames::original(&key),
+    if encoded {
+        percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned()
+    } else {
+        OddNames::original(&key)
     }
 }
 

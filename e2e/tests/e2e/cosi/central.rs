@@ -192,13 +192,12 @@ impl Cosi {
     }
 
     async fn protect(&self, kind: &str, object: &DynamicObject) -> anyhow::Result<()> {
-        match object.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-            true => Ok(()),
-            false => {
-                self.patch(kind, object, None, json!({"metadata": {"finalizers": [FINALIZER]}})).await?;
-                // It has another version now, and is listed again.
-                anyhow::bail!("protected")
-            }
+        if object.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+            Ok(())
+        } else {
+            self.patch(kind, object, None, json!({"metadata": {"finalizers": [FINALIZER]}})).await?;
+            // It has another version now, and is listed again.
+            anyhow::bail!("protected")
         }
     }
 

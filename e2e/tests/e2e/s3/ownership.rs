@@ -50,11 +50,9 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
         for fate in [Fate::Refused(403, "AccessDenied"), Fate::Refused(503, "SlowDown"), Fate::Lost] {
             let broken = Arc::new(AtomicBool::new(true));
             let breaks = broken.clone();
-            let decide =
-                move |asked: &proxy::Asked| match breaks.load(Ordering::Relaxed) && asked.makes_bucket("photos") {
-                    true => fate,
-                    false => Fate::Answered,
-                };
+            let decide = move |asked: &proxy::Asked| {
+                if breaks.load(Ordering::Relaxed) && asked.makes_bucket("photos") { fate } else { Fate::Answered }
+            };
             let process = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
             process.provision(PHOTOS).await.err().context("the bucket cannot be made")?;
             broken.store(false, Ordering::Relaxed);

@@ -113,9 +113,10 @@ fn is_cluster_wide(kind: &ApiResource) -> bool {
 }
 
 fn api(space: &TestSpace, kind: &ApiResource, namespaced: bool) -> Api<DynamicObject> {
-    match namespaced {
-        true => Api::namespaced_with(space.client(), space.namespace(), kind),
-        false => Api::all_with(space.client(), kind),
+    if namespaced {
+        Api::namespaced_with(space.client(), space.namespace(), kind)
+    } else {
+        Api::all_with(space.client(), kind)
     }
 }
 
@@ -131,10 +132,7 @@ pub(crate) async fn list(space: &TestSpace, kind: &ApiResource) -> anyhow::Resul
         let class = object.data["spec"]["storageClassName"].as_str().unwrap_or_default();
         class.starts_with(space.namespace())
     };
-    objects.retain(|object| match is_cluster_wide(kind) {
-        true => of_class(object),
-        false => object.name_any() != CERTIFICATES,
-    });
+    objects.retain(|object| if is_cluster_wide(kind) { of_class(object) } else { object.name_any() != CERTIFICATES });
     for object in &mut objects {
         object.types = Some(kube::core::TypeMeta { api_version: kind.api_version.clone(), kind: kind.kind.clone() });
     }

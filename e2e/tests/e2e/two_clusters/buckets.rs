@@ -43,9 +43,10 @@ impl Pair {
 
     pub(crate) fn claim(&self, name: &str, class: &str, wanted: bool) -> Value {
         let mut spec = json!({"storageClassName": self.sides[EAST].space.cluster_wide_name(class)});
-        match wanted {
-            true => spec["bucketName"] = format!("{}-{name}", self.namespace()).into(),
-            false => spec["generateBucketName"] = self.namespace().into(),
+        if wanted {
+            spec["bucketName"] = format!("{}-{name}", self.namespace()).into();
+        } else {
+            spec["generateBucketName"] = self.namespace().into();
         }
         let (api_version, kind) = (objectbucket_api::API_VERSION, "ObjectBucketClaim");
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})

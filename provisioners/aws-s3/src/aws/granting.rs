@@ -87,13 +87,13 @@ async fn give_access(
         policies.push(policy_for(store, request, bucket).await?);
     }
     // IAM may not show yet what `create_bucket` has made a moment ago.
-    let user = match is_own && store.recent.has(&account.name) {
-        true => Sight::Own(()),
-        false => account.look(store).await?,
-    };
-    let taken = |user: &str| match is_own {
-        true => reserved(user, bucket),
-        false => format!("the IAM user {user} exists and was not made for this claim: delete it"),
+    let user = if is_own && store.recent.has(&account.name) { Sight::Own(()) } else { account.look(store).await? };
+    let taken = |user: &str| {
+        if is_own {
+            reserved(user, bucket)
+        } else {
+            format!("the IAM user {user} exists and was not made for this claim: delete it")
+        }
     };
     own_user(account, store, &request.parameters, user, is_own, taken).await?;
     let (granted, role) = match &service_account {

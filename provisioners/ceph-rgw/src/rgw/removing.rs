@@ -107,9 +107,12 @@ async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<
         DeletionPolicy::Delete => store.admin.delete_bucket(name).await.map(|()| true),
         DeletionPolicy::DeleteIfEmpty => store.admin.delete_empty_bucket(name).await,
     };
-    let deleted = deleted.map_err(|failure| match failure.timed_out() {
-        true => DeleteError::in_progress(format!("the gateway is still deleting what {name} holds")),
-        false => failure.into(),
+    let deleted = deleted.map_err(|failure| {
+        if failure.timed_out() {
+            DeleteError::in_progress(format!("the gateway is still deleting what {name} holds"))
+        } else {
+            failure.into()
+        }
     })?;
     if deleted { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
 }

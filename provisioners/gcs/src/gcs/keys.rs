@@ -67,12 +67,13 @@ impl Account {
     }
 
     fn full(&self, failure: Failure) -> ProvisionError {
-        match is_full(&failure) {
-            true => ProvisionError::retry(format!(
+        if is_full(&failure) {
+            ProvisionError::retry(format!(
                 "{failure}; {} has as many keys as Google allows: delete those that nobody uses (gcloud storage hmac list)",
                 self.email
-            )),
-            false => self.spreading(failure),
+            ))
+        } else {
+            self.spreading(failure)
         }
     }
 }

@@ -64,14 +64,13 @@ impl Account {
         let theirs = self.generated && self.known(store).await? == Known::Foreign;
         let title = title(&self.claim);
         for bucket in &known.buckets {
-            let ours = match bucket.belongs_to(&known.account) {
+            let ours = if bucket.belongs_to(&known.account) {
+                let live = store.storage.find_bucket(&bucket.name).await?;
+                let is_others = |live| owner(live, &self.claim, &known.cluster_id) == Owner::Other;
+                matches!(&live, Found::Bucket(live) if !is_others(live))
+            } else {
                 // What an account that was not made for the claim may do there was not our doing.
-                false => self.generated,
-                true => {
-                    let live = store.storage.find_bucket(&bucket.name).await?;
-                    let is_others = |live| owner(live, &self.claim, &known.cluster_id) == Owner::Other;
-                    matches!(&live, Found::Bucket(live) if !is_others(live))
-                }
+                self.generated
             };
             if ours {
                 let changed = store.storage.change_policy(&bucket.name, |policy| {

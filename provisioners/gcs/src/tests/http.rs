@@ -45,9 +45,10 @@ impl CountingProxy {
         let tunnel = head.starts_with("CONNECT ");
         let target = if tunnel { target } else { target.split('/').nth(2).unwrap() };
         let mut server = TcpStream::connect(target).await.unwrap();
-        match tunnel {
-            true => stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap(),
-            false => server.write_all(head.as_bytes()).await.unwrap(),
+        if tunnel {
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        } else {
+            server.write_all(head.as_bytes()).await.unwrap();
         }
         let _ = copy_bidirectional(&mut stream, &mut server).await;
     }

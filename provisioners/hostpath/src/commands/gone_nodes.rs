@@ -114,12 +114,11 @@ impl Look {
             return self.tell(volume, &text).await;
         };
         let is_over = now.duration_since(since).unsigned_abs() >= self.options.grace;
-        match is_over && self.options.delete {
-            true => self.give_up(volume).await,
-            false => {
-                print(&format!("{name}: the node {node} is gone since {since}\n"));
-                Ok(())
-            }
+        if is_over && self.options.delete {
+            self.give_up(volume).await
+        } else {
+            print(&format!("{name}: the node {node} is gone since {since}\n"));
+            Ok(())
         }
     }
 
@@ -140,15 +139,16 @@ impl Look {
 
     fn notice(&self, node: &str) -> String {
         let grace = self.options.grace.as_secs();
-        match self.options.delete {
-            true => format!(
+        if self.options.delete {
+            format!(
                 "the node {node} of this volume is gone, and its data with it; unless the same node comes back, the claim and \
                  the volume are deleted in {grace} s"
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "the node {node} of this volume is gone, and its data with it; bring the same node back, or delete the claim \
                  and the volume"
-            ),
+            )
         }
     }
 

@@ -74,10 +74,7 @@ fn confirm(volumes: &[PersistentVolume], yes: bool, question: &str) -> Result<()
         rows.push([name_of(volume).to_owned(), claim_of(volume), size, policy, node]);
     }
     print(&table(&rows));
-    match yes || is_confirmed(question)? {
-        true => Ok(()),
-        false => Err("nothing was changed".into()),
-    }
+    if yes || is_confirmed(question)? { Ok(()) } else { Err("nothing was changed".into()) }
 }
 
 /// The volumes of this node that were made in the root's directory, but on another disk than the one that is there.

@@ -130,9 +130,10 @@ fn is_client(text: &str) -> bool {
 /// written, and would be in every volume.
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | ':' | '[' | ']');
-    match !text.is_empty() && text.chars().all(allowed) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no name and no address; does the Service exist that its variable is of?")),
+    if !text.is_empty() && text.chars().all(allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is no name and no address; does the Service exist that its variable is of?"))
     }
 }
 

@@ -125,10 +125,7 @@ impl ExportTable {
             kept.entry(id).or_insert_with(|| label(path));
         }
         let _lock = self.lock()?;
-        match self.kept()? == kept {
-            true => Ok(()),
-            false => self.write(KEPT, &serde_json::to_string(&kept).unwrap_or_default()),
-        }
+        if self.kept()? == kept { Ok(()) } else { self.write(KEPT, &serde_json::to_string(&kept).unwrap_or_default()) }
     }
 
     fn kept(&self) -> Result<BTreeMap<u16, String>, ExportTableError> {
@@ -214,9 +211,10 @@ impl ExportTable {
             Some(path) => path,
             None => VolumePath::try_from(label.replace(SLASH, "/")).map_err(|error| damaged(error.to_string()))?,
         };
-        match self::label(&path) == *label {
-            true => Ok(Some(Export { id: *id, path, access })),
-            false => Err(damaged(format!("it is about {path}"))),
+        if self::label(&path) == *label {
+            Ok(Some(Export { id: *id, path, access }))
+        } else {
+            Err(damaged(format!("it is about {path}")))
         }
     }
 

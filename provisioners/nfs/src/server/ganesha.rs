@@ -244,10 +244,7 @@ async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), Ex
 /// Adds an export for a command, beside the provisioner that runs. Without one, its next start adds it.
 pub(crate) async fn add_beside(settings: &Settings, export: &Export) -> Result<(), ExportError> {
     let bus = Bus::new(&settings.runtime);
-    match bus.is_answering().await {
-        true => added(settings, &bus, export).await,
-        false => Ok(()),
-    }
+    if bus.is_answering().await { added(settings, &bus, export).await } else { Ok(()) }
 }
 
 /// They end with this value.

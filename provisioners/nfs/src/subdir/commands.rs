@@ -51,9 +51,10 @@ impl commands::Site for Site {
 
     fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
         let location = Location::of_or_nowhere(volume);
-        match location.server == self.share.server {
-            true => location.below(&self.share.path),
-            false => Err(DirectoryError::Outside { path: location.path, root: root.path().to_owned() }),
+        if location.server == self.share.server {
+            location.below(&self.share.path)
+        } else {
+            Err(DirectoryError::Outside { path: location.path, root: root.path().to_owned() })
         }
     }
 

@@ -45,13 +45,14 @@ impl FromStr for ShareName {
         let (share, directory) = text.rsplit_once('=').ok_or(FORM)?;
         let (server, path) = share.split_once(":/").ok_or(FORM)?;
         let is_plain = !path.contains("//") && path.split('/').all(|name| !matches!(name, "." | ".."));
-        match server.is_empty() || !directory.starts_with('/') || !is_plain {
-            true => Err(FORM),
-            false => Ok(Self {
+        if server.is_empty() || !directory.starts_with('/') || !is_plain {
+            Err(FORM)
+        } else {
+            Ok(Self {
                 server: server.to_owned(),
                 path: format!("/{path}").trim_end_matches('/').to_owned(),
                 directory: directory.into(),
-            }),
+            })
         }
     }
 }

@@ -163,10 +163,7 @@ pub(super) async fn keys(subject: &Subject) -> CheckResult {
     owner.is_let_out(&own).await?;
     owner.lists_keys(&own, &[]).await?;
     fixture.assets("the account is let out", before).await?;
-    Ok(match can_list {
-        true => Judgement::Kept,
-        false => Judgement::NotApplicable("the provisioner cannot list keys".to_owned()),
-    })
+    Ok(if can_list { Judgement::Kept } else { Judgement::NotApplicable("the provisioner cannot list keys".to_owned()) })
 }
 
 /// What the command `orphans` gets.

@@ -156,14 +156,13 @@ impl Check<'_> {
         let access = |claim: &Direct<'_>| -> [BucketAccess; 1] {
             [if whose == Whose::Owner { claim.own(BUCKET) } else { owner.own(BUCKET) }]
         };
-        let list = match has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
-            true => {
-                // A warning tells the user as well as a refusal.
-                let mut list = self.other_than(plain, |line| claim.with_names(&owner.with_names(line))).await;
-                list.extend(claim.warning.take());
-                Some(list)
-            }
-            false => None,
+        let list = if has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
+            // A warning tells the user as well as a refusal.
+            let mut list = self.other_than(plain, |line| claim.with_names(&owner.with_names(line))).await;
+            list.extend(claim.warning.take());
+            Some(list)
+        } else {
+            None
         };
         claim.is_let_out(&access(&claim)).await?;
         match whose {

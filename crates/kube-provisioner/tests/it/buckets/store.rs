@@ -429,9 +429,10 @@ impl BucketProvisioner for Store {
 
     async fn probe(&self) -> Result<(), StartError> {
         let state = self.state();
-        match state.fault == Some(Fault::ReadyWhenItWorks) && state.users.is_empty() {
-            true => Err(StartError::new("nothing is set up")),
-            false => Ok(()),
+        if state.fault == Some(Fault::ReadyWhenItWorks) && state.users.is_empty() {
+            Err(StartError::new("nothing is set up"))
+        } else {
+            Ok(())
         }
     }
 

@@ -94,9 +94,10 @@ impl Interceptor for Spoils {
             cluster.patch(&claim, Some(Subresource::Status), PatchKind::Merge, &spoilt).unwrap();
         }
         let follows = self.spoilt.get().is_some() && is(BUCKETS, Verb::Patch);
-        let answer = match follows && self.refused.set(()).is_ok() {
-            true => Before::Refuse(Status::internal("the disk is full")),
-            false => Before::Handle,
+        let answer = if follows && self.refused.set(()).is_ok() {
+            Before::Refuse(Status::internal("the disk is full"))
+        } else {
+            Before::Handle
         };
         Box::pin(async { answer })
     }

@@ -159,9 +159,10 @@ impl Binder {
             "Retain" | "Recycle" => wanted.retain(|name| name != IN_TREE_FINALIZER),
             _ => {}
         }
-        match wanted == now {
-            true => Ok(volume),
-            false => self.update_volume(&volume, None, |volume| object::set_finalizers(volume, wanted), api).await,
+        if wanted == now {
+            Ok(volume)
+        } else {
+            self.update_volume(&volume, None, |volume| object::set_finalizers(volume, wanted), api).await
         }
     }
 

@@ -122,11 +122,10 @@ fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
 
 fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_bound = !text_at(object, &["spec", "volumeName"]).is_empty();
-    let (capacity, modes) = match is_bound {
-        true => {
-            (text_or(object, &["status", "capacity", "storage"], "0"), access_modes(object, &["status", "accessModes"]))
-        }
-        false => ("".into(), String::new()),
+    let (capacity, modes) = if is_bound {
+        (text_or(object, &["status", "capacity", "storage"], "0"), access_modes(object, &["status", "accessModes"]))
+    } else {
+        ("".into(), String::new())
     };
     vec![
         name(object).into(),

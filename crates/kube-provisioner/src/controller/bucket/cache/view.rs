@@ -176,9 +176,9 @@ impl BucketCache {
                 return Some(Obstacle::OtherCluster { maker: maker.into() });
             }
             if other.deleting || !self.rules.safeguards.include(BucketSafeguard::Absence) {
-                former = true
+                former = true;
             } else {
-                left = Some(other.name.clone())
+                left = Some(other.name.clone());
             }
         }
         let unproven = || {

@@ -88,7 +88,7 @@ fn purposes_below(folder: &Path, unstated: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap_or_default();
         if path.is_dir() {
-            if !["tests", "examples", "target"].iter().any(|skipped| name == *skipped) {
+            if !["tests", "examples", "target", "generated"].iter().any(|skipped| name == *skipped) {
                 purposes_below(&path, unstated);
             }
         } else if name != "tests.rs" && path.extension().is_some_and(|extension| extension == "rs") {

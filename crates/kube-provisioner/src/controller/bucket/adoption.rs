@@ -15,7 +15,7 @@ pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconc
         Some(record) => {
             // A rotation may have been cut short, and the new claim does not ask for it.
             let knows_key = rules.capabilities.rotation && record.access_key_id.is_some();
-            let now = knows_key.then(|| objects.context.environment().now().to_string());
+            let now = knows_key.then(|| objects.now().to_string());
             Record {
                 claim: Some(claim.name()),
                 made_for_uid: record.made_for_uid.clone().or(former),

@@ -17,14 +17,14 @@ use super::class::of_author;
 use super::decide::{bucket_name, effective_config, object_name, shared_bucket, wanted_names};
 use super::decision::Reason;
 use super::delivered_names::without_names;
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Made};
 use super::events;
 use super::facts::{BucketFacts, ClaimFacts, ClassState, Facts};
 use super::outcome::{Done, Outcome, Stopped};
 use super::record::{Record, Source};
 use super::safeguards::BucketSafeguard;
 use super::{BucketReconciler, Step};
-use crate::bucket::{Bucket, BucketRequest, Credentials, Endpoint, GrantRequest, Granted};
+use crate::bucket::{BucketRequest, Credentials, GrantRequest};
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
 use crate::error::{ProvisionError, ProvisionVerdict};
@@ -53,16 +53,6 @@ struct AccountKey {
     access_key_id: Option<String>,
     credentials: Option<Credentials>,
     state: Texts,
-}
-
-/// A bucket and an account that may use it.
-pub(super) struct Made {
-    pub(super) endpoint: Endpoint,
-    pub(super) credentials: Option<Credentials>,
-    pub(super) state: Texts,
-    pub(super) config_data: Texts,
-    pub(super) secret_data: Texts,
-    pub(super) warnings: Vec<String>,
 }
 
 /// Why the author's code has not made them.
@@ -417,19 +407,6 @@ fn read_config(reconciler: &BucketReconciler, claim: &ClaimFacts, applied: Optio
             return Err(bad_config(&error));
         }
         config.retain(|key, _| !refused.contains(key));
-    }
-}
-
-impl Made {
-    fn of(bucket: Option<Bucket>, granted: Granted) -> Self {
-        let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
-        let (of_bucket, warning_of_bucket, endpoint) = match bucket {
-            Some(bucket) => (bucket.state, bucket.warning, bucket.endpoint),
-            None => (Texts::new(), None, endpoint),
-        };
-        let state = of_bucket.into_iter().chain(state).collect();
-        let warnings = warning_of_bucket.into_iter().chain(warning).collect();
-        Self { endpoint, credentials, state, config_data, secret_data, warnings }
     }
 }
 

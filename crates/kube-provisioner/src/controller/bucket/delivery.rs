@@ -2,17 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
 
 use super::BucketReconciler;
-use super::attempt::Made;
+use super::class::overlap;
 use super::events::warned;
 use super::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
 use super::objects::{Entries, Objects, Spec};
 use super::outcome::{Done, Outcome, Stopped};
-use super::record::Record;
-use super::rotation::{end_rotation, with_overlap};
-use crate::bucket::Endpoint;
+use super::record::{NewKey, Record};
+use crate::bucket::{Bucket, Credentials, Endpoint, Granted};
+
+/// A bucket and an account that may use it.
+pub(super) struct Made {
+    pub(super) endpoint: Endpoint,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) state: Entries,
+    pub(super) config_data: Entries,
+    pub(super) secret_data: Entries,
+    pub(super) warnings: Vec<String>,
+}
 
 pub(super) struct Delivery<'a> {
     pub(super) reconciler: &'a BucketReconciler,
@@ -68,6 +78,19 @@ impl Delivery<'_> {
     }
 }
 
+impl Made {
+    pub(super) fn of(bucket: Option<Bucket>, granted: Granted) -> Self {
+        let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
+        let (of_bucket, warning_of_bucket, endpoint) = match bucket {
+            Some(bucket) => (bucket.state, bucket.warning, bucket.endpoint),
+            None => (Entries::new(), None, endpoint),
+        };
+        let state = of_bucket.into_iter().chain(state).collect();
+        let warnings = warning_of_bucket.into_iter().chain(warning).collect();
+        Self { endpoint, credentials, state, config_data, secret_data, warnings }
+    }
+}
+
 /// What the ObjectBucket records is written where it is missing.
 pub(super) async fn restore(objects: &Objects, facts: &Facts) -> Outcome {
     let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
@@ -80,6 +103,22 @@ pub(super) async fn restore(objects: &Objects, facts: &Facts) -> Outcome {
     }
     objects.set_bucket_phase(bucket, "Bound").await?;
     Ok(Done::Restored)
+}
+
+pub(super) fn end_rotation(reconciler: &BucketReconciler, record: Record, new: NewKey) -> Record {
+    let record = with_overlap(reconciler, record);
+    Record { access_key_id: Some(new.access_key_id), rotation: new.rotation, new_key: None, ..record }
+}
+
+/// The Secret gets another key. The keys before it are removed after the overlap.
+pub(super) fn with_overlap(reconciler: &BucketReconciler, mut record: Record) -> Record {
+    let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
+    let retire_at = reconciler.objects.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
+    if reconciler.rules.capabilities.rotation {
+        record.retire_at = retire_at.ok().map(|time| time.to_string());
+    }
+    record.former_keys.extend(record.access_key_id.clone());
+    record
 }
 
 /// Whether the ObjectBucket says all this already.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -65,6 +66,10 @@ enum Write {
 impl Objects {
     pub(super) fn cache(&self) -> MutexGuard<'_, BucketCache> {
         self.context.cache()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.context.environment().now()
     }
 
     /// Names the bucket and its ObjectBucket on the claim, and makes it stay until we let it go.

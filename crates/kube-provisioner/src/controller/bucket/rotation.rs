@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use objectbucket_api::names::{AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY};
 use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::stable_hash;
 
 use super::attempt::Attempt;
 use super::calls::Calls;
-use super::class::overlap;
 use super::decision::Reason;
+use super::delivery::end_rotation;
 use super::facts::{BucketFacts, Facts};
 use super::outcome::{Done, Outcome, Stopped};
 use super::record::{NewKey, Record, Source};
@@ -136,7 +136,7 @@ impl<'a> Rotation<'a> {
     /// How long it is until this time; `None` if it has come.
     fn until(&self, time: Option<&str>) -> Option<Duration> {
         let time: Timestamp = time?.parse().ok()?;
-        Duration::try_from(time.duration_since(now(self.reconciler))).ok().filter(|left| !left.is_zero())
+        Duration::try_from(time.duration_since(self.reconciler.objects.now())).ok().filter(|left| !left.is_zero())
     }
 }
 
@@ -163,24 +163,4 @@ pub(super) async fn verify(
         // Nothing is known of the key.
         Ok(_) | Err(_) => rests(reconciler.resync),
     }
-}
-
-pub(super) fn end_rotation(reconciler: &BucketReconciler, record: Record, new: NewKey) -> Record {
-    let record = with_overlap(reconciler, record);
-    Record { access_key_id: Some(new.access_key_id), rotation: new.rotation, new_key: None, ..record }
-}
-
-/// The Secret gets another key. The keys before it are removed after the overlap.
-pub(super) fn with_overlap(reconciler: &BucketReconciler, mut record: Record) -> Record {
-    let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
-    let retire_at = now(reconciler).checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
-    if reconciler.rules.capabilities.rotation {
-        record.retire_at = retire_at.ok().map(|time| time.to_string());
-    }
-    record.former_keys.extend(record.access_key_id.clone());
-    record
-}
-
-fn now(reconciler: &BucketReconciler) -> Timestamp {
-    reconciler.objects.context.environment().now()
 }

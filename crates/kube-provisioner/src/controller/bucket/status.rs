@@ -32,7 +32,7 @@ pub(super) async fn write_status(objects: &Objects, message: &UserMessage, key: 
         if is_written(&claim, phase, &conditions) {
             return Ok(());
         }
-        let now = objects.context.environment().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = objects.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
         let status = json!({"phase": phase, "conditions": conditions});
         // A write of a custom resource's status compares only the version: with the uid alone, a replica whose watch is

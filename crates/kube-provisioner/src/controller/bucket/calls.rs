@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ impl<'a> Calls<'a> {
             state: shared.state,
             ..account.clone()
         });
-        for account in [Some(account), shared].into_iter().flatten() {
+        for account in iter::once(account).chain(shared) {
             self.call(reconciler.limits.delete, || reconciler.backend.revoke(account)).await?;
         }
         Ok(())

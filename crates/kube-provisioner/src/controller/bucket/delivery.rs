@@ -132,16 +132,10 @@ fn is_written(bucket: &BucketFacts, record: &Record, endpoint: &Endpoint, state:
 
 /// What clients of S3 take from their environment.
 fn with_addresses(mut data: Entries, endpoint: &Endpoint) -> Entries {
-    let scheme = if endpoint.tls { "https" } else { "http" };
-    let usual = if endpoint.tls { 443 } else { 80 };
-    let host = &endpoint.host;
-    let url = match endpoint.port {
-        port if port == usual => format!("{scheme}://{host}"),
-        port => format!("{scheme}://{host}:{port}"),
-    };
+    let url = endpoint.url();
     data.entry("BUCKET_ENDPOINT".to_owned()).or_insert_with(|| url.clone());
     // Not AWS_ENDPOINT_URL, which the SDKs take for every service: STS, from which a pod gets its role, among them.
-    if !is_aws(host) {
+    if !is_aws(&endpoint.host) {
         data.entry("AWS_ENDPOINT_URL_S3".to_owned()).or_insert(url);
     }
     if !endpoint.region.is_empty() {

@@ -8,7 +8,7 @@ use super::{Invariant, Judge};
 impl Judge {
     pub(super) fn check_deletion(&mut self, at: Duration, who: &str, name: &str) {
         self.check_lost(at, name);
-        if let Some(claim) = self.picture.living_claim_of(name) {
+        if let Some(claim) = self.picture.user_of(name, self.assets.get(name)) {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} lives");
             return self.accuse(at, Invariant::Untouched, seen);
         }
@@ -89,7 +89,7 @@ impl Judge {
 
     pub(super) fn check_removal(&mut self, at: Duration, name: &str) {
         self.check_lost(at, name);
-        if let Some(claim) = self.picture.living_claim_of(name) {
+        if let Some(claim) = self.picture.user_of(name, self.assets.get(name)) {
             let seen = format!("the asset of {name} is being removed, and its claim {claim} lives");
             self.accuse(at, Invariant::Untouched, seen);
         }

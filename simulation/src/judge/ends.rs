@@ -64,6 +64,9 @@ impl Judge {
             }
             return None;
         }
+        if claim.volume.is_empty() && self.is_half_removed(&volume) {
+            return None;
+        }
         // Deleted by hand while it was being bound: Kubernetes neither binds it any more nor lets it go, whoever made it,
         // until the claim is deleted.
         let half_bound = |volume: &Volume| volume.bound && volume.deleting;
@@ -138,6 +141,12 @@ impl Judge {
         None
     }
 
+    /// A person has deleted the volume while its asset was being removed. No volume asks for the rest of the removal.
+    fn is_half_removed(&self, name: &str) -> bool {
+        let stage = self.assets.get(name).map(|asset| asset.stage);
+        stage == Some(AssetStage::Fading) && self.forgiven.contains(name)
+    }
+
     fn noted(&self) -> Option<String> {
         // An attempt waits while an object that is not ours has the name of its volume, and for what users have stopped half-way.
         let blocked = |key: &String| self.picture.volumes.get(key).is_some_and(|volume| !volume.ours);
@@ -146,7 +155,7 @@ impl Judge {
             let claim = self.picture.volumes.get(key).map(|volume| &*volume.claim);
             claim.is_some_and(|claim| !claim.is_empty() && *claim != *self.picture.uid_in(key))
         };
-        let waits = |key: &String| blocked(key) || of_another(key) || self.stripped.contains(key);
+        let waits = |key: &String| blocked(key) || of_another(key) || self.stripped.contains(key) || self.is_half_removed(key);
         let noted = self.picture.journals.iter();
         let noted = noted.flat_map(|(journal, keys)| keys.iter().map(move |key| (journal, key)));
         let noted = noted.into_iter().find(|(_, key)| !waits(key));

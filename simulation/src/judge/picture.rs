@@ -8,6 +8,7 @@ use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
 
 use crate::PROVISIONER;
+use crate::backend::Asset;
 use crate::plan::Plan;
 
 /// The entries of a journal that is a Lease.
@@ -59,6 +60,8 @@ pub(crate) struct Volume {
     pub(crate) bound: bool,
     /// In bytes.
     pub(crate) capacity: u64,
+    /// The number of its asset.
+    asset: String,
 }
 
 pub(crate) struct Claim {
@@ -179,6 +182,13 @@ impl Picture {
         self.served.is_some() && claim.is_some_and(|claim| *claim != *self.uid_in(volume))
     }
 
+    /// The claim that uses this asset and is not being deleted. A volume that was restored may be of an earlier asset.
+    pub(super) fn user_of(&self, name: &str, asset: Option<&Asset>) -> Option<&str> {
+        let number = asset.filter(|asset| !asset.is_foreign()).map(|asset| asset.number.to_string());
+        let is_its = |volume: &Volume| number.is_none_or(|number| volume.asset == number);
+        self.volumes.get(name).is_none_or(is_its).then(|| self.living_claim_of(name)).flatten()
+    }
+
     /// The claim that has this volume and is not being deleted.
     pub(crate) fn living_claim_of(&self, volume: &str) -> Option<&str> {
         // A restored claim that names the volume of the claim before it is not served by the binder: that claim was deleted.
@@ -215,6 +225,8 @@ struct Metadata {
 struct Spec {
     capacity: Storage,
     claim_ref: Option<Reference>,
+    nfs: Nfs,
+    csi: Csi,
     persistent_volume_reclaim_policy: String,
     resources: Resources,
     storage_class_name: String,
@@ -237,6 +249,18 @@ impl Storage {
     fn bytes(&self) -> u64 {
         parse_bytes(&self.storage).unwrap_or_default()
     }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Nfs {
+    path: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Csi {
+    volume_handle: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -267,6 +291,7 @@ impl Object {
             deleting: self.metadata.deletion_timestamp.is_some(),
             bound: self.status.phase == "Bound",
             capacity: self.spec.capacity.bytes(),
+            asset: self.spec.nfs.path.trim_start_matches("/exports/").to_owned() + &self.spec.csi.volume_handle,
             protected: self.metadata.finalizers.iter().any(|name| name == FINALIZER),
         }
     }

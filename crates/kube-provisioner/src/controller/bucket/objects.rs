@@ -39,6 +39,9 @@ pub(super) const TRIES: usize = 3;
 /// Part of the API server's answer to a dry run where an admission webhook does not support dry runs.
 const NO_DRY_RUN: &str = "does not support dry run";
 
+/// The key on a Secret that a repeated rotation replaces before the Secret has got it.
+const SUPERSEDED_KEY: &str = "kube-provisioner/superseded-key";
+
 /// The entries of a Secret or a ConfigMap.
 pub(super) type Entries = BTreeMap<String, String>;
 
@@ -433,6 +436,30 @@ impl Objects {
         let text = |name: &str| Some(str::from_utf8(&data.get(name)?.0).ok()?.to_owned());
         let credentials = text(AWS_ACCESS_KEY_ID).zip(text(AWS_SECRET_ACCESS_KEY));
         Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
+    }
+
+    /// Makes sure that no earlier write delivers this key any more, and returns the id of the key in the claim's Secret. A merge patch
+    /// without a change would leave the resourceVersion as it is, which is the precondition of the earlier write.
+    pub(super) async fn supersede_key(
+        &self,
+        claim: &ClaimFacts,
+        record: &Record,
+        id: &str,
+    ) -> Result<Option<String>, Stopped> {
+        let names = record.delivered_names(&claim.name);
+        let (name, api) = (&names.secret, self.api_of::<Secret>(&claim.namespace));
+        let live = self.live(&api, name, &claim.uid).await?.ok_or(Stopped::Changed)?;
+        let patch = Patch::Merge(json!({"metadata": {
+            "uid": live.uid, "resourceVersion": live.resource_version, "annotations": {SUPERSEDED_KEY: id},
+        }}));
+        match self.context.request(api.patch(name, &PatchParams::default(), &patch)).await {
+            Ok(secret) => {
+                let id = secret.data.and_then(|mut data| data.remove(AWS_ACCESS_KEY_ID));
+                Ok(id.and_then(|id| String::from_utf8(id.0).ok()))
+            }
+            Err(CallError::Conflict | CallError::NotFound) => Err(Stopped::Changed),
+            Err(error) => Err(Stopped::CallFailed { doing: "writing the claim's Secret", error }),
+        }
     }
 
     /// When this succeeds, the API server accepts the claim's Secret. If it refused the Secret after the backend has created a key, the

@@ -44,8 +44,8 @@ impl<'a> Rotation<'a> {
         let claim = facts.claim.as_ref().ok_or(Stopped::Changed)?;
         if let Some(new) = &record.new_key {
             // The answer to the Secret's write may have been lost, and another rotation would remove the key that it has.
-            let in_secret = objects.credentials(facts).await?;
-            if in_secret.is_some_and(|in_secret| in_secret.access_key_id == new.access_key_id) {
+            let in_secret = objects.supersede_key(claim, record, &new.access_key_id).await?;
+            if in_secret.as_ref() == Some(&new.access_key_id) {
                 return self.end(bucket, record, new.clone()).await;
             }
         }
@@ -53,13 +53,6 @@ impl<'a> Rotation<'a> {
         objects.confirm_writable(claim, record).await?;
         let (_, account) = calls.known(bucket, self.source()).await?;
         let before = calls.unknown_keys(record, &account).await?;
-        let (mut bucket, mut record) = (Arc::clone(bucket), Arc::clone(record));
-        // This call removes the key of the one before it, which a write of the Secret that is still on its way may deliver.
-        if let Some(new) = &record.new_key {
-            let former_keys = record.former_keys.iter().chain([&new.access_key_id]).cloned().collect();
-            record = Arc::new(Record { new_key: None, former_keys, ..(*record).clone() });
-            bucket = Arc::new(objects.write_bucket(&bucket, &record, None).await?);
-        }
         let answer = calls.call(limits.provision, || backend.rotate(account.clone())).await;
         let credentials = answer.map_err(|failure| {
             failure.stop(
@@ -70,20 +63,21 @@ impl<'a> Rotation<'a> {
                 |aborted| Stopped::RotationAborted { method: "rotate", aborted },
             )
         })?;
-        calls.report_removed(before, &record, &account).await?;
+        calls.report_removed(before, record, &account).await?;
         let rotation = claim.rotation.as_deref().map(str::to_owned);
         let new = NewKey { access_key_id: credentials.access_key_id.clone(), rotation };
         // The record is the first to know, and the key before stays the user's until the Secret has the new one.
+        let mut bucket = Arc::clone(bucket);
         if rules.safeguards.include(BucketSafeguard::KeyRecord) {
-            let record = Record { new_key: Some(new.clone()), ..(*record).clone() };
+            let record = Record { new_key: Some(new.clone()), ..(**record).clone() };
             bucket = Arc::new(objects.write_bucket(&bucket, &record, None).await?);
         }
         let entries = BTreeMap::from([
             (AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id),
             (AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key),
         ]);
-        objects.write_secret(claim, &record, &entries).await?;
-        self.end(&bucket, &record, new).await
+        objects.write_secret(claim, record, &entries).await?;
+        self.end(&bucket, record, new).await
     }
 
     /// The Secret has the new key. The previous one is removed after the overlap.
@@ -98,6 +92,11 @@ impl<'a> Rotation<'a> {
         let Self { reconciler: BucketReconciler { objects, backend, limits, .. }, facts, step, bucket, record } = self;
         if let Some(after) = self.until(record.retire_at.as_deref()) {
             return verify(self.reconciler, facts, step, Some(after)).await;
+        }
+        // Before the watch shows it, a late write may have brought a former key back into a Secret that was deleted.
+        let in_secret = objects.credentials(facts).await?;
+        if in_secret.is_some_and(|key| record.access_key_id.as_ref() != Some(&key.access_key_id)) {
+            return Box::pin(Attempt::run(self.reconciler, Reason::Secret, facts, step)).await;
         }
         let mut calls = self.calls(Purpose::Remove)?;
         let (_, account) = calls.known(bucket, self.source()).await?;

@@ -476,7 +476,7 @@ impl Interceptor for LatePatch {
 }
 
 #[tokio::test(start_paused = true)]
-async fn z25_a_key_that_arrives_late_and_was_rotated_out_meanwhile_is_replaced() {
+async fn z25_the_late_write_of_a_key_that_was_replaced_fails() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LatePatch::default())));
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));

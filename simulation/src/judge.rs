@@ -19,7 +19,7 @@ pub use self::invariant::{Invariant, Violation};
 pub(crate) use self::picture::LEASE_ENTRIES;
 use self::picture::{Picture, Seen};
 use crate::backend::{Asset, AssetStage};
-use crate::plan::{Deed, Plan};
+use crate::plan::{Deed, Plan, Sharing};
 use crate::process::Process;
 
 /// The size of a new asset: what every claim asks for at first.
@@ -77,8 +77,9 @@ pub(crate) struct Judge {
     calls: BTreeMap<u64, Call>,
     /// When a process last read a volume: the newest change that it can have seen.
     reads: BTreeMap<(String, String), u64>,
-    /// By name, what was prepared for the attempt that has begun and not ended.
-    attempts: BTreeMap<String, u64>,
+    /// By name, what was prepared for the attempt that has begun and not ended, and by whose replica where each node has its own.
+    attempts: BTreeMap<String, (u64, Option<String>)>,
+    by_node: bool,
     /// Whether the author has all methods: is asked before a deletion, and expands.
     whole_author: bool,
     /// Who may delete what, as the author has said last.
@@ -127,6 +128,7 @@ impl Judge {
             calls: BTreeMap::new(),
             reads: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            by_node: plan.slots.iter().flatten().any(|life| life.sharing == Sharing::Nodes),
             whole_author: plan.whole_author,
             permitted: BTreeSet::new(),
             lasting: (0..plan.classes.len()).filter(lasts).map(|class| format!("class-{class}")).collect(),
@@ -360,7 +362,11 @@ impl Judge {
 
     /// A call of an attempt begins, with what was prepared for it.
     pub(crate) fn attempt(&mut self, at: Duration, who: &str, name: &str, prepared: u64) {
-        let begun = *self.attempts.entry(name.to_owned()).or_insert(prepared);
+        // Where each node has a replica of its own, an attempt that was left on a node that is gone says nothing of the next one.
+        let node = who.rsplit_once('-').map(|(slot, _)| slot.to_owned()).filter(|_| self.by_node);
+        let known = self.attempts.get(name).filter(|(_, of)| *of == node);
+        let begun = known.map_or(prepared, |(begun, _)| *begun);
+        self.attempts.insert(name.to_owned(), (begun, node));
         if begun != prepared && !self.forgiven.contains(name) {
             let seen = format!("{who} goes on with {prepared} for {name}, although {begun} was prepared at the begin");
             self.accuse(at, Invariant::Again, seen);

@@ -155,7 +155,18 @@ impl Judge {
             let claim = self.picture.volumes.get(key).map(|volume| &*volume.claim);
             claim.is_some_and(|claim| !claim.is_empty() && *claim != *self.picture.uid_in(key))
         };
-        let waits = |key: &String| blocked(key) || of_another(key) || self.stripped.contains(key) || self.is_half_removed(key);
+        // A restored claim asks for what the attempt may have left.
+        let is_asked_for = |key: &String| {
+            let mut copied = self.picture.claims.iter().filter(|(uid, _)| self.copied_claims.contains(*uid));
+            copied.any(|(_, claim)| claim.volume == *key)
+        };
+        let waits = |key: &String| {
+            blocked(key)
+                || of_another(key)
+                || is_asked_for(key)
+                || self.stripped.contains(key)
+                || self.is_half_removed(key)
+        };
         let noted = self.picture.journals.iter();
         let noted = noted.flat_map(|(journal, keys)| keys.iter().map(move |key| (journal, key)));
         let noted = noted.into_iter().find(|(_, key)| !waits(key));

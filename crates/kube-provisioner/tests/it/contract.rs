@@ -130,6 +130,28 @@ async fn g53_what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g53_what_a_restored_claim_asks_for_stays_while_the_claim_exists() {
+    let (_, never) = flag();
+    let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
+    let first = fixture.start(1);
+    let name = fixture.claim("restored", "class");
+    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
+    first.abort();
+    let mut copy = fixture.get(CLAIMS, "restored").unwrap();
+    fixture.delete(CLAIMS, "restored");
+    fixture.until("it is gone", || fixture.get(CLAIMS, "restored").is_none()).await;
+    copy["metadata"] = json!({"name": "restored", "namespace": "default"});
+    copy["spec"]["volumeName"] = json!(name);
+    fixture.cluster.create(&copy).unwrap();
+    let _second = fixture.start(2);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
+    fixture.delete(CLAIMS, "restored");
+    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up restored"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn g53_what_left_nothing_is_forgotten_at_once() {
     let provision = |_: Request| -> Made { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
     let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });

@@ -137,7 +137,9 @@ impl Actions {
         match self.context.read_volume(&key.to_string()).await {
             Ok(live) => {
                 let Some(pending) = facts.attempt() else { return Err(Stopped::Changed) };
-                Box::pin(self.context.finish(pending, step)).await?;
+                if live.object.metadata.deletion_timestamp.is_none() {
+                    Box::pin(self.context.finish(pending, step)).await?;
+                }
                 self.context.cache().observe_volume(live.seen);
             }
             Err(CallError::NotFound) => self.context.cache().volume_is_gone(key),

@@ -14,6 +14,7 @@ use provisioner_runtime::controller::FencingToken;
 use crate::capabilities::Capabilities;
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
+use crate::hooks::Hooks;
 use crate::object_watch::ObjectWatch;
 use crate::parameters::ParameterError;
 use crate::prepared::Prepared;
@@ -98,13 +99,13 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn watches(&self, client: &Client) -> Vec<ObjectWatch>;
 }
 
-impl<P: Provisioner> Backend for P {
+impl<P: Hooks> Backend for P {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
         Parsed::read::<P::Parameters>(parameters)
     }
 
     fn prepare(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Prepared, ProvisionError>> {
-        Box::pin(Provisioner::prepare(self, request.typed()))
+        Box::pin(Hooks::prepare(self, request.typed()))
     }
 
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
@@ -116,19 +117,19 @@ impl<P: Provisioner> Backend for P {
     }
 
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
-        Box::pin(Provisioner::end_attempt(self, attempt.typed()))
+        Box::pin(Hooks::end_attempt(self, attempt.typed()))
     }
 
     fn take_over(&self, name: &str, prepared: &Prepared) {
-        Provisioner::take_over(self, name, prepared);
+        Hooks::take_over(self, name, prepared);
     }
 
     fn while_leading(&self) -> BoxFuture<'_, ()> {
-        Box::pin(Provisioner::while_leading(self))
+        Box::pin(Hooks::while_leading(self))
     }
 
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
-        Box::pin(Provisioner::should_delete(self, volume))
+        Box::pin(Hooks::should_delete(self, volume))
     }
 
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
@@ -156,14 +157,14 @@ impl<P: Provisioner> Backend for P {
     }
 
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
-        Provisioner::accepts(self, claim)
+        Hooks::accepts(self, claim)
     }
 
     fn register_metrics(&self, registry: &mut Registry) {
-        Provisioner::register_metrics(self, registry);
+        Hooks::register_metrics(self, registry);
     }
 
     fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
-        Provisioner::watches(self, client)
+        Hooks::watches(self, client)
     }
 }

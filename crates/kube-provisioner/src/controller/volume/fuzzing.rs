@@ -11,6 +11,7 @@ use super::decide::{Rules, decide};
 use super::names::VolumeNames;
 use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
+use crate::hooks::Hooks;
 use crate::provisioner::Provisioner;
 
 /// Bytes as the API server might send them, through the tables to a decision.
@@ -28,6 +29,8 @@ pub(crate) fn take_in(bytes: &[u8]) {
             Ok(())
         }
     }
+
+    impl Hooks for Nothing {}
     let names = ProvisionerNames { own: "p".to_owned(), additional: Vec::new() };
     let capabilities = crate::Capabilities::default();
     let rules = Arc::new(Rules {

@@ -29,7 +29,9 @@ use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::controller::shared::watched::WatchedClass;
 use crate::prepared::Prepared;
-use crate::{Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use crate::{
+    Capabilities, DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+};
 
 const OURS: &str = "foo.bar/baz";
 const OTHER: &str = "abc.def/ghi";
@@ -58,7 +60,9 @@ impl Provisioner for Plain {
     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
         Ok(())
     }
+}
 
+impl Hooks for Plain {
     fn accepts(&self, claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {
         claim.metadata.name.as_deref() != Some("vetoed")
     }

@@ -59,7 +59,9 @@ impl Provisioning {
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
         if live.metadata().uid.as_deref() != Some(&*claim.uid) {
-            return Ok(());
+            // A claim that was restored from a backup may ask for the data. Whoever writes that into a claim has to keep the claim.
+            let restored = live.fields.as_ref().is_ok_and(|claim| claim.bound_to() == Some(&*volume));
+            return if restored { Err(Stopped::Behind) } else { Ok(()) };
         }
         let goes = live.metadata().deletion_timestamp.is_some();
         // The volume was saved, and somebody has removed it by force. The claim's data stay.

@@ -31,8 +31,8 @@ impl VolumeCache {
 
     /// Remembers that the asset of the volume with this uid is gone, as long as its object is there.
     pub(crate) fn backend_deleted(&mut self, key: &Key, uid: &str, finished: bool) {
-        // It may be another claim's, which waits until the object is gone.
-        if self.rules.volume_names.can_coincide() && self.progress.get(key).and_then(Progress::pending).is_some() {
+        // An attempt waits until the object is gone.
+        if self.progress.get(key).and_then(Progress::pending).is_some() {
             return;
         }
         match self.volumes.get(key) {

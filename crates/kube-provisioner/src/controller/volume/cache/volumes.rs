@@ -44,8 +44,10 @@ impl VolumeCache {
         let ends = match self.progress.get(&key) {
             Some(Progress::Confirm) => true,
             _ if of_another.is_some() => false,
-            // The author has a part in the end.
-            Some(Progress::Unsaved(_) | Progress::Background(_)) => !self.rules.capabilities.attempt_end,
+            // The author has a part in the end. A volume that is being deleted may be of an earlier asset.
+            Some(Progress::Unsaved(_) | Progress::Background(_)) => {
+                !self.rules.capabilities.attempt_end && !facts.deleting
+            }
             _ => false,
         };
         // A volume of another installation does not end our attempt. Neither does a volume that may be older than our
@@ -53,9 +55,12 @@ impl VolumeCache {
         if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
-        // What was made for one claim and not saved may be what the other's volume has, and be deleted with it.
-        if let (Some(pending), Some(Progress::Unsaved(_))) = (of_another, self.progress.get(&key)) {
-            self.progress.insert(key.clone(), Progress::Background(pending));
+        // What was made and not saved may be what another claim's volume has, or one that is being deleted, and be deleted with it.
+        if let Some(Progress::Unsaved(unsaved)) = self.progress.get(&key)
+            && (of_another.is_some() || facts.deleting)
+        {
+            let attempt = Progress::Background(unsaved.pending.clone());
+            self.progress.insert(key.clone(), attempt);
         }
         let resource_version = watched_version(watched).into();
         let volume = Arc::new(OurVolume { facts, resource_version });

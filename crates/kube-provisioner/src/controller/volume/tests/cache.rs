@@ -277,6 +277,8 @@ fn g16_class_parameters_are_parsed_once_per_version() {
         }
     }
 
+    impl Hooks for Counting {}
+
     let mut fixture = Fixture::new();
     let event = read_class(Change::Applied(sent(class(json!({})))), &fixture.rules, &Counting);
     fixture.cache.class_event(event);
@@ -338,6 +340,19 @@ fn g50_a_volume_of_before_the_term_ends_no_attempt() {
     assert_eq!(fixture.about_claim(), Decision::Provision);
     fixture.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "21"}})));
     assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
+}
+
+#[test]
+fn g50_a_volume_that_is_being_deleted_ends_no_attempt() {
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "21"}});
+    fixture.put_volume(with(saved(), deleted));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::VolumeTerminating), "it may have an earlier asset");
+    fixture.cache.backend_deleted(&key(), "volume", true);
+    assert!(matches!(fixture.cache.facts(&key()).progress, Progress::Background(_)));
+    fixture.cache.volume_is_gone(&key());
+    assert_eq!(fixture.about_claim(), Decision::Provision, "with what was prepared");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, Coordination, DeleteError, ExpandError, Options, ProvisionError,
-    ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Volume,
+    CancellationToken, Capabilities, Controller, Coordination, DeleteError, ExpandError, Hooks, Options,
+    ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Volume,
 };
 use serde::Deserialize;
 use tokio::task::JoinHandle;
@@ -225,7 +225,9 @@ impl Provisioner for Toy {
     fn capabilities() -> Capabilities {
         Capabilities::default().expansion().allowed_topologies().mount_options()
     }
+}
 
+impl Hooks for Toy {
     fn accepts(&self, claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> bool {
         claim.metadata.name.as_deref() != Some("vetoed")
     }

@@ -2,7 +2,8 @@
 
 use clap::Parser;
 use kube_provisioner::bucket::{
-    Bucket, BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    Bucket, BucketHooks, BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket,
+    RequestOf,
 };
 use kube_provisioner::{BucketController, BucketOptions, DeleteError, ProvisionError, RunError};
 
@@ -35,6 +36,8 @@ impl BucketProvisioner for Noop {
         Ok(())
     }
 }
+
+impl BucketHooks for Noop {}
 
 // As the real ones.
 #[tokio::main(flavor = "current_thread")]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use kube_provisioner::{
-    Controller, DeleteError, Options, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, RunError,
-    Volume,
+    Controller, DeleteError, Hooks, Options, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    RunError, Volume,
 };
 
 #[derive(Parser)]
@@ -46,6 +46,8 @@ impl Provisioner for Noop {
         Ok(())
     }
 }
+
+impl Hooks for Noop {}
 
 // As the real ones.
 #[tokio::main(flavor = "current_thread")]

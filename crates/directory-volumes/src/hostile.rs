@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::protocol::PROVISIONED_BY;
-use kube_provisioner::{ProvisionRequest, ProvisionedVolume, Provisioner, parameters};
+use kube_provisioner::{Hooks, ProvisionRequest, ProvisionedVolume, parameters};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -109,7 +109,7 @@ struct Place<P> {
     provisioner: P,
 }
 
-impl<P: Provisioner> Place<P> {
+impl<P: Hooks> Place<P> {
     /// A root with a victim in it and links that lead out, beside what must not change.
     fn new(subject: &Subject<P>, runtime: &tokio::runtime::Runtime) -> Self {
         let _context = runtime.enter();
@@ -177,7 +177,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// No volume made by hand reaches what is not its own.
-pub fn volumes_made_by_hand<P: Provisioner>(subject: &Subject<P>) {
+pub fn volumes_made_by_hand<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
     let root = place.root().to_string_lossy().into_owned();
@@ -221,7 +221,7 @@ pub fn volumes_made_by_hand<P: Provisioner>(subject: &Subject<P>) {
 }
 
 /// No pattern of a class and no name of a claim reaches what is not its own.
-pub fn patterns_and_names<P: Provisioner>(subject: &Subject<P>) {
+pub fn patterns_and_names<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
     let before = place.outside();
@@ -254,7 +254,7 @@ pub fn patterns_and_names<P: Provisioner>(subject: &Subject<P>) {
 }
 
 /// No volume is made in a directory of somebody else, whatever its owner and mode say.
-pub fn directories_of_others<P: Provisioner>(subject: &Subject<P>) {
+pub fn directories_of_others<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
     let shop = place.root().join("shop");
@@ -276,7 +276,7 @@ pub fn directories_of_others<P: Provisioner>(subject: &Subject<P>) {
 }
 
 /// As fast as it can, somebody puts links in the place of directories while these are made and removed.
-pub fn links_in_the_place_of_directories<P: Provisioner>(subject: &Subject<P>) {
+pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
     const ROUNDS: usize = 10_000;
     let runtime = runtime();
     let place = Place::new(subject, &runtime);

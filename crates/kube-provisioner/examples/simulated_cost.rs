@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    CancellationToken, Controller, DeleteError, Environment, Hooks, Options, ProvisionError, ProvisionRequest,
     ProvisionedVolume, Provisioner, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
@@ -41,6 +41,8 @@ impl Provisioner for Free {
         Ok(())
     }
 }
+
+impl Hooks for Free {}
 
 /// The sums over some runs.
 #[derive(Default)]

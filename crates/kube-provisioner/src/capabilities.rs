@@ -102,7 +102,7 @@ impl Capabilities {
         self
     }
 
-    /// The author implements [`end_attempt`](crate::Provisioner::end_attempt).
+    /// The author implements [`end_attempt`](crate::Hooks::end_attempt).
     pub fn attempt_end(mut self) -> Self {
         self.attempt_end = true;
         self

@@ -51,7 +51,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// #     #[command(flatten)]
 /// #     options: Options,
 /// # }
-/// # fn main_<P: Provisioner>(new: impl Fn(kube::Client) -> P + 'static) -> std::process::ExitCode {
+/// # fn main_<P: Hooks>(new: impl Fn(kube::Client) -> P + 'static) -> std::process::ExitCode {
 /// Program::new(async move |args: Args| {
 ///     let client = kube_provisioner::client(&args.options).await?;
 ///     Ok((new(client), args.options))

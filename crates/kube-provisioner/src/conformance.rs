@@ -17,6 +17,7 @@
 //! #         }
 //! #     }
 //! # }
+//! # impl Hooks for Directories {}
 //! use kube_provisioner::conformance::Conformance;
 //!
 //! # fn list(root: &std::path::Path) -> Vec<String> {
@@ -56,7 +57,7 @@ use std::rc::Rc;
 
 use futures::FutureExt;
 
-use crate::provisioner::Provisioner;
+use crate::hooks::Hooks;
 
 pub use self::buckets::{BucketClaim, BucketConformance};
 pub use self::report::{Report, RuleResult};
@@ -70,9 +71,9 @@ pub use self::verdict::Judgement;
 /// describe what a backend needs beyond them:
 ///
 /// ```no_run
-/// # use kube_provisioner::Provisioner;
+/// # use kube_provisioner::{Hooks, Provisioner};
 /// # use kube_provisioner::conformance::Conformance;
-/// # fn check<P: Provisioner>(new: impl Fn() -> P + 'static, exports: impl AsyncFn() -> Vec<String> + 'static) {
+/// # fn check<P: Hooks>(new: impl Fn() -> P + 'static, exports: impl AsyncFn() -> Vec<String> + 'static) {
 /// Conformance::new(new, exports)
 ///     .parameters([("server", "nfs.example.com")]) // every class needs it
 ///     .refuses([("server", "nfs example com")]) // no class may have it
@@ -98,7 +99,7 @@ impl Conformance {
     /// The backend should be empty, and no other program should use it.
     pub fn new<P, A>(start: impl Fn() -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
-        P: Provisioner,
+        P: Hooks,
         A: IntoIterator<Item: ToString>,
     {
         Self::with_client(move |_| start(), assets)
@@ -108,7 +109,7 @@ impl Conformance {
     /// that the controller's meets.
     pub fn with_client<P, A>(start: impl Fn(kube::Client) -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
-        P: Provisioner,
+        P: Hooks,
         A: IntoIterator<Item: ToString>,
     {
         Self { subject: Subject::new(start, assets), rules: Rules::new(RULES) }

@@ -26,11 +26,11 @@ use self::shared::program::Program;
 #[cfg(feature = "planted-faults")]
 use self::volume::Safeguard;
 use self::volume::{Backend, Safeguards, control_loop, rules};
+use crate::hooks::Hooks;
 use crate::options::Options;
-use crate::provisioner::Provisioner;
 use crate::{protocol, rbac};
 
-/// Runs a [`Provisioner`]: calls it when a claim asks for a volume and when a volume is to be deleted.
+/// Runs a [`Provisioner`](crate::Provisioner): calls it when a claim asks for a volume and when a volume is to be deleted.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -42,6 +42,7 @@ use crate::{protocol, rbac};
 /// #     }
 /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
 /// # }
+/// # impl Hooks for Exports {}
 /// # async fn main_() -> Result<(), RunError> {
 /// Controller::new(Exports, Options::new("example.com/exports")).run().await
 /// # }
@@ -133,7 +134,7 @@ impl fmt::Debug for RunError {
 
 impl Controller {
     /// A controller for this provisioner. Nothing happens before it runs.
-    pub fn new(provisioner: impl Provisioner, options: Options) -> Self {
+    pub fn new(provisioner: impl Hooks, options: Options) -> Self {
         Self::with_backend(Arc::new(provisioner), options)
     }
 

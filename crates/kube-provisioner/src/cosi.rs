@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::controller::CosiController;
 use self::driver::{Driver, Setup};
 pub(crate) use self::names::{driver_name, of_options as driver_of_options};
-use crate::bucket::{BucketProvisioner, BucketStart};
+use crate::bucket::{BucketHooks, BucketStart};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
@@ -43,14 +43,14 @@ const START_PAUSE: Duration = Duration::from_secs(1);
 /// The bound of concurrent calls of the author's code where none is given.
 const CALLS: usize = 100;
 
-/// Runs a [`BucketProvisioner`] as a driver of the Container Object Storage Interface (COSI), in the place of a
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as a driver of the Container Object Storage Interface (COSI), in the place of a
 /// [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it where
 /// [`BucketOptions::cosi_endpoint`] is set.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
 /// # use kube_provisioner::*;
-/// # async fn main_(store: impl BucketProvisioner) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn main_(store: impl BucketHooks) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut options = BucketOptions::new("example.com/s3");
 /// options.cosi_endpoint = Some("unix:///var/lib/cosi/cosi.sock".parse()?);
 /// CosiDriver::new(store, options).run().await?;
@@ -64,7 +64,7 @@ pub struct CosiDriver {
 
 impl CosiDriver {
     /// A driver for this provisioner. Nothing happens before it runs.
-    pub fn new(provisioner: impl BucketProvisioner, options: BucketOptions) -> Self {
+    pub fn new(provisioner: impl BucketHooks, options: BucketOptions) -> Self {
         Self { options, backend: Arc::new(provisioner) }
     }
 

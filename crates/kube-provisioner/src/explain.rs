@@ -9,8 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::bucket::{Bucket, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf};
+use crate::bucket::{
+    Bucket, BucketHooks, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+};
 use crate::error::{DeleteError, ProvisionError};
+use crate::hooks::Hooks;
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::volume::Volume;
@@ -73,6 +76,8 @@ impl Provisioner for Anything {
     }
 }
 
+impl Hooks for Anything {}
+
 impl BucketProvisioner for Anything {
     type Parameters = BTreeMap<String, String>;
     type Config = BTreeMap<String, String>;
@@ -93,3 +98,5 @@ impl BucketProvisioner for Anything {
         Err(DeleteError::retry("nothing is deleted here"))
     }
 }
+
+impl BucketHooks for Anything {}

@@ -11,7 +11,7 @@
 //! ```no_run
 //! use std::{io::ErrorKind, path::Path, process::ExitCode};
 //! use kube_provisioner::{
-//!     DeleteError, Options, Program, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+//!     DeleteError, Hooks, Options, Program, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
 //! };
 //!
 //! struct Directories;
@@ -32,6 +32,8 @@
 //!         }
 //!     }
 //! }
+//!
+//! impl Hooks for Directories {}
 //!
 //! #[derive(clap::Parser)]
 //! struct Args {
@@ -110,6 +112,7 @@ pub mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gid;
+mod hooks;
 mod object_watch;
 mod options;
 pub mod parameters;
@@ -138,6 +141,7 @@ pub use self::duration::parse_duration;
 pub use self::error::{
     DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,
 };
+pub use self::hooks::Hooks;
 pub use self::object_watch::{ObjectWatch, Wake};
 pub use self::options::{BucketOptions, Coordination, LogStyle, Options, parse_time_limit};
 pub use self::prepared::Prepared;
@@ -150,7 +154,7 @@ pub use self::volume::{Volume, VolumeSource};
 pub use k8s_openapi;
 /// The client, in the version that this crate uses.
 pub use kube;
-/// The metrics of [`Provisioner::register_metrics`], in the version that this crate uses.
+/// The metrics of [`Hooks::register_metrics`], in the version that this crate uses.
 pub use prometheus_client;
 /// The error of [`client`] and of the controller's start when the API server cannot be used.
 pub use provisioner_runtime::client::ConnectError;

@@ -7,7 +7,7 @@ use kube::core::DynamicObject;
 use provisioner_runtime::watch::Change;
 
 /// A watch of one kind of object, which the controller runs for the author: see
-/// [`Provisioner::watches`](crate::Provisioner::watches).
+/// [`Hooks::watches`](crate::Hooks::watches).
 ///
 /// The controller does not wait for it. Until its first [`Change::Ready`], and where the account may not watch these objects,
 /// the author has to do without what it shows.

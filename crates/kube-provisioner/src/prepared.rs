@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The result of [`Provisioner::prepare`](crate::Provisioner::prepare), which all calls of an attempt get. Empty by default.
+/// The result of [`Hooks::prepare`](crate::Hooks::prepare), which all calls of an attempt get. Empty by default.
 ///
 /// ```
 /// use kube_provisioner::Prepared;

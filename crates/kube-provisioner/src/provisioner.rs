@@ -1,16 +1,9 @@
 //! The trait that an author implements.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::Client;
-use prometheus_client::registry::Registry;
-use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
 use crate::capabilities::Capabilities;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
-use crate::object_watch::ObjectWatch;
-use crate::prepared::Prepared;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::start::Start;
 use crate::volume::Volume;
@@ -31,10 +24,12 @@ use crate::volume::Volume;
 ///   `tokio::task::spawn_blocking`, and asks its [`FencingToken`](crate::FencingToken) before each step that makes or removes something.
 /// * A panic costs the attempt and nothing else, in every method.
 ///
+/// The methods that few provisioners need are in [`Hooks`](crate::Hooks).
+///
 /// # Example
 ///
 /// ```
-/// use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+/// use kube_provisioner::{DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 ///
 /// struct Exports;
 ///
@@ -60,6 +55,8 @@ use crate::volume::Volume;
 ///         Ok(())
 ///     }
 /// }
+///
+/// impl Hooks for Exports {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a provisioner",
@@ -70,41 +67,6 @@ pub trait Provisioner: Send + Sync + 'static {
     /// `()` where none are allowed, or a `BTreeMap<String, String>` for anything. An event of the claim names unknown
     /// and malformed keys, see [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;
-
-    /// Collects what the calls of an attempt need and what must be the same in each of them, such as the zone or the source of a
-    /// copy. It reads and creates nothing.
-    ///
-    /// The controller calls it once before an attempt, records the result with the attempt, and passes it to all calls, also to those
-    /// that another process makes later. After an error it calls again with back-off, and no attempt begins.
-    ///
-    /// ```
-    /// # use kube_provisioner::*;
-    /// # struct Disks;
-    /// # impl Disks { async fn emptiest_pool(&self) -> Result<String, std::io::Error> { Ok("a".into()) } }
-    /// # impl Provisioner for Disks {
-    /// #     type Parameters = ();
-    /// async fn prepare(&self, _request: ProvisionRequest<()>) -> Result<Prepared, ProvisionError> {
-    ///     Ok(Prepared::new(&self.emptiest_pool().await?)?)
-    /// }
-    ///
-    /// async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
-    ///     // The pool of the first call, however full it is by now.
-    ///     let pool: String = request.prepared.read()?;
-    ///     Ok(Volume::host_path(format!("/pools/{pool}/{}", request.name)))
-    /// }
-    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`provision`](Self::provision). Nothing is left behind, whatever the error says.
-    fn prepare(
-        &self,
-        request: ProvisionRequest<Self::Parameters>,
-    ) -> impl Future<Output = Result<Prepared, ProvisionError>> + Send {
-        drop(request);
-        async { Ok(Prepared::default()) }
-    }
 
     /// Creates the storage, or finds what an earlier call created, and describes it.
     ///
@@ -145,6 +107,7 @@ pub trait Provisioner: Send + Sync + 'static {
     ///     }
     /// }
     /// # }
+    /// # impl Hooks for Directories {}
     /// ```
     ///
     /// # Errors
@@ -154,62 +117,6 @@ pub trait Provisioner: Send + Sync + 'static {
         attempt: ProvisionRequest<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send {
         drop(attempt);
-        async { Err(DeleteError::unsupported()) }
-    }
-
-    /// Called at the end of each attempt, for authors who [declare it](crate::Capabilities::attempt_end): the volume is saved, or
-    /// nothing is left. Releases what the attempt has held, such as the source of a copy.
-    ///
-    /// It is called again until it succeeds, by another process if need be, so it may be called more than once. The request
-    /// has no Secrets and no labels of the node.
-    ///
-    /// # Errors
-    /// As for [`delete`](Self::delete).
-    fn end_attempt(
-        &self,
-        attempt: ProvisionRequest<Self::Parameters>,
-    ) -> impl Future<Output = Result<(), DeleteError>> + Send {
-        drop(attempt);
-        async { Err(DeleteError::unsupported()) }
-    }
-
-    /// Called for each unfinished attempt that this process takes over: after [`start`](Self::start), and before any other call
-    /// about the attempts that are taken over together. Restores what an author keeps in memory of attempts, such as the
-    /// sources in use. `name` and `prepared` are those of the attempt's requests. Must not block.
-    fn take_over(&self, name: &str, prepared: &Prepared) {
-        let _ = (name, prepared);
-    }
-
-    /// Runs beside the other calls while this process works on a shard: it begins after [`take_over`](Self::take_over), and is
-    /// dropped at an `.await` when the process gives the shard up. For what no claim asks for, such as a sweep from time to time.
-    fn while_leading(&self) -> impl Future<Output = ()> + Send {
-        async {}
-    }
-
-    /// Called before a released volume and its object are deleted: the counterpart of the Go library's `DeletionGuard`.
-    /// An error keeps object and asset, and the controller asks again.
-    ///
-    /// ```
-    /// # use kube_provisioner::*;
-    /// # struct Disks;
-    /// # impl Disks { async fn snapshots(&self, _: &str) -> Result<u32, std::io::Error> { Ok(0) } }
-    /// # impl Provisioner for Disks {
-    /// #     type Parameters = ();
-    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
-    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
-    /// async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-    ///     match self.snapshots(&volume.name).await? {
-    ///         0 => Ok(()),
-    ///         count => Err(DeleteError::in_use(format!("{count} snapshots need this volume; delete them first"))),
-    ///     }
-    /// }
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// Why it is not to be deleted now; see [`DeleteError`].
-    fn should_delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send {
-        drop(volume);
         async { Err(DeleteError::unsupported()) }
     }
 
@@ -241,6 +148,7 @@ pub trait Provisioner: Send + Sync + 'static {
     ///     Capabilities::default().expansion()
     /// }
     /// # }
+    /// # impl Hooks for Exports {}
     /// ```
     ///
     /// # Errors
@@ -283,6 +191,7 @@ pub trait Provisioner: Send + Sync + 'static {
     ///     Ok(())
     /// }
     /// # }
+    /// # impl Hooks for Exports {}
     /// ```
     ///
     /// # Errors
@@ -292,34 +201,6 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Objects of other kinds that the answers depend on. When one of them changes, what waits for it is tried again at once
-    /// instead of after its back-off:
-    ///
-    /// ```
-    /// # use kube_provisioner::*;
-    /// # use kube_provisioner::kube::{Api, Client, ResourceExt, api::{ApiResource, GroupVersionKind}};
-    /// # struct Exports;
-    /// # impl Provisioner for Exports {
-    /// #     type Parameters = ();
-    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
-    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
-    /// fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
-    ///     let backups = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Backup"));
-    ///     vec![ObjectWatch::new("backups", Api::all_with(client.clone(), &backups), |change| match change {
-    ///         Change::Applied(backup) => vec![Wake::DataSource {
-    ///             namespace: backup.namespace().unwrap_or_default(),
-    ///             name: backup.name_any(),
-    ///         }],
-    ///         _ => Vec::new(),
-    ///     })]
-    /// }
-    /// # }
-    /// ```
-    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
-        let _ = client;
-        Vec::new()
-    }
-
     /// What claims and classes may ask for. The controller refuses everything else before it calls `provision`, and so
     /// does the command `check-class`.
     fn capabilities() -> Capabilities
@@ -327,60 +208,5 @@ pub trait Provisioner: Send + Sync + 'static {
         Self: Sized,
     {
         Capabilities::default()
-    }
-
-    /// What the author of a class should know although it is served, such as a default that another provisioner of this class
-    /// had otherwise. The command `check-class` says it. `own_name` is the provisioner's first name, where it is known.
-    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String>
-    where
-        Self: Sized,
-    {
-        let _ = (class, own_name);
-        None
-    }
-
-    /// Lists the settings of a class that the provisioner does not honour although the controller serves the class, such as annotations
-    /// for another provisioner. The command `check-class` reports them as problems.
-    fn ignored_settings(class: &StorageClass) -> Vec<String>
-    where
-        Self: Sized,
-    {
-        let _ = class;
-        Vec::new()
-    }
-
-    /// An early veto. The controller leaves claims that are not accepted alone, without an event, until they change or
-    /// the next resync. Must not block.
-    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
-        let _ = claim;
-        true
-    }
-
-    /// Adds metrics to those of the controller, once for each process. [`prometheus_client`](crate::prometheus_client) has what
-    /// they are made of. What is encoded at each scrape must not block.
-    ///
-    /// ```
-    /// # use kube_provisioner::*;
-    /// # use kube_provisioner::prometheus_client::{metrics::gauge::Gauge, registry::Registry};
-    /// # struct Exports { used: Gauge }
-    /// # impl Provisioner for Exports {
-    /// #     type Parameters = ();
-    /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
-    /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
-    /// fn register_metrics(&self, registry: &mut Registry) {
-    ///     registry.register("exports_used", "Exports that have a volume", self.used.clone());
-    /// }
-    /// # }
-    /// ```
-    fn register_metrics(&self, registry: &mut Registry) {
-        let _ = registry;
-    }
-
-    /// Rights that the author's own calls to the API server need, for the generated manifests and the check at the start.
-    fn access_rules() -> Vec<AccessRule>
-    where
-        Self: Sized,
-    {
-        Vec::new()
     }
 }

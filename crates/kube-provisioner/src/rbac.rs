@@ -27,7 +27,7 @@ pub struct Account<'a> {
 }
 
 /// Every right that the controller needs with these options, and for what the author's code is
-/// [capable](crate::Provisioner::capabilities) of. [`Provisioner::access_rules`](crate::Provisioner::access_rules) come on
+/// [capable](crate::Provisioner::capabilities) of. [`Hooks::access_rules`](crate::Hooks::access_rules) come on
 /// top of these.
 ///
 /// Rights to objects of known names are limited to these names. `former_shards` are the `--shards` with which this

@@ -57,7 +57,7 @@ pub struct ProvisionRequest<P> {
     /// Random, and the same in all calls of one attempt, whichever process makes them: for backends whose requests are
     /// idempotent by a token. An attempt ends when its volume is saved, or when it has left nothing behind.
     pub idempotency_token: String,
-    /// What [`Provisioner::prepare`](crate::Provisioner::prepare) returned when the attempt began.
+    /// What [`Hooks::prepare`](crate::Hooks::prepare) returned when the attempt began.
     pub prepared: Prepared,
     /// Whether an earlier call of this attempt may have left something in the backend. Without one, an error of this call that
     /// comes before anything is made leaves nothing behind.

@@ -16,7 +16,7 @@ type List = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<PersistentVolume>, Sta
 #[non_exhaustive]
 pub struct Start {
     /// The client that the controller uses. What the author does with it needs
-    /// [rights of its own](crate::Provisioner::access_rules).
+    /// [rights of its own](crate::Hooks::access_rules).
     pub client: Client,
     /// The cluster in which this provisioner runs, as [`ProvisionRequest::cluster_id`](crate::ProvisionRequest::cluster_id).
     pub cluster_id: String,

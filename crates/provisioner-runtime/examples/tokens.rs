@@ -14,7 +14,7 @@ use provisioner_runtime::controller::{
     Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, LoopError, LoopOptions, Reconciler, Refused,
     Report, Safeguards, Sharing, Step, WatchSpec,
 };
-use provisioner_runtime::events::{Event, EventApi, EventKind, ObjectRef};
+use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::lease::LeaseOptions;
 use provisioner_runtime::{
@@ -264,24 +264,15 @@ pub(crate) fn replica(
 ) -> Result<ControlLoop<TokenReconciler>, LoopError> {
     let leases = LeaseOptions { shards: 2, environment, ..LeaseOptions::new("tokens", "example.com-tokens", instance) };
     let options = LoopOptions {
-        name: "example.com/tokens".to_owned(),
-        namespace: "tokens".to_owned(),
         journal: JournalKind::ConfigMap,
-        events: EventApi::Events,
         cluster_id: "this".to_owned(),
-        instance: instance.to_owned(),
-        queue: "tokens",
         sharing: Sharing::Leases(leases),
-        requests: 8,
         calls: Limits { total: 8, per_group: 0, one_each: true },
         backoff: Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10)),
-        resync: Duration::from_secs(600),
-        retry_on_resync: false,
         grace: Duration::from_secs(5),
-        http_endpoint: None,
         environment,
-        shard_by: str::to_owned,
         safeguards,
+        ..LoopOptions::new("example.com/tokens", "tokens", instance)
     };
     ControlLoop::new(client, options, Tokens::default(), |context| TokenReconciler { context, registry })
 }

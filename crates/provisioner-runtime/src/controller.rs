@@ -109,6 +109,33 @@ pub struct LoopOptions {
     pub safeguards: Safeguards,
 }
 
+impl LoopOptions {
+    /// Options for a single process, with the journal in a Lease. `name` is a qualified name such as `example.com/disks`, and no other
+    /// process may ever have the same `instance`.
+    pub fn new(name: impl Into<String>, namespace: impl Into<String>, instance: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            namespace: namespace.into(),
+            journal: JournalKind::Lease,
+            events: EventApi::Events,
+            cluster_id: String::new(),
+            instance: instance.into(),
+            queue: "controller",
+            sharing: Sharing::Alone,
+            requests: 64,
+            calls: Limits { total: 64, per_group: 16, one_each: true },
+            backoff: Backoff::exponential(Duration::from_secs(1), Duration::from_secs(300)),
+            resync: Duration::from_secs(600),
+            retry_on_resync: false,
+            grace: Duration::from_secs(20),
+            http_endpoint: None,
+            environment: Environment::default(),
+            shard_by: str::to_owned,
+            safeguards: Safeguards::default(),
+        }
+    }
+}
+
 /// Why a controller could not run, or had to end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

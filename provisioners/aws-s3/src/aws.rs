@@ -8,8 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Assets, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy, GrantOf, Granted,
-    GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket, Record, RequestOf,
+    Assets, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy,
+    GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket, Record,
+    RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
@@ -50,15 +51,6 @@ impl BucketProvisioner for Aws {
                     async { Ok::<_, Failure>(request.state.is_empty() && is_removed(&store, &account).await?) };
                 Err(objection.into_error(undone).await)
             }
-        }
-    }
-
-    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
-        let store = self.store(&wanted.parameters, &wanted.secrets, &wanted.name).await?;
-        match bucket::find(&store, &wanted.name).await? {
-            Live::Absent => Ok(None),
-            Live::Tagged(_) => Ok(Some(Bucket::new(store.endpoint))),
-            Live::Forbidden(failure) | Live::Elsewhere(failure) => Err(failure.into()),
         }
     }
 
@@ -114,6 +106,23 @@ impl BucketProvisioner for Aws {
         Ok(account.remove(&store).await?)
     }
 
+    fn capabilities() -> BucketCapabilities {
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        let capabilities = capabilities.bucket_settings(SETTINGS);
+        ADMIN.into_iter().fold(capabilities, BucketCapabilities::optional_secret)
+    }
+}
+
+impl BucketHooks for Aws {
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.store(&wanted.parameters, &wanted.secrets, &wanted.name).await?;
+        match bucket::find(&store, &wanted.name).await? {
+            Live::Absent => Ok(None),
+            Live::Tagged(_) => Ok(Some(Bucket::new(store.endpoint))),
+            Live::Forbidden(failure) | Live::Elsewhere(failure) => Err(failure.into()),
+        }
+    }
+
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let (store, account) = self.of_account(&known).await?;
         account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
@@ -149,12 +158,6 @@ impl BucketProvisioner for Aws {
             endpoint.connect().await?;
         }
         Ok(())
-    }
-
-    fn capabilities() -> BucketCapabilities {
-        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        let capabilities = capabilities.bucket_settings(SETTINGS);
-        ADMIN.into_iter().fold(capabilities, BucketCapabilities::optional_secret)
     }
 }
 

@@ -11,9 +11,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self as api, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner,
-    Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, ProvisionedBucket, Record,
-    RequestOf,
+    self as api, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup,
+    BucketProvisioner, Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection,
+    ProvisionedBucket, Record, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::policy::Policy;
@@ -104,12 +104,6 @@ impl BucketProvisioner for Rgw {
         self.remove_bucket(bucket).await
     }
 
-    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
-        let store = self.stores.of(&wanted.parameters, &wanted.secrets)?;
-        let live = store.admin.bucket(&wanted.name).await?;
-        Ok(live.map(|_| Bucket::new(store.endpoint)))
-    }
-
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let bucket_owner = request.config.bucket_owner.as_deref();
@@ -131,6 +125,19 @@ impl BucketProvisioner for Rgw {
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         self.remove_user(account).await
+    }
+
+    fn capabilities() -> BucketCapabilities {
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
+    }
+}
+
+impl BucketHooks for Rgw {
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.stores.of(&wanted.parameters, &wanted.secrets)?;
+        let live = store.admin.bucket(&wanted.name).await?;
+        Ok(live.map(|_| Bucket::new(store.endpoint)))
     }
 
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
@@ -179,11 +186,6 @@ impl BucketProvisioner for Rgw {
 
     async fn probe_class(&self, parameters: Arc<Parameters>) -> Result<(), StartError> {
         self.stores.endpoint(&parameters)?.connect().await
-    }
-
-    fn capabilities() -> BucketCapabilities {
-        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use futures::future::join_all;
-use kube_provisioner::bucket::{BucketProvisioner, Granted};
+use kube_provisioner::bucket::{BucketHooks, Granted};
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{DeleteError, ProvisionError, ProvisionVerdict, Secrets, parameters};
 use s3_client::policy::{Policy, allow};

@@ -14,7 +14,7 @@ use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionK
 use kube_provisioner::kube::{Client, Error as KubeError};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
-    Capabilities, DeleteError, DeleteVerdict, ObjectWatch, Prepared, ProvisionError, ProvisionRequest,
+    Capabilities, DeleteError, DeleteVerdict, Hooks, ObjectWatch, Prepared, ProvisionError, ProvisionRequest,
     ProvisionedVolume, Provisioner, Start, StartError, Volume, error_chain,
 };
 use serde::{Deserialize, Serialize};
@@ -277,51 +277,6 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     type Parameters = Texts;
 
-    async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
-        if let Some(problem) = topology::requirement(&request, &self.info, &self.settings) {
-            return Err(ProvisionError::invalid(problem));
-        }
-        let wanted = Wanted::read(&request, &self.info, &self.settings);
-        // While its Secret is missing, no attempt is recorded.
-        if let Ok(wanted) = &wanted
-            && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.is_likely(&described(secret)))
-        {
-            self.secrets_for(wanted).await.map_err(CreateError::of_provision)?;
-        }
-        let sources = Sources { client: self.client(), driver: self.info.name(), settings: &self.settings };
-        let source = match request.data_source() {
-            Some(reference) => {
-                let namespace = sources.namespace(reference, &request).await.map_err(ProvisionError::no_change)?;
-                Some((reference, namespace))
-            }
-            None => None,
-        };
-        let attributes_class =
-            request.claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
-        let attributes_class = attributes_class.filter(|name| !name.is_empty());
-        let need_of_source = source.as_ref().map(|(reference, _)| match Kind::of(reference) {
-            Kind::Snapshot => Need::Snapshots,
-            Kind::Claim => Need::Clones,
-        });
-        let needs = attributes_class.map(|_| Need::Attributes).into_iter().chain(need_of_source);
-        if let Some(lack) = self.info.lack(needs) {
-            return Err(ProvisionError::nothing_left(lack));
-        }
-        wanted.map_err(|error| match error {
-            RequestError::Secret(_) => ProvisionError::no_change(error),
-            RequestError::Parameter(_) | RequestError::AccessMode(_) => ProvisionError::invalid(error),
-        })?;
-        let mut choice = Choice::default();
-        if let Some(name) = attributes_class {
-            choice.mutable_parameters = self.mutable_parameters(name).await?;
-        }
-        if let Some((reference, namespace)) = source {
-            let found = sources.find(reference, namespace, &request).await;
-            choice.source = Some(found.map_err(ProvisionError::no_change)?);
-        }
-        if choice.is_empty() { Ok(Prepared::default()) } else { Ok(Prepared::new(&choice)?) }
-    }
-
     async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
         let attempt = self.attempt(&request).map_err(CreateError::of_provision)?;
         let made = match self.create(&attempt).await {
@@ -362,53 +317,6 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             Err(CreateError::NotGranted(_) | CreateError::SourceGone(_)) => self.withdraw(&attempt).await,
             answer => self.discard_answer(answer, &attempt).await,
         }
-    }
-
-    async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        self.release(Choice::of(&attempt.prepared)?.source.as_ref(), &attempt.name).await
-    }
-
-    /// The source stays protected until this attempt has ended too, also if another one of this source ends first.
-    fn take_over(&self, name: &str, prepared: &Prepared) {
-        if let Ok(Choice { source: Some(source), .. }) = Choice::of(prepared) {
-            self.holds.note(&source, name);
-        }
-    }
-
-    async fn while_leading(&self) {
-        let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
-        let kinds = kinds.into_iter().filter(|(rpc, _)| self.info.can(*rpc)).map(|(_, kind)| kind).collect();
-        Sweep { client: self.client(), driver: self.info.name(), holds: &self.holds, kinds }.run().await;
-    }
-
-    /// A volume that is attached must not be deleted under its node.
-    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        if !self.info.can(Rpc::PublishUnpublishVolume) {
-            return Ok(());
-        }
-        let node = match self.attachments.node_of(&volume.name) {
-            Ok(node) => node,
-            Err(NotListed) => {
-                let parameters = ListParams::default().match_any();
-                let attachments = Api::<VolumeAttachment>::all(self.client()).list(&parameters).await?;
-                let is_its =
-                    |spec: &VolumeAttachmentSpec| spec.source.persistent_volume_name.as_ref() == Some(&volume.name);
-                attachments.items.into_iter().map(|one| one.spec).find(is_its).map(|spec| spec.node_name)
-            }
-        };
-        match node {
-            Some(node) => Err(DeleteError::in_use(format!(
-                "the volume is still attached to node {node}, waiting for its detachment"
-            ))),
-            None => Ok(()),
-        }
-    }
-
-    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
-        let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
-        let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
-        let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
-        attachments.into_iter().chain(snapshots).chain(grants).collect()
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -464,12 +372,6 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         }
     }
 
-    fn register_metrics(&self, registry: &mut Registry) {
-        if let Some(operations) = &self.operations {
-            operations.register(registry);
-        }
-    }
-
     fn capabilities() -> Capabilities {
         Capabilities::default()
             .block()
@@ -480,6 +382,106 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             .sources_of_other_namespaces()
             .attempt_end()
             .class_templates()
+    }
+}
+
+impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
+    async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
+        if let Some(problem) = topology::requirement(&request, &self.info, &self.settings) {
+            return Err(ProvisionError::invalid(problem));
+        }
+        let wanted = Wanted::read(&request, &self.info, &self.settings);
+        // While its Secret is missing, no attempt is recorded.
+        if let Ok(wanted) = &wanted
+            && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.is_likely(&described(secret)))
+        {
+            self.secrets_for(wanted).await.map_err(CreateError::of_provision)?;
+        }
+        let sources = Sources { client: self.client(), driver: self.info.name(), settings: &self.settings };
+        let source = match request.data_source() {
+            Some(reference) => {
+                let namespace = sources.namespace(reference, &request).await.map_err(ProvisionError::no_change)?;
+                Some((reference, namespace))
+            }
+            None => None,
+        };
+        let attributes_class =
+            request.claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+        let attributes_class = attributes_class.filter(|name| !name.is_empty());
+        let need_of_source = source.as_ref().map(|(reference, _)| match Kind::of(reference) {
+            Kind::Snapshot => Need::Snapshots,
+            Kind::Claim => Need::Clones,
+        });
+        let needs = attributes_class.map(|_| Need::Attributes).into_iter().chain(need_of_source);
+        if let Some(lack) = self.info.lack(needs) {
+            return Err(ProvisionError::nothing_left(lack));
+        }
+        wanted.map_err(|error| match error {
+            RequestError::Secret(_) => ProvisionError::no_change(error),
+            RequestError::Parameter(_) | RequestError::AccessMode(_) => ProvisionError::invalid(error),
+        })?;
+        let mut choice = Choice::default();
+        if let Some(name) = attributes_class {
+            choice.mutable_parameters = self.mutable_parameters(name).await?;
+        }
+        if let Some((reference, namespace)) = source {
+            let found = sources.find(reference, namespace, &request).await;
+            choice.source = Some(found.map_err(ProvisionError::no_change)?);
+        }
+        if choice.is_empty() { Ok(Prepared::default()) } else { Ok(Prepared::new(&choice)?) }
+    }
+
+    async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        self.release(Choice::of(&attempt.prepared)?.source.as_ref(), &attempt.name).await
+    }
+
+    /// The source stays protected until this attempt has ended too, also if another one of this source ends first.
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        if let Ok(Choice { source: Some(source), .. }) = Choice::of(prepared) {
+            self.holds.note(&source, name);
+        }
+    }
+
+    async fn while_leading(&self) {
+        let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
+        let kinds = kinds.into_iter().filter(|(rpc, _)| self.info.can(*rpc)).map(|(_, kind)| kind).collect();
+        Sweep { client: self.client(), driver: self.info.name(), holds: &self.holds, kinds }.run().await;
+    }
+
+    /// A volume that is attached must not be deleted under its node.
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        if !self.info.can(Rpc::PublishUnpublishVolume) {
+            return Ok(());
+        }
+        let node = match self.attachments.node_of(&volume.name) {
+            Ok(node) => node,
+            Err(NotListed) => {
+                let parameters = ListParams::default().match_any();
+                let attachments = Api::<VolumeAttachment>::all(self.client()).list(&parameters).await?;
+                let is_its =
+                    |spec: &VolumeAttachmentSpec| spec.source.persistent_volume_name.as_ref() == Some(&volume.name);
+                attachments.items.into_iter().map(|one| one.spec).find(is_its).map(|spec| spec.node_name)
+            }
+        };
+        match node {
+            Some(node) => Err(DeleteError::in_use(format!(
+                "the volume is still attached to node {node}, waiting for its detachment"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
+        let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
+        let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
+        let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
+        attachments.into_iter().chain(snapshots).chain(grants).collect()
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        if let Some(operations) = &self.operations {
+            operations.register(registry);
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Access, Account, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, Credentials,
-    Endpoint, GrantOf, Granted, GrantedAccount, Limit, ListAssets, Misconfigured, Objection, ProvisionedBucket, Record,
-    RequestOf,
+    Access, Account, Assets, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner,
+    Credentials, Endpoint, GrantOf, Granted, GrantedAccount, Limit, ListAssets, Misconfigured, Objection,
+    ProvisionedBucket, Record, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde_json::Value;
@@ -91,12 +91,6 @@ impl BucketProvisioner for Garage {
         self.remove_bucket(bucket).await
     }
 
-    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
-        let store = self.stores.of(&wanted.parameters, &wanted.secrets)?;
-        let named = store.admin.bucket_named(&wanted.name).await?;
-        Ok(named.map(|_| Bucket::new(store.endpoint)))
-    }
-
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let claim = Claim::of(&request.account.claim, &request.cluster_id)?;
@@ -114,6 +108,19 @@ impl BucketProvisioner for Garage {
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         self.remove_keys(account).await
+    }
+
+    fn capabilities() -> BucketCapabilities {
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
+    }
+}
+
+impl BucketHooks for Garage {
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.stores.of(&wanted.parameters, &wanted.secrets)?;
+        let named = store.admin.bucket_named(&wanted.name).await?;
+        Ok(named.map(|_| Bucket::new(store.endpoint)))
     }
 
     async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
@@ -168,11 +175,6 @@ impl BucketProvisioner for Garage {
         // Without its path.
         let admin = admin.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
         admin.parse::<Endpoint>()?.connect().await
-    }
-
-    fn capabilities() -> BucketCapabilities {
-        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
     }
 }
 

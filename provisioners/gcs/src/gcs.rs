@@ -9,9 +9,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketLookup, BucketProvisioner, ClaimName,
-    Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket,
-    Record, RequestOf,
+    self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner,
+    ClaimName, Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner,
+    ProvisionedBucket, Record, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::{Value, json};
@@ -72,18 +72,6 @@ impl BucketProvisioner for Gcs {
         self.remove_bucket(bucket).await
     }
 
-    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
-        let store = self.asked(&wanted.parameters, &wanted.secrets, &BTreeMap::new()).await?;
-        match store.storage.find_bucket(&wanted.name).await? {
-            Found::Absent => Ok(None),
-            Found::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
-            Found::Foreign => Err(ProvisionError::retry(format!(
-                "the bucket {} exists and belongs to somebody else, or the administrator may not look at it",
-                wanted.name
-            ))),
-        }
-    }
-
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let store = self.asked(&request.parameters, &request.secrets, &request.state).await?;
         let (parameters, config) = (&*request.parameters, &*request.config);
@@ -107,6 +95,25 @@ impl BucketProvisioner for Gcs {
 
     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         self.remove_account(account).await
+    }
+
+    fn capabilities() -> BucketCapabilities {
+        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
+        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
+    }
+}
+
+impl BucketHooks for Gcs {
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let store = self.asked(&wanted.parameters, &wanted.secrets, &BTreeMap::new()).await?;
+        match store.storage.find_bucket(&wanted.name).await? {
+            Found::Absent => Ok(None),
+            Found::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
+            Found::Foreign => Err(ProvisionError::retry(format!(
+                "the bucket {} exists and belongs to somebody else, or the administrator may not look at it",
+                wanted.name
+            ))),
+        }
     }
 
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
@@ -148,11 +155,6 @@ impl BucketProvisioner for Gcs {
     async fn probe(&self) -> Result<(), StartError> {
         self.stores.probe().await?;
         self.stores.endpoint().connect().await
-    }
-
-    fn capabilities() -> BucketCapabilities {
-        let capabilities = BucketCapabilities::default().rotation().multiple_buckets().assets();
-        capabilities.bucket_settings(SETTINGS).optional_secret(ADMIN)
     }
 }
 

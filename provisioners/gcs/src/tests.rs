@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use futures::future::join_all;
 use gcs_sim::{Account, Faults, Key, PROJECT, Server};
-use kube_provisioner::bucket::{BucketProvisioner, Credentials};
+use kube_provisioner::bucket::{BucketHooks, Credentials};
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{DeleteVerdict, ProvisionError, ProvisionVerdict, Secrets, parameters};
 use serde_json::json;

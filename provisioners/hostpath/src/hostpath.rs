@@ -7,8 +7,8 @@ use directory_volumes::{CallError as _, Deletion, DirectoryError, Worker, owner_
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionVerdict, ProvisionedVolume,
-    Provisioner, Start, StartError, Volume,
+    Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionVerdict,
+    ProvisionedVolume, Provisioner, Start, StartError, Volume,
 };
 
 use crate::disks::{DiskError, Disks};
@@ -176,10 +176,6 @@ impl Provisioner for HostPath {
         resized.await.map_err(|error: ExpandError| error.for_users(own_text))
     }
 
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
-        directory_volumes::parameters::ignored_settings(class)
-    }
-
     fn capabilities() -> Capabilities {
         Capabilities::default().expansion().allowed_topologies().claim_annotations([VOLUME_TYPE])
     }
@@ -188,12 +184,18 @@ impl Provisioner for HostPath {
         self.disks.probe().await
     }
 
-    fn register_metrics(&self, registry: &mut Registry) {
-        self.disks.metrics.register(registry);
-    }
-
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         self.end_attempt(&attempt).await.map_err(|error| error.for_users(own_text))
+    }
+}
+
+impl Hooks for HostPath {
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        directory_volumes::parameters::ignored_settings(class)
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        self.disks.metrics.register(registry);
     }
 }
 

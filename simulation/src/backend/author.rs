@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
-    Start, StartError, Volume,
+    Capabilities, DeleteError, ExpandError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Start, StartError, Volume,
 };
 use serde::{Deserialize, Deserializer};
 
@@ -190,6 +190,8 @@ impl Provisioner for Plain {
     }
 }
 
+impl Hooks for Plain {}
+
 impl Provisioner for Whole {
     type Parameters = Parameters;
 
@@ -197,16 +199,6 @@ impl Provisioner for Whole {
         self.0.expect_started();
         self.0.goes_on(&request);
         self.0.provision(request).await
-    }
-
-    async fn prepare(&self, request: ProvisionRequest<Parameters>) -> Result<Prepared, ProvisionError> {
-        self.0.expect_started();
-        self.0.prepare(request).await
-    }
-
-    async fn end_attempt(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        self.0.expect_started();
-        self.0.end_attempt(attempt).await
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -220,11 +212,6 @@ impl Provisioner for Whole {
         self.0.clean_up(attempt).await
     }
 
-    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        self.0.expect_started();
-        self.0.should_delete(volume).await
-    }
-
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
         self.0.expect_started();
         self.0.expand(volume, bytes).await
@@ -236,6 +223,23 @@ impl Provisioner for Whole {
 
     async fn start(&self, start: Start) -> Result<(), StartError> {
         self.0.start(start).await
+    }
+}
+
+impl Hooks for Whole {
+    async fn prepare(&self, request: ProvisionRequest<Parameters>) -> Result<Prepared, ProvisionError> {
+        self.0.expect_started();
+        self.0.prepare(request).await
+    }
+
+    async fn end_attempt(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
+        self.0.expect_started();
+        self.0.end_attempt(attempt).await
+    }
+
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.expect_started();
+        self.0.should_delete(volume).await
     }
 
     fn accepts(&self, _: &PersistentVolumeClaim) -> bool {

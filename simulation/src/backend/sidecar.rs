@@ -17,8 +17,8 @@ use driver_rpc::csi::{
 };
 use driver_rpc::{Code, Error, Status};
 use kube_provisioner::{
-    Capabilities, DeleteError, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
-    StartError, Volume,
+    Capabilities, DeleteError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Start, StartError, Volume,
 };
 
 use super::author::ended;
@@ -87,10 +87,6 @@ impl Sidecar {
 impl Provisioner for Sidecar {
     type Parameters = Texts;
 
-    async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
-        self.inner.prepare(request).await
-    }
-
     async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
         let call = self.begin(Kind::Provision, &request);
         ended(call, self.inner.provision(request).await)
@@ -99,18 +95,6 @@ impl Provisioner for Sidecar {
     async fn clean_up(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
         let call = self.begin(Kind::CleanUp, &attempt);
         ended(call, self.inner.clean_up(attempt).await)
-    }
-
-    async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        self.inner.end_attempt(attempt).await
-    }
-
-    fn take_over(&self, name: &str, prepared: &Prepared) {
-        self.inner.take_over(name, prepared);
-    }
-
-    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        self.inner.should_delete(volume).await
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -125,6 +109,24 @@ impl Provisioner for Sidecar {
 
     fn capabilities() -> Capabilities {
         CsiProvisioner::<Driver>::capabilities()
+    }
+}
+
+impl Hooks for Sidecar {
+    async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
+        self.inner.prepare(request).await
+    }
+
+    async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        self.inner.end_attempt(attempt).await
+    }
+
+    fn take_over(&self, name: &str, prepared: &Prepared) {
+        self.inner.take_over(name, prepared);
+    }
+
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.inner.should_delete(volume).await
     }
 }
 

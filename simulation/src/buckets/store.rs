@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Account, Bucket, BucketCapabilities, BucketProvisioner, ClaimName, Credentials, Endpoint, GrantOf, Granted,
-    GrantedAccount, ProvisionedBucket, RequestOf,
+    Account, Bucket, BucketCapabilities, BucketHooks, BucketProvisioner, ClaimName, Credentials, Endpoint, GrantOf,
+    Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError};
 use serde::Deserialize;
@@ -367,6 +367,12 @@ impl BucketProvisioner for Author {
         self.remove_user(&mut call).await.map_err(DeleteError::retry)
     }
 
+    fn capabilities() -> BucketCapabilities {
+        BucketCapabilities::default().rotation()
+    }
+}
+
+impl BucketHooks for Author {
     async fn rotate(&self, account: GrantedAccount<()>) -> Result<Credentials, ProvisionError> {
         let mut call = self.begin("rotate", &account.account, &account.cluster_id);
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
@@ -395,9 +401,5 @@ impl BucketProvisioner for Author {
             }
         });
         self.between(&mut call).await.map_err(DeleteError::retry)
-    }
-
-    fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default().rotation()
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use kube_provisioner::{
-    DeleteError, Options, Program, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    DeleteError, Hooks, Options, Program, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
 };
 use serde::Deserialize;
 
@@ -53,6 +53,8 @@ impl Provisioner for Directories {
         }
     }
 }
+
+impl Hooks for Directories {}
 
 fn main() -> ExitCode {
     Program::new(async |args: Args| Ok((Directories { root: args.root }, args.options))).run()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::account::{Account, ClaimName};
 use crate::secrets::Secrets;
 
-/// Where [`BucketProvisioner::list_assets`](super::BucketProvisioner::list_assets) looks.
+/// Where [`BucketHooks::list_assets`](super::BucketHooks::list_assets) looks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListAssets<P> {

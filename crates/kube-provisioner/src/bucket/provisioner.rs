@@ -1,16 +1,11 @@
 //! The trait that an author of a bucket provisioner implements.
 
-use std::error::Error;
-use std::sync::Arc;
-
-use provisioner_runtime::access::AccessRule;
 use serde::de::DeserializeOwned;
 
-use super::answer::{Bucket, Credentials, Granted};
-use super::asset::{Assets, ListAssets};
-use super::request::{BucketLookup, BucketStart, GrantOf, GrantedAccount, ProvisionedBucket, RequestOf};
+use super::answer::{Bucket, Granted};
+use super::request::{GrantOf, GrantedAccount, ProvisionedBucket, RequestOf};
 use crate::capabilities::SecretRole;
-use crate::error::{DeleteError, ProvisionError, StartError};
+use crate::error::{DeleteError, ProvisionError};
 
 /// Makes and removes buckets, and accounts that may use them.
 ///
@@ -34,13 +29,15 @@ use crate::error::{DeleteError, ProvisionError, StartError};
 /// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await` and comes again.
 /// * A panic costs the attempt and nothing else, in every method.
 ///
+/// Rotation of keys and other abilities are in [`BucketHooks`](crate::bucket::BucketHooks).
+///
 /// [`Account::name`]: super::Account::name
 ///
 /// # Example
 ///
 /// ```
 /// use kube_provisioner::bucket::{
-///     Bucket, BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+///     Bucket, BucketHooks, BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 /// };
 /// use kube_provisioner::{DeleteError, ProvisionError};
 ///
@@ -76,6 +73,8 @@ use crate::error::{DeleteError, ProvisionError, StartError};
 ///         Ok(())
 ///     }
 /// }
+///
+/// impl BucketHooks for Store {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a bucket provisioner",
@@ -109,25 +108,12 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
         bucket: ProvisionedBucket<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// The bucket of this name, whether the provisioner or somebody else has made it; `None` where there is none. It is called for buckets that a cluster's
-    /// administrator names by hand in the Container Object Storage Interface (COSI).
-    ///
-    /// # Errors
-    /// As of [`create_bucket`](Self::create_bucket). A bucket that cannot be read is an error.
-    fn find_bucket(
-        &self,
-        bucket: BucketLookup<Self::Parameters>,
-    ) -> impl Future<Output = Result<Option<Bucket>, ProvisionError>> + Send {
-        drop(bucket);
-        async { Err(ProvisionError::invalid("this provisioner cannot look up buckets")) }
-    }
-
     /// Makes an account with a key, or finds it, and lets it into the buckets, which exist. A bucket that has an
     /// [owner](super::BucketAccess::owner) must be found to be the owner's. The buckets and the rights of others stay as they are.
     ///
     /// It is called when [`create_bucket`](Self::create_bucket) is, and answers with the key [that the account
     /// has](super::GrantRequest::access_key_id), or with a new one if the backend does not show it. The former keys stay valid then,
-    /// because pods may use them: the controller calls [`retire`](Self::retire) later. If the account has no such key, no key of it was
+    /// because pods may use them: the controller calls [`retire`](crate::bucket::BucketHooks::retire) later. If the account has no such key, no key of it was
     /// delivered, and all of them can be removed.
     ///
     /// # Errors
@@ -142,118 +128,9 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     fn revoke(&self, account: GrantedAccount<Self::Parameters>)
     -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Makes another key for the account. [The key that it has](GrantedAccount::access_key_id) stays valid; all others are
-    /// removed first, since an earlier call may have made one that nobody has. For authors who
-    /// [declare it](BucketCapabilities::rotation).
-    ///
-    /// # Errors
-    /// As of [`create_bucket`](Self::create_bucket).
-    fn rotate(
-        &self,
-        account: GrantedAccount<Self::Parameters>,
-    ) -> impl Future<Output = Result<Credentials, ProvisionError>> + Send {
-        drop(account);
-        async { Err(ProvisionError::invalid("this provisioner cannot rotate keys")) }
-    }
-
-    /// Removes all keys of the account but [the one that it has](GrantedAccount::access_key_id), some time after
-    /// [`rotate`](Self::rotate).
-    ///
-    /// # Errors
-    /// As of [`delete_bucket`](Self::delete_bucket).
-    fn retire(
-        &self,
-        account: GrantedAccount<Self::Parameters>,
-    ) -> impl Future<Output = Result<(), DeleteError>> + Send {
-        drop(account);
-        async { Err(DeleteError::retry("this provisioner cannot rotate keys")) }
-    }
-
-    /// Lists the ids of the account's keys that work: those that [`grant`](Self::grant) would return again. An account that does not
-    /// exist has none. `None` if the backend cannot tell by a cheap request.
-    ///
-    /// The controller uses it to notice that an administrator deleted the key that it delivered.
-    ///
-    /// # Errors
-    /// Any: nothing is concluded about the keys then.
-    fn list_keys(
-        &self,
-        account: GrantedAccount<Self::Parameters>,
-    ) -> impl Future<Output = Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>>> + Send {
-        drop(account);
-        async { Ok(None) }
-    }
-
-    /// Lists what the backend of a class has for claims of any cluster, whether an ObjectBucket names it or not, for the command
-    /// `orphans`. What it removes, it removes by [`delete_bucket`](Self::delete_bucket) and [`revoke`](Self::revoke), with the
-    /// parameter `deletionPolicy` of a [`DeletionPolicy`](super::DeletionPolicy), and a user without
-    /// a bucket by `revoke` with no buckets. For authors who
-    /// [declare it](BucketCapabilities::assets).
-    ///
-    /// # Errors
-    /// Any: nothing of the class is listed then.
-    fn list_assets(
-        &self,
-        list: ListAssets<Self::Parameters>,
-    ) -> impl Future<Output = Result<Assets, Box<dyn Error + Send + Sync>>> + Send {
-        drop(list);
-        async { Err("this provisioner cannot list what its backend has".into()) }
-    }
-
-    /// Whether the backend can work now, for the readiness probe. See [`Provisioner::probe`](crate::Provisioner::probe).
-    /// For the backends that classes name, see [`probe_class`](Self::probe_class).
-    ///
-    /// # Errors
-    /// Any: `/readyz` answers 503 and shows its text.
-    fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
-        async { Ok(()) }
-    }
-
-    /// Whether the backend of a StorageClass can be reached, for the readiness probe. Called for each class, without its
-    /// Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
-    ///
-    /// # Errors
-    /// Any: `/readyz` shows its text, and answers 503 if it is so for all classes.
-    fn probe_class(&self, parameters: Arc<Self::Parameters>) -> impl Future<Output = Result<(), StartError>> + Send {
-        drop(parameters);
-        async { Ok(()) }
-    }
-
-    /// Called before the first other call whenever this process gets work that another one may have done until then.
-    ///
-    /// ```
-    /// # use kube_provisioner::bucket::*;
-    /// # use kube_provisioner::*;
-    /// # struct Store { cluster: std::sync::OnceLock<String> }
-    /// # impl BucketProvisioner for Store {
-    /// #     type Parameters = ();
-    /// #     type Config = ();
-    /// #     async fn create_bucket(&self, _: RequestOf<Self>) -> Result<Bucket, ProvisionError> { Err(ProvisionError::retry("")) }
-    /// #     async fn delete_bucket(&self, _: ProvisionedBucket<()>) -> Result<(), DeleteError> { Ok(()) }
-    /// #     async fn grant(&self, _: GrantOf<Self>) -> Result<Granted, ProvisionError> { Err(ProvisionError::retry("")) }
-    /// #     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> { Ok(()) }
-    /// async fn start(&self, start: BucketStart) -> Result<(), StartError> {
-    ///     self.cluster.get_or_init(|| start.cluster_id);
-    ///     Ok(())
-    /// }
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// Any: nothing is begun before it succeeds. It is called again, and readiness and events say why.
-    fn start(&self, start: BucketStart) -> impl Future<Output = Result<(), StartError>> + Send {
-        drop(start);
-        async { Ok(()) }
-    }
-
     /// What classes may ask for.
     fn capabilities() -> BucketCapabilities {
         BucketCapabilities::default()
-    }
-
-    /// Rights that the author's own calls to the API server need, for the generated manifests and the check at the start.
-    fn access_rules() -> Vec<AccessRule> {
-        Vec::new()
     }
 }
 
@@ -276,8 +153,8 @@ pub struct BucketCapabilities {
 }
 
 impl BucketCapabilities {
-    /// Keys can be rotated: the author implements [`rotate`](BucketProvisioner::rotate) and
-    /// [`retire`](BucketProvisioner::retire).
+    /// Keys can be rotated: the author implements [`rotate`](crate::bucket::BucketHooks::rotate) and
+    /// [`retire`](crate::bucket::BucketHooks::retire).
     pub fn rotation(mut self) -> Self {
         self.rotation = true;
         self
@@ -290,7 +167,7 @@ impl BucketCapabilities {
         self
     }
 
-    /// The program has the command `orphans`: the author implements [`list_assets`](BucketProvisioner::list_assets), and classes have
+    /// The program has the command `orphans`: the author implements [`list_assets`](crate::bucket::BucketHooks::list_assets), and classes have
     /// the parameter `deletionPolicy`.
     pub fn assets(mut self) -> Self {
         self.assets = true;

@@ -325,12 +325,12 @@ fn test_account() -> Account {
     })
 }
 
-/// What [`BucketProvisioner::start`] is given.
+/// What [`BucketHooks::start`](super::BucketHooks::start) is given.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct BucketStart {
     /// The client that the controller uses. What the author does with it needs
-    /// [rights of its own](BucketProvisioner::access_rules).
+    /// [rights of its own](super::BucketHooks::access_rules).
     pub client: Client,
     /// The cluster in which this provisioner runs, as [`BucketRequest::cluster_id`].
     pub cluster_id: String,

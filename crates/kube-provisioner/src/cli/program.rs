@@ -30,6 +30,7 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::nfs("server", r.name)) }
 /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
 /// # }
+/// # impl Hooks for Exports {}
 /// #[derive(clap::Parser)]
 /// struct Args {
 ///     #[command(flatten)]
@@ -55,6 +56,7 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// #     async fn grant(&self, _: GrantOf<Self>) -> Result<Granted, ProvisionError> { unimplemented!() }
 /// #     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> { Ok(()) }
 /// # }
+/// # impl BucketHooks for Store {}
 /// #[derive(clap::Parser)]
 /// struct Args {
 ///     #[command(flatten)]
@@ -72,7 +74,7 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// | command | what it does |
 /// |---|---|
 /// | `check-class FILE…` | validates StorageClasses in files; needs no cluster |
-/// | `orphans` | for provisioners of buckets that [list what their backends have](crate::bucket::BucketProvisioner::list_assets): lists and removes what no ObjectBucket stands for |
+/// | `orphans` | for provisioners of buckets that [list what their backends have](crate::bucket::BucketHooks::list_assets): lists and removes what no ObjectBucket stands for |
 /// | `rbac` | prints the ServiceAccount and the RBAC rules as YAML; needs no cluster |
 /// | `journal list`, `journal accept ENTRY`, `journal drop ENTRY` | lists, accepts or drops attempts in the journal; for volumes only, because `kubectl get objectbuckets` lists those of buckets |
 #[must_use = "nothing happens before `run`"]
@@ -111,6 +113,7 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
     /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::nfs("server", r.name)) }
     /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
     /// # }
+    /// # impl Hooks for Exports {}
     /// # #[derive(clap::Parser)]
     /// # struct Args {
     /// #     #[command(flatten)]

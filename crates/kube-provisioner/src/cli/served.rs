@@ -5,12 +5,12 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use super::BoxError;
 use super::console::{is_confirmed, print};
 use super::orphans::{Console, Orphans, Scene};
-use crate::bucket::BucketProvisioner;
+use crate::bucket::BucketHooks;
 use crate::controller::shared::class_parameters::read_with_secrets;
 use crate::controller::{BucketController, Controller, RunError, bucket, cluster_id, volume};
+use crate::hooks::Hooks;
 use crate::options::{BucketOptions, Options};
 use crate::parameters;
-use crate::provisioner::Provisioner;
 use crate::rbac::{AccessRule, bucket_rules, rules};
 
 /// A provisioner with its options. This module is private, so that nobody else implements the trait.
@@ -76,7 +76,7 @@ pub trait Served: Sized + 'static {
     fn run(self) -> impl Future<Output = Result<(), RunError>>;
 }
 
-impl<P: Provisioner> Served for (P, Options) {
+impl<P: Hooks> Served for (P, Options) {
     const HAS_JOURNAL: bool = true;
 
     fn refused(class: &StorageClass) -> Vec<String> {
@@ -123,7 +123,7 @@ impl<P: Provisioner> Served for (P, Options) {
     }
 }
 
-impl<B: BucketProvisioner> Served for (B, BucketOptions) {
+impl<B: BucketHooks> Served for (B, BucketOptions) {
     const ABSENT: &'static [&'static str] = &["node_name", "add_finalizer"];
     const HAS_JOURNAL: bool = false;
     const HAS_COSI: bool = cfg!(feature = "cosi");

@@ -5,9 +5,11 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::*;
-use crate::bucket::{Bucket, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf};
+use crate::bucket::{
+    Bucket, BucketHooks, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+};
 use crate::{
-    BucketOptions, Capabilities, Coordination, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    BucketOptions, Capabilities, Coordination, DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume,
     Provisioner, Volume,
 };
 
@@ -41,6 +43,9 @@ impl Provisioner for Exports {
     fn capabilities() -> Capabilities {
         Capabilities::default().optional_secret("admin")
     }
+}
+
+impl Hooks for Exports {
     fn access_rules() -> Vec<crate::rbac::AccessRule> {
         let (group, resource, verbs) = ("example.com", "exports", &["watch"]);
         vec![crate::rbac::AccessRule { group, resource, verbs, names: Vec::new(), namespaced: false }]
@@ -305,6 +310,8 @@ impl BucketProvisioner for Store {
         Ok(())
     }
 }
+
+impl BucketHooks for Store {}
 
 #[test]
 fn a_program_of_buckets_has_commands_too() {

@@ -20,7 +20,7 @@ pub(super) use self::rules::RULES;
 use super::report::Report;
 use super::suite::Rules;
 use super::tempo::Tempo;
-use crate::bucket::BucketProvisioner;
+use crate::bucket::BucketHooks;
 use crate::controller::bucket::BucketBackend;
 
 /// A check of a provisioner of buckets: as [`Conformance`](super::Conformance) for volumes.
@@ -59,6 +59,7 @@ use crate::controller::bucket::BucketBackend;
 /// #     }
 /// #     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> { Ok(()) }
 /// # }
+/// # impl BucketHooks for Store {}
 /// use kube_provisioner::conformance::BucketConformance;
 ///
 /// let store = Store::default();
@@ -106,7 +107,7 @@ impl BucketConformance {
     /// The backend may hold other things, which must not change; no other program should use it.
     pub fn new<B, F, A>(start: impl Fn() -> B + 'static, assets: impl Fn() -> F + 'static) -> Self
     where
-        B: BucketProvisioner,
+        B: BucketHooks,
         F: Future<Output = A> + Send + 'static,
         A: IntoIterator<Item: ToString>,
     {

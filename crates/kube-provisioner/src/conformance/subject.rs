@@ -23,9 +23,9 @@ use crate::capabilities::AccessMode;
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
 use crate::error::{DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict};
+use crate::hooks::Hooks;
 use crate::prepared::Prepared;
 use crate::protocol;
-use crate::provisioner::Provisioner;
 use crate::request::ProvisionedVolume;
 use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
@@ -92,7 +92,7 @@ struct Failed {
 impl Subject {
     pub(super) fn new<P, A>(start: impl Fn(Client) -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
-        P: Provisioner,
+        P: Hooks,
         A: IntoIterator<Item: ToString>,
     {
         let assets = Rc::new(assets);

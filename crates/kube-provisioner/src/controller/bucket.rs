@@ -83,7 +83,7 @@ use super::shared::limits::{CallLimits, Thresholds};
 use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
 use super::shared::watched::WatchedClass;
-use crate::bucket::{BucketProvisioner, BucketStart};
+use crate::bucket::{BucketHooks, BucketStart};
 use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
@@ -144,7 +144,7 @@ pub(crate) fn control_loop(
 }
 
 /// What is wrong with a class's parameters, for a command that has no cluster.
-pub(crate) fn class_problem<B: BucketProvisioner>(parameters: Option<&BTreeMap<String, String>>) -> Option<String> {
+pub(crate) fn class_problem<B: BucketHooks>(parameters: Option<&BTreeMap<String, String>>) -> Option<String> {
     let texts = parameters.cloned().unwrap_or_default();
     let read = read_texts(&texts, &B::capabilities(), Parsed::read::<B::Parameters>);
     match read {

@@ -14,16 +14,16 @@ use super::bucket::{BucketBackend, Safeguards, control_loop, rules};
 use super::shared::calls;
 use super::shared::process::Process;
 use super::shared::program::Program;
-use crate::bucket::BucketProvisioner;
+use crate::bucket::BucketHooks;
 use crate::options::{BucketOptions, Coordination, Options};
 use crate::{protocol, rbac};
 
-/// Runs a [`BucketProvisioner`]: calls it when a claim asks for a bucket and when a claim is deleted.
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner): calls it when a claim asks for a bucket and when a claim is deleted.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
 /// # use kube_provisioner::*;
-/// # async fn main_(store: impl BucketProvisioner) -> Result<(), RunError> {
+/// # async fn main_(store: impl BucketHooks) -> Result<(), RunError> {
 /// BucketController::new(store, BucketOptions::new("example.com/bucket")).run().await
 /// # }
 /// ```
@@ -38,7 +38,7 @@ pub struct BucketController {
 
 impl BucketController {
     /// A controller for this provisioner. Nothing happens before it runs.
-    pub fn new(provisioner: impl BucketProvisioner, options: BucketOptions) -> Self {
+    pub fn new(provisioner: impl BucketHooks, options: BucketOptions) -> Self {
         Self::with_backend(Arc::new(provisioner), options)
     }
 

@@ -38,7 +38,7 @@ use self::report::{Message, gives_up, label, message, next};
 use self::secrets::SecretFacts;
 use super::driver::{Driver, Setup};
 use super::{advised, names};
-use crate::bucket::{BucketProvisioner, BucketStart};
+use crate::bucket::{BucketHooks, BucketStart};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
@@ -50,13 +50,13 @@ use crate::options::{BucketOptions, Coordination, Options};
 use crate::protocol::COSI_DRIVER;
 use crate::{protocol, rbac};
 
-/// Runs a [`BucketProvisioner`] as the controller of the Buckets and BucketAccesses of its COSI driver, without upstream's sidecar.
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as the controller of the Buckets and BucketAccesses of its COSI driver, without upstream's sidecar.
 /// [`Program`](crate::Program) runs it where [`BucketOptions::cosi_controller`] is set.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
 /// # use kube_provisioner::*;
-/// # async fn main_(store: impl BucketProvisioner) -> Result<(), RunError> {
+/// # async fn main_(store: impl BucketHooks) -> Result<(), RunError> {
 /// CosiController::new(store, BucketOptions::new("example.com/s3")).run().await
 /// # }
 /// ```
@@ -68,7 +68,7 @@ pub struct CosiController {
 
 impl CosiController {
     /// A controller for this provisioner. Nothing happens before it runs.
-    pub fn new(provisioner: impl BucketProvisioner, options: BucketOptions) -> Self {
+    pub fn new(provisioner: impl BucketHooks, options: BucketOptions) -> Self {
         Self { options, backend: Arc::new(provisioner), environment: Environment::default() }
     }
 

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::controller::Controller;
-use crate::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use crate::{DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 
 fn options(coordination: Coordination, shards: u32) -> Options {
     Options { coordination, shards, ..Options::new("example.com/disks") }
@@ -79,6 +79,8 @@ impl Provisioner for Disks {
         Ok(())
     }
 }
+
+impl Hooks for Disks {}
 
 const CLAIM: &str = "
 apiVersion: storage.k8s.io/v1

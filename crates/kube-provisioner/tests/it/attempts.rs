@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, DeleteError, Environment, Prepared, ProvisionError, ProvisionRequest,
-    ProvisionedVolume, Provisioner, RunError, Volume,
+    CancellationToken, Capabilities, Controller, DeleteError, Environment, Hooks, Prepared, ProvisionError,
+    ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Volume,
 };
 use kube_sim::SimClock;
 use serde_json::json;
@@ -54,13 +54,6 @@ impl Author {
 impl Provisioner for Author {
     type Parameters = ();
 
-    async fn prepare(&self, _: ProvisionRequest<()>) -> Result<Prepared, ProvisionError> {
-        self.call("prepare", None)?;
-        let mut state = self.0.lock().unwrap();
-        state.prepared += 1;
-        Ok(Prepared::new(&state.prepared)?)
-    }
-
     async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
         self.call("provision", Some(request.prepared.read()?))?;
         Ok(volume(&request.name))
@@ -68,6 +61,23 @@ impl Provisioner for Author {
 
     async fn clean_up(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
         self.call("clean_up", Some(attempt.prepared.read()?)).map_err(|error| DeleteError::retry(error.to_string()))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Ok(())
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().attempt_end()
+    }
+}
+
+impl Hooks for Author {
+    async fn prepare(&self, _: ProvisionRequest<()>) -> Result<Prepared, ProvisionError> {
+        self.call("prepare", None)?;
+        let mut state = self.0.lock().unwrap();
+        state.prepared += 1;
+        Ok(Prepared::new(&state.prepared)?)
     }
 
     async fn end_attempt(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
@@ -90,14 +100,6 @@ impl Provisioner for Author {
         let _leads = Leads(self.clone());
         sleep(Duration::from_secs(30)).await;
         panic!("a bug of the author");
-    }
-
-    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
-        Ok(())
-    }
-
-    fn capabilities() -> Capabilities {
-        Capabilities::default().attempt_end()
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube_provisioner::conformance::{Conformance, Judgement, Report};
 use kube_provisioner::{
-    Capabilities, DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    Capabilities, DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
 };
 use serde_json::{Value, json};
 
@@ -134,6 +134,8 @@ impl<const EXPANSION: bool> Provisioner for Declared<EXPANSION> {
     }
 }
 
+impl<const EXPANSION: bool> Hooks for Declared<EXPANSION> {}
+
 fn check_declared<const EXPANSION: bool>(rule: &str) -> Report {
     let shelf = Shelf::default();
     let assets = shelf.clone();
@@ -192,6 +194,8 @@ impl Provisioner for Connected {
         Capabilities::default().node_labels().secret("admin")
     }
 }
+
+impl Hooks for Connected {}
 
 fn connected(objects: Vec<Value>) -> Conformance {
     let shelf = Shelf::default();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    CancellationToken, Controller, DeleteError, Environment, Hooks, Options, ProvisionError, ProvisionRequest,
     ProvisionedVolume, Provisioner, Volume,
 };
 use kube_sim::{Actors, Cluster, SimClock};
@@ -28,6 +28,8 @@ impl Provisioner for Slow {
         Ok(())
     }
 }
+
+impl Hooks for Slow {}
 
 /// Every event would keep the API server from saving a volume.
 #[tokio::test(start_paused = true)]

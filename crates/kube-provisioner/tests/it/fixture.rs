@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::kube::Client;
 use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, Coordination, DeleteError, Environment, Options, ProvisionError,
-    ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Start, StartError, Volume,
+    CancellationToken, Capabilities, Controller, Coordination, DeleteError, Environment, Hooks, Options,
+    ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Start, StartError, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target, merge_patch};
 use serde::Deserialize;
@@ -111,22 +111,24 @@ impl Provisioner for Scripted {
         (self.script.clean_up)(attempt).await
     }
 
-    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        self.calls.note("should_delete", &volume.name);
-        (self.script.should_delete)(volume).await
-    }
-
     async fn start(&self, start: Start) -> Result<(), StartError> {
         self.calls.note("start", "");
         (self.script.start)(start).await
     }
 
-    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
-        (self.script.accepts)(claim)
-    }
-
     fn capabilities() -> Capabilities {
         Capabilities::default().optional_secret("admin").node_labels().claim_annotations(["example.com/read"])
+    }
+}
+
+impl Hooks for Scripted {
+    async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.calls.note("should_delete", &volume.name);
+        (self.script.should_delete)(volume).await
+    }
+
+    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
+        (self.script.accepts)(claim)
     }
 }
 

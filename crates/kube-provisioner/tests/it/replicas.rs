@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
 use kube::api::ListParams;
 use kube_provisioner::{
-    CancellationToken, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    CancellationToken, Controller, DeleteError, Environment, Hooks, Options, ProvisionError, ProvisionRequest,
     ProvisionedVolume, Provisioner, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, Faults, Pace, SimClock, Target};
@@ -51,6 +51,8 @@ impl Provisioner for Slow {
         Ok(())
     }
 }
+
+impl Hooks for Slow {}
 
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, FencingToken, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Capabilities, DeleteError, ExpandError, FencingToken, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume,
     Provisioner, StartError, Volume,
 };
 use tokio::time::sleep;
@@ -307,6 +307,8 @@ impl Provisioner for Toy {
     }
 }
 
+impl Hooks for Toy {}
+
 /// A toy whose volumes grow, and that cleans up what its attempts have left.
 pub(crate) struct TidyToy(pub(crate) Toy);
 
@@ -355,3 +357,5 @@ impl Provisioner for TidyToy {
         Ok(())
     }
 }
+
+impl Hooks for TidyToy {}

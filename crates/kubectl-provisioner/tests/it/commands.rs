@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use kube_provisioner::{
-    CancellationToken, Controller, DeleteError, Environment, Options, ProvisionError, ProvisionRequest,
+    CancellationToken, Controller, DeleteError, Environment, Hooks, Options, ProvisionError, ProvisionRequest,
     ProvisionedVolume, Provisioner, Volume,
 };
 use kube_sim::{Actors, Cluster, SimClock};
@@ -27,6 +27,8 @@ impl Provisioner for Exports {
         Ok(())
     }
 }
+
+impl Hooks for Exports {}
 
 fn claim(name: &str) -> Value {
     json!({

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Parser as _;
 use garage_provisioner::{Args, Config, Garage as Provisioner, Parameters};
-use kube_provisioner::bucket::{AssetKind, Assets, BucketProvisioner as _, Granted, ListAssets, MarkedCluster};
+use kube_provisioner::bucket::{AssetKind, Assets, BucketHooks as _, Granted, ListAssets, MarkedCluster};
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;

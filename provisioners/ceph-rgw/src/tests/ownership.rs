@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::{BucketProvisioner, ClaimName};
+use kube_provisioner::bucket::{BucketHooks, ClaimName};
 use kube_provisioner::{ProvisionError, ProvisionVerdict};
 
 use super::{Claim, Fixture};

@@ -1,6 +1,6 @@
 //! What the provisioner lists for the command `orphans`.
 
-use kube_provisioner::bucket::{AssetKind, BucketProvisioner, ListAssets, MarkedCluster};
+use kube_provisioner::bucket::{AssetKind, BucketHooks, ListAssets, MarkedCluster};
 
 use super::{Claim, Fixture};
 

@@ -1,7 +1,7 @@
 //! Whose a bucket and a service account are: what tenants, administrators and other clusters' installations do is no proof.
 
 use gcs_sim::Account;
-use kube_provisioner::bucket::{BucketProvisioner, ClaimName};
+use kube_provisioner::bucket::{BucketHooks, ClaimName};
 use kube_provisioner::{ProvisionError, ProvisionVerdict};
 use serde_json::json;
 

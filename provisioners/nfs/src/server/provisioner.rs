@@ -8,8 +8,8 @@ use directory_volumes::{CallError as _, Deletion, VolumePath, Worker, owner_here
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
-    StartError, Volume,
+    Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Start, StartError, Volume,
 };
 
 use super::export::Export;
@@ -204,10 +204,6 @@ impl<E: Exporter> Provisioner for Server<E> {
         }
     }
 
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
-        directory_volumes::parameters::ignored_settings(class)
-    }
-
     fn capabilities() -> Capabilities {
         Capabilities::default().expansion().mount_options().claim_annotations([ANNOTATIONS_OF_CLAIMS])
     }
@@ -220,5 +216,11 @@ impl<E: Exporter> Provisioner for Server<E> {
             return Err(ExportTableError::Damaged(damaged.clone()).into());
         }
         Ok(self.exporter.ready().await?)
+    }
+}
+
+impl<E: Exporter> Hooks for Server<E> {
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        directory_volumes::parameters::ignored_settings(class)
     }
 }

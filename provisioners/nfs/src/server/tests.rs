@@ -8,8 +8,8 @@ use directory_volumes::hostile::contract;
 use directory_volumes::{Root, Worker};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
-    StartError, Volume,
+    Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Start, StartError, Volume,
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
 
@@ -91,6 +91,8 @@ impl Provisioner for OnDisk {
         self.server.probe().await
     }
 }
+
+impl Hooks for OnDisk {}
 
 #[test]
 fn keeps_the_contract() {

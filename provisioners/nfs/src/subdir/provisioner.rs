@@ -5,8 +5,8 @@ use std::error::Error;
 use directory_volumes::{CallError as _, Deletion, TrashLimits, Worker, owner_here, retains, whose};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
-    Capabilities, DeleteError, ExpandError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Start,
-    StartError, Volume,
+    Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Start, StartError, Volume,
 };
 
 use super::former;
@@ -155,16 +155,8 @@ impl Provisioner for Subdir {
         }
     }
 
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
-        directory_volumes::parameters::ignored_settings(class)
-    }
-
     fn capabilities() -> Capabilities {
         Capabilities::default().expansion().mount_options().claim_annotations([ANNOTATIONS_OF_CLAIMS])
-    }
-
-    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
-        former::advice(class, own_name)
     }
 
     async fn probe(&self) -> Result<(), StartError> {
@@ -172,5 +164,15 @@ impl Provisioner for Subdir {
             share.probe().await?;
         }
         Ok(())
+    }
+}
+
+impl Hooks for Subdir {
+    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+        directory_volumes::parameters::ignored_settings(class)
+    }
+
+    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+        former::advice(class, own_name)
     }
 }

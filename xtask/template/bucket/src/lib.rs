@@ -55,6 +55,8 @@ impl BucketProvisioner for Store {
     }
 }
 
+impl BucketHooks for Store {}
+
 impl Store {
     fn buckets(&self) -> MutexGuard<'_, BTreeMap<String, Owner>> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use kube_provisioner::{DeleteError, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
+use kube_provisioner::{DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 use serde::Deserialize;
 
 /// The backend: a folder.
@@ -44,6 +44,8 @@ impl Provisioner for Directories {
         self.remove(&attempt.name).await
     }
 }
+
+impl Hooks for Directories {}
 
 impl Directories {
     async fn remove(&self, name: &str) -> Result<(), DeleteError> {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::bucket::{
-    Account, AssetKind, Assets, Bucket, BucketCapabilities, BucketProvisioner, ClaimName, DeletionPolicy, GrantOf,
-    Granted, GrantedAccount, MarkedCluster, ProvisionedBucket, RequestOf,
+    Account, AssetKind, Assets, Bucket, BucketCapabilities, BucketHooks, BucketProvisioner, ClaimName, DeletionPolicy,
+    GrantOf, Granted, GrantedAccount, MarkedCluster, ProvisionedBucket, RequestOf,
 };
 use crate::{DeleteError, ProvisionError};
 
@@ -53,12 +53,14 @@ impl BucketProvisioner for Store {
         Ok(())
     }
 
-    async fn list_assets(&self, _: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
-        Ok(Assets { found: self.0.lock().unwrap().clone(), unread: Vec::new() })
-    }
-
     fn capabilities() -> BucketCapabilities {
         BucketCapabilities::default().assets()
+    }
+}
+
+impl BucketHooks for Store {
+    async fn list_assets(&self, _: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
+        Ok(Assets { found: self.0.lock().unwrap().clone(), unread: Vec::new() })
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use provisioner_runtime::controller::FencingToken;
 
 use crate::bucket::{
-    Account, BucketAccess, BucketProvisioner, BucketRequest, ClaimName, Credentials, GrantRequest, Granted,
-    GrantedAccount, ProvisionedBucket,
+    Account, BucketAccess, BucketHooks, BucketRequest, ClaimName, Credentials, GrantRequest, Granted, GrantedAccount,
+    ProvisionedBucket,
 };
 use crate::error::{DeleteError, ProvisionError};
 use crate::secrets::Secrets;
@@ -19,7 +19,7 @@ use crate::secrets::Secrets;
 /// # use kube_provisioner::*;
 /// use kube_provisioner::conformance::BucketClaim;
 ///
-/// async fn a_bucket_comes_and_goes(store: &impl BucketProvisioner<Parameters = (), Config = ()>) {
+/// async fn a_bucket_comes_and_goes(store: &impl BucketHooks<Parameters = (), Config = ()>) {
 ///     let claim = BucketClaim::new("photos", (), ());
 ///     let granted = claim.provision(store).await.unwrap();
 ///     assert_eq!(claim.after(&granted).provision(store).await.unwrap().credentials, granted.credentials);
@@ -122,7 +122,7 @@ impl<P, C> BucketClaim<P, C> {
     /// Those of the author's code.
     pub async fn provision<B>(&self, author: &B) -> Result<Granted, ProvisionError>
     where
-        B: BucketProvisioner<Parameters = P, Config = C>,
+        B: BucketHooks<Parameters = P, Config = C>,
     {
         let mut access = self.access();
         if !self.is_own {
@@ -153,7 +153,7 @@ impl<P, C> BucketClaim<P, C> {
     /// Those of the author's code.
     pub async fn delete<B>(&self, author: &B) -> Result<(), DeleteError>
     where
-        B: BucketProvisioner<Parameters = P, Config = C>,
+        B: BucketHooks<Parameters = P, Config = C>,
     {
         let bucket = ProvisionedBucket {
             name: self.name.clone(),
@@ -175,7 +175,7 @@ impl<P, C> BucketClaim<P, C> {
     /// Those of the author's code.
     pub async fn revoke<B>(&self, author: &B) -> Result<(), DeleteError>
     where
-        B: BucketProvisioner<Parameters = P, Config = C>,
+        B: BucketHooks<Parameters = P, Config = C>,
     {
         author.revoke(self.granted()).await
     }

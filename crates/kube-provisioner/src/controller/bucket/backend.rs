@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use provisioner_runtime::access::AccessRule;
 
 use crate::bucket::{
-    Assets, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketRequest, BucketStart, Credentials,
-    GrantRequest, Granted, GrantedAccount, ListAssets, ProvisionedBucket,
+    Assets, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, BucketRequest, BucketStart,
+    Credentials, GrantRequest, Granted, GrantedAccount, ListAssets, ProvisionedBucket,
 };
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
@@ -89,7 +89,7 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn access_rules(&self) -> Vec<AccessRule>;
 }
 
-impl<B: BucketProvisioner> BucketBackend for B {
+impl<B: BucketHooks> BucketBackend for B {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
         Parsed::read::<B::Parameters>(parameters)
     }
@@ -111,7 +111,7 @@ impl<B: BucketProvisioner> BucketBackend for B {
     }
 
     fn find_bucket(&self, untyped: UntypedLookup) -> Answer<'_, Option<Bucket>, ProvisionError> {
-        Box::pin(BucketProvisioner::find_bucket(self, lookup(untyped)))
+        Box::pin(BucketHooks::find_bucket(self, lookup(untyped)))
     }
 
     fn grant(&self, untyped: UntypedGrant) -> Answer<'_, Granted, ProvisionError> {
@@ -123,32 +123,32 @@ impl<B: BucketProvisioner> BucketBackend for B {
     }
 
     fn rotate(&self, untyped: UntypedAccount) -> Answer<'_, Credentials, ProvisionError> {
-        Box::pin(BucketProvisioner::rotate(self, account(untyped)))
+        Box::pin(BucketHooks::rotate(self, account(untyped)))
     }
 
     fn retire(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
-        Box::pin(BucketProvisioner::retire(self, account(untyped)))
+        Box::pin(BucketHooks::retire(self, account(untyped)))
     }
 
     fn list_keys(&self, untyped: UntypedAccount) -> Answer<'_, Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
-        Box::pin(BucketProvisioner::list_keys(self, account(untyped)))
+        Box::pin(BucketHooks::list_keys(self, account(untyped)))
     }
 
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>> {
         let ListAssets { parameters, secrets, cluster_id } = list;
-        Box::pin(BucketProvisioner::list_assets(self, ListAssets::of(of_author(&parameters), secrets, cluster_id)))
+        Box::pin(BucketHooks::list_assets(self, ListAssets::of(of_author(&parameters), secrets, cluster_id)))
     }
 
     fn start(&self, start: BucketStart) -> Answer<'_, (), StartError> {
-        Box::pin(BucketProvisioner::start(self, start))
+        Box::pin(BucketHooks::start(self, start))
     }
 
     fn probe(&self) -> Answer<'_, (), StartError> {
-        Box::pin(BucketProvisioner::probe(self))
+        Box::pin(BucketHooks::probe(self))
     }
 
     fn probe_class(&self, parameters: Parsed) -> Answer<'_, (), StartError> {
-        Box::pin(BucketProvisioner::probe_class(self, parameters.typed()))
+        Box::pin(BucketHooks::probe_class(self, parameters.typed()))
     }
 
     fn capabilities(&self) -> BucketCapabilities {

@@ -67,7 +67,9 @@ mod tests {
         async fn revoke(&self, _: GrantedAccount<Self::Parameters>) -> Result<(), DeleteError> {
             Err(DeleteError::retry("not called"))
         }
+    }
 
+    impl BucketHooks for Store {
         async fn probe_class(&self, parameters: Arc<Self::Parameters>) -> Result<(), StartError> {
             match &*parameters["endpoint"] {
                 "hangs" => std::future::pending().await,

@@ -1,7 +1,8 @@
 //! The kit for authors finds what is wrong with a provisioner, for the right reason.
 
 use kube_provisioner::bucket::{
-    Bucket, BucketCapabilities, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    Bucket, BucketCapabilities, BucketHooks, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket,
+    RequestOf,
 };
 use kube_provisioner::conformance::BucketConformance;
 use kube_provisioner::{DeleteError, ProvisionError};
@@ -111,6 +112,8 @@ impl<const ASSETS: bool> BucketProvisioner for Declared<ASSETS> {
         if ASSETS { BucketCapabilities::default().assets() } else { BucketCapabilities::default().rotation() }
     }
 }
+
+impl<const ASSETS: bool> BucketHooks for Declared<ASSETS> {}
 
 async fn broken<const ASSETS: bool>(rule: &str) -> String {
     let store = Store::default();

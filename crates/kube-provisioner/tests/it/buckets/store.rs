@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Access, Authentication, Bucket, BucketCapabilities, BucketLookup, BucketProvisioner, BucketStart, Credentials,
-    Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    Access, Authentication, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, BucketStart,
+    Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
@@ -317,11 +317,6 @@ impl BucketProvisioner for Store {
         if failed { Err(DeleteError::retry("the answer was lost")) } else { Ok(()) }
     }
 
-    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
-        let _ = self.begin("find_bucket", &wanted.name).await?;
-        Ok(self.state().buckets.contains_key(&wanted.name).then(|| Bucket::new(endpoint())))
-    }
-
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let failed = self.begin("grant", &request.bucket().name).await?;
         let (user, mut state) = (request.account.name.clone(), self.state());
@@ -389,6 +384,21 @@ impl BucketProvisioner for Store {
         Ok(())
     }
 
+    fn capabilities() -> BucketCapabilities {
+        BucketCapabilities::default()
+            .rotation()
+            .multiple_buckets()
+            .bucket_settings(["maxObjects"])
+            .optional_secret("admin")
+    }
+}
+
+impl BucketHooks for Store {
+    async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
+        let _ = self.begin("find_bucket", &wanted.name).await?;
+        Ok(self.state().buckets.contains_key(&wanted.name).then(|| Bucket::new(endpoint())))
+    }
+
     async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let failed = self.begin("rotate", &account.bucket().name).await?;
         let (user, mut state) = (account.account.name, self.state());
@@ -434,13 +444,5 @@ impl BucketProvisioner for Store {
         } else {
             Ok(())
         }
-    }
-
-    fn capabilities() -> BucketCapabilities {
-        BucketCapabilities::default()
-            .rotation()
-            .multiple_buckets()
-            .bucket_settings(["maxObjects"])
-            .optional_secret("admin")
     }
 }

@@ -137,7 +137,7 @@ impl Actions {
         match self.context.read_volume(&key.to_string()).await {
             Ok(live) => {
                 let Some(pending) = facts.attempt() else { return Err(Stopped::Changed) };
-                if live.object.metadata.deletion_timestamp.is_none() {
+                if !facts.attempt_outlives(live.object.metadata.deletion_timestamp.is_some()) {
                     Box::pin(self.context.finish(pending, step)).await?;
                 }
                 self.context.cache().observe_volume(live.seen);

@@ -95,8 +95,7 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         {
             about_attempt(facts)
         }
-        // The attempt goes on when the volume is gone: its asset may be another one.
-        (Progress::Background(_), VolumeState::Ours(volume)) if volume.facts.deleting => {
+        (Progress::Background(_), VolumeState::Ours(volume)) if facts.attempt_outlives(volume.facts.deleting) => {
             about_volume(&volume.facts, facts, rules)
         }
         (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(_)) => Decision::ConfirmVolume,

@@ -60,6 +60,11 @@ impl Facts {
         self.progress.pending()
     }
 
+    /// Whether the attempt goes on when the volume is gone. A volume that is being deleted may have another asset, unless the claim uses it.
+    pub(crate) fn attempt_outlives(&self, volume_is_deleted: bool) -> bool {
+        volume_is_deleted && !matches!(self.claim, ClaimState::Bound { bound_here: true, .. })
+    }
+
     /// The class and the kind of data source that the work is counted under. Both are of a bounded number, whatever claims say.
     pub(crate) fn labels(&self) -> (Option<&str>, Option<&str>) {
         let class = match (self.attempt(), &self.class, &self.volume) {

@@ -157,7 +157,7 @@ pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
 /// Writes down what a decision means. `message` is the controller's text for it.
 pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.state = words.state.to_owned();
-    answer.why = vec![words.why.to_owned()];
+    answer.why = Some(words.why).filter(|text| !text.is_empty()).map(str::to_owned).into_iter().collect();
     answer.why.extend(message.map(|message| format!("In the provisioner's words: {message}")));
     answer.remedy.extend(Some(words.remedy).filter(|text| !text.is_empty()).map(str::to_owned));
 }

@@ -13,18 +13,20 @@ pub(crate) use self::volume::{action as volume_action, refusal as volume_refusal
 pub(crate) struct Words {
     /// How the object is.
     pub(crate) state: &'static str,
-    /// Why that is so.
+    /// Why that is so; empty where the controller's message says it.
     pub(crate) why: &'static str,
     /// What a person can do; empty where there is nothing.
     pub(crate) remedy: &'static str,
 }
 
-/// What helps where a class is wrong: its parameters cannot be changed.
-const CLASS: &str = "administrator: delete the class and create it with correct parameters; the provisioner's command `check-class` checks them before";
-
 /// Where a person can do nothing, or the controller's message says what.
 const fn words(state: &'static str, why: &'static str) -> Words {
     Words { state, why, remedy: "" }
+}
+
+/// A refusal: the controller's message says why, and what a person can do.
+const fn title(state: &'static str) -> Words {
+    words(state, "")
 }
 
 /// With what a person can do.

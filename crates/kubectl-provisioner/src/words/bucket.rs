@@ -2,7 +2,7 @@
 
 use kube_provisioner::explain::bucket::{Decision, Ending, NoAction, Reason, Refusal};
 
-use super::{CLASS, Words, mendable, words};
+use super::{Words, mendable, title, words};
 
 /// Why the controller rests.
 pub(crate) fn rest(why: NoAction) -> Words {
@@ -44,88 +44,30 @@ pub(crate) fn rest(why: NoAction) -> Words {
 
 /// Why a claim gets no bucket for now. The provisioner's message says what to do.
 pub(crate) fn refusal(refusal: &Refusal) -> Words {
-    match refusal {
-        Refusal::Former => words(
-            "waits until the former claim's bucket is gone",
-            "A claim of this name was deleted, and its bucket is not removed yet.",
-        ),
-        Refusal::Left { .. } => words(
-            "waits for a decision about an earlier claim's bucket",
-            "An ObjectBucket of this name's earlier claim is there, for instance restored from a backup, and nobody deleted that claim here.",
-        ),
-        Refusal::NoCluster { .. } => words(
-            "its claim is missing, and its cluster is not known",
-            "The ObjectBucket may be a copy from another cluster, which still uses the bucket.",
-        ),
-        Refusal::Unclaimed { .. } => {
-            words("an ObjectBucket without a claim", "The ObjectBucket names no claim, and no claim names it.")
-        }
-        Refusal::Unproven { .. } => words(
-            "names an ObjectBucket that does not name it",
-            "Users can write any name into a claim, so an ObjectBucket counts only if it names the claim, too.",
-        ),
-        Refusal::NoClaim { .. } => words(
-            "an ObjectBucket whose claim is missing",
-            "The claim's deletion was not seen in this cluster, so the bucket is kept.",
-        ),
-        Refusal::Unreadable { .. } => mendable(
-            "cannot be read",
-            "A field of the claim or of its ObjectBucket has the wrong type.",
-            "administrator: mend the object",
-        ),
-        Refusal::OtherCluster { .. } => words(
-            "left to another cluster",
-            "Two clusters may share a backend, so nobody touches what the other one has made.",
-        ),
-        Refusal::OtherInstallation { .. } => words(
-            "left to another installation",
-            "Two installations may share a backend, and another one made this bucket.",
-        ),
-        Refusal::NoName => words("refused: no name", "Neither the claim nor its class names a bucket."),
-        Refusal::BadName { .. } => words("refused: bad name", "No bucket can have this name."),
-        Refusal::Parameters(_) => {
-            mendable("refused: its class cannot be used", "The class's parameters are wrong.", CLASS)
-        }
-        Refusal::ParametersCrash(_) => {
-            words("refused: its class cannot be read", "The provisioner's code crashes on the parameters of the class.")
-        }
-        Refusal::ConfigNotAllowed(_) => words(
-            "refused: additionalConfig",
-            "The administrator allows claims fewer keys of additionalConfig than the provisioner knows.",
-        ),
-        Refusal::Record(_) => words(
-            "its ObjectBucket cannot be read",
-            "The ObjectBucket records how the bucket was made, and that record is damaged or of a newer version.",
-        ),
-        Refusal::ObjectDeleted => {
-            words("bound, and its ObjectBucket was deleted by hand", "A bucket is deleted only with its claim.")
-        }
-        Refusal::NoRotation => words(
-            "bound; its keys cannot be rotated",
-            "This provisioner makes one key for each claim, or the claim's pods need none.",
-        ),
-        Refusal::BadObjectName { .. } => words(
-            "refused: the name of its Secret or ConfigMap",
-            "The claim or its class gives the claim's Secret or ConfigMap a name that no object can have.",
-        ),
-        Refusal::NotOwned { .. } => words(
-            "refused: something else has the name of its Secret or ConfigMap",
-            "Objects of others are never overwritten.",
-        ),
-        Refusal::BucketClaim { .. } => words(
-            "waits for the bucket of another claim",
-            "The claim asks for the bucket of another claim of its namespace, which it cannot have now.",
-        ),
-        Refusal::ChangeWithoutEffect(_) => mendable(
-            "bound; a change of the claim has no effect",
-            "The name, the class and the Secret's name of a claim are fixed once it has its bucket.",
-            "restore the field",
-        ),
-        Refusal::InUse { .. } => words(
-            "its bucket is used by other claims",
-            "The bucket is removed when the last claim that uses it is gone.",
-        ),
-    }
+    title(match refusal {
+        Refusal::Former => "waits until the former claim's bucket is gone",
+        Refusal::Left { .. } => "waits for a decision about an earlier claim's bucket",
+        Refusal::NoCluster { .. } => "its claim is missing, and its cluster is not known",
+        Refusal::Unclaimed { .. } => "an ObjectBucket without a claim",
+        Refusal::Unproven { .. } => "names an ObjectBucket that does not name it",
+        Refusal::NoClaim { .. } => "an ObjectBucket whose claim is missing",
+        Refusal::Unreadable { .. } => "cannot be read",
+        Refusal::OtherCluster { .. } => "left to another cluster",
+        Refusal::OtherInstallation { .. } => "left to another installation",
+        Refusal::NoName => "refused: no name",
+        Refusal::BadName { .. } => "refused: bad name",
+        Refusal::Parameters(_) => "refused: its class cannot be used",
+        Refusal::ParametersCrash(_) => "refused: its class cannot be read",
+        Refusal::ConfigNotAllowed(_) => "refused: additionalConfig",
+        Refusal::Record(_) => "its ObjectBucket cannot be read",
+        Refusal::ObjectDeleted => "bound, and its ObjectBucket was deleted by hand",
+        Refusal::NoRotation => "bound; its keys cannot be rotated",
+        Refusal::BadObjectName { .. } => "refused: the name of its Secret or ConfigMap",
+        Refusal::NotOwned { .. } => "refused: something else has the name of its Secret or ConfigMap",
+        Refusal::BucketClaim { .. } => "waits for the bucket of another claim",
+        Refusal::ChangeWithoutEffect(_) => "bound; a change of the claim has no effect",
+        Refusal::InUse { .. } => "its bucket is used by other claims",
+    })
 }
 
 /// What the controller does. `None` where it rests or refuses.

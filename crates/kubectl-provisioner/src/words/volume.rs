@@ -2,7 +2,7 @@
 
 use kube_provisioner::explain::volume::{Decision, Deletion, NoAction, Refusal};
 
-use super::{CLASS, Words, mendable, words};
+use super::{Words, mendable, title, words};
 
 /// Why the controller rests.
 pub(crate) fn rest(why: NoAction) -> Words {
@@ -75,100 +75,39 @@ pub(crate) fn rest(why: NoAction) -> Words {
     }
 }
 
-/// Why a claim gets no volume, or a volume is not deleted. The provisioner's message says what to do.
+/// Why a claim gets no volume, or a volume is not deleted.
 pub(crate) fn refusal(refusal: &Refusal) -> Words {
-    match refusal {
-        Refusal::AccessModes(_) => {
-            words("refused: access modes", "A volume would be bound without the access mode that was asked for.")
-        }
-        Refusal::AllowedTopologies => {
-            words("refused: allowedTopologies", "The volume might be where the class does not allow it.")
-        }
-        Refusal::AttributesClass(_) => {
-            words("refused: VolumeAttributesClass", "The volume would not have the attributes that were asked for.")
-        }
-        Refusal::BindCompleted => words(
-            "lost, because an annotation was copied to it",
-            "Its annotations say that it was bound, and it names no volume. Kubernetes never binds such a claim.",
-        ),
-        Refusal::Block => words("refused: block device", "A file system would be where the claim wants a device."),
-        Refusal::ClassMissing(Some(_)) => {
-            words("refused: its class does not exist", "Only the class says how the volume is made.")
-        }
-        Refusal::ClassMissing(None) => words("refused: it names no class", "Only a class says how the volume is made."),
-        Refusal::Copy { .. } => words(
-            "released, and its data are kept",
-            "Somebody else created the object, perhaps from a backup, so nobody knows whether its claim was ever here.",
-        ),
-        Refusal::DataSource { .. } => {
-            words("refused: data source", "The claim would get an empty volume instead of a copy.")
-        }
-        Refusal::Expansion => {
-            words("bound, and cannot grow", "The claim asks for more than its volume has. The volume stays usable.")
-        }
-        Refusal::ImmediateClass => words(
-            "refused: no node will be chosen",
-            "Each node makes its own volumes, and only the scheduler can say which node it is.",
-        ),
-        Refusal::MountOptions => {
-            words("refused: mountOptions", "The volume would be mounted without the options of its class.")
-        }
-        Refusal::NameShared { .. } => words(
-            "refused: another claim has the name of its volume",
-            "Volumes are named after a part of the claim's uid, and both uids begin with the same part.",
-        ),
-        Refusal::NameTaken => words(
-            "refused: the name of its volume is taken",
-            "Each claim's volume has one name, and a volume of that name is somebody else's.",
-        ),
-        Refusal::Nobodys => words(
-            "released, and nobody deletes it",
-            "It names no installation, and each node's replica serves only what it has made or adopted.",
-        ),
-        Refusal::Unreadable { .. } => {
-            words("cannot be read", "Nothing is done about a claim that the provisioner does not understand.")
-        }
-        Refusal::UnreadableVolume { .. } => {
-            words("cannot be read", "Nothing is done about a volume that the provisioner does not understand.")
-        }
-        Refusal::NodeGone { .. } => words("its node is gone", "Only that node's replica can delete the data."),
-        Refusal::OtherCluster { .. } => words(
-            "released, and made in another cluster",
-            "Two clusters may share a backend, so nobody deletes what the other one has made.",
-        ),
-        Refusal::OtherInstallation { .. } => words(
-            "released, and left to another installation",
-            "Two installations may share a backend, so nobody deletes what the other one has made.",
-        ),
-        Refusal::Parameters(_) => {
-            mendable("refused: its class cannot be used", "The parameters of the class are wrong.", CLASS)
-        }
-        Refusal::ParametersCrash(_) => {
-            words("refused: its class cannot be read", "The provisioner's code crashes on the parameters of the class.")
-        }
-        Refusal::Populator { .. } => words(
-            "waits for a volume populator",
-            "Another program fills the volume, and this provisioner makes none meanwhile.",
-        ),
-        Refusal::Request(_) => words("refused: its size cannot be read", "Nobody knows how large the volume is to be."),
-        Refusal::RetainedTooLate => words(
-            "kept after its deletion had begun",
-            "Only the object leads to what is left in the backend, so it stays.",
-        ),
-        Refusal::SourceNamespace { .. } => words(
-            "refused: data source of another namespace",
-            "Only a ReferenceGrant would permit the copy, and this provisioner does not look for one.",
-        ),
-        Refusal::Unadopted => words(
-            "bound, and nobody expands it",
-            "Its volume names no installation, and each node's replica serves only what it has made or adopted.",
-        ),
-        Refusal::Unreleased { .. } => words(
-            "is being deleted, and its data is kept",
-            "Its claimRef was removed, so it is not Released. An administrator has to confirm that the data may be deleted.",
-        ),
-        Refusal::Selector => words("refused: label selector", "A new volume would not be one that the claim selects."),
-    }
+    title(match refusal {
+        Refusal::AccessModes(_) => "refused: access modes",
+        Refusal::AllowedTopologies => "refused: allowedTopologies",
+        Refusal::AttributesClass(_) => "refused: VolumeAttributesClass",
+        Refusal::BindCompleted => "lost, because an annotation was copied to it",
+        Refusal::Block => "refused: block device",
+        Refusal::ClassMissing(Some(_)) => "refused: its class does not exist",
+        Refusal::ClassMissing(None) => "refused: it names no class",
+        Refusal::Copy { .. } => "released, and its data are kept",
+        Refusal::DataSource { .. } => "refused: data source",
+        Refusal::Expansion => "bound, and cannot grow",
+        Refusal::ImmediateClass => "refused: no node will be chosen",
+        Refusal::MountOptions => "refused: mountOptions",
+        Refusal::NameShared { .. } => "refused: another claim has the name of its volume",
+        Refusal::NameTaken => "refused: the name of its volume is taken",
+        Refusal::Nobodys => "released, and nobody deletes it",
+        Refusal::Unreadable { .. } => "cannot be read",
+        Refusal::UnreadableVolume { .. } => "cannot be read",
+        Refusal::NodeGone { .. } => "its node is gone",
+        Refusal::OtherCluster { .. } => "released, and made in another cluster",
+        Refusal::OtherInstallation { .. } => "released, and left to another installation",
+        Refusal::Parameters(_) => "refused: its class cannot be used",
+        Refusal::ParametersCrash(_) => "refused: its class cannot be read",
+        Refusal::Populator { .. } => "waits for a volume populator",
+        Refusal::Request(_) => "refused: its size cannot be read",
+        Refusal::RetainedTooLate => "kept after its deletion had begun",
+        Refusal::SourceNamespace { .. } => "refused: data source of another namespace",
+        Refusal::Unadopted => "bound, and nobody expands it",
+        Refusal::Unreleased { .. } => "is being deleted, and its data is kept",
+        Refusal::Selector => "refused: label selector",
+    })
 }
 
 /// What the controller does. `None` where it rests or refuses.

@@ -27,7 +27,7 @@ use self::expand::Expanding;
 use self::provision::Provisioning;
 use super::cache::VolumeCache;
 use super::decision::{Decision, NoAction, Refusal};
-use super::facts::{ClaimState, ClassState, Facts, WaitingClaim};
+use super::facts::{ClaimState, ClassState, Facts, Progress, WaitingClaim};
 use super::outcome::{Outcome, Stopped};
 use crate::controller::shared::calls::{self, start_backend};
 use crate::controller::shared::class_parameters::BadParameters;
@@ -137,7 +137,8 @@ impl Actions {
         match self.context.read_volume(&key.to_string()).await {
             Ok(live) => {
                 let Some(pending) = facts.attempt() else { return Err(Stopped::Changed) };
-                if !facts.attempt_outlives(live.object.metadata.deletion_timestamp.is_some()) {
+                let is_deleted = live.object.metadata.deletion_timestamp.is_some();
+                if !(is_deleted && matches!(facts.progress, Progress::Unsaved(_))) {
                     Box::pin(self.context.finish(pending, step)).await?;
                 }
                 self.context.cache().observe_volume(live.seen);

@@ -95,9 +95,11 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         {
             about_attempt(facts)
         }
-        (Progress::Background(_), VolumeState::Ours(volume)) if facts.attempt_outlives(volume.facts.deleting) => {
-            about_volume(&volume.facts, facts, rules)
-        }
+        // The asset may be another one than that of the volume. Saving it compares the two.
+        (Progress::Unsaved(unsaved), VolumeState::Ours(volume)) if volume.facts.deleting => match &unsaved.after {
+            Some(uid) if *uid == volume.facts.uid => about_volume(&volume.facts, facts, rules),
+            _ => Decision::Save,
+        },
         (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(_)) => Decision::ConfirmVolume,
         (_, VolumeState::Unreadable(volume)) => {
             Decision::Refuse(Refusal::UnreadableVolume { problem: volume.problem.clone() })

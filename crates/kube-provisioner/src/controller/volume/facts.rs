@@ -60,11 +60,6 @@ impl Facts {
         self.progress.pending()
     }
 
-    /// Whether the attempt goes on when the volume is gone. A volume that is being deleted may have another asset, unless the claim uses it.
-    pub(crate) fn attempt_outlives(&self, volume_is_deleted: bool) -> bool {
-        volume_is_deleted && !matches!(self.claim, ClaimState::Bound { bound_here: true, .. })
-    }
-
     /// The class and the kind of data source that the work is counted under. Both are of a bounded number, whatever claims say.
     pub(crate) fn labels(&self) -> (Option<&str>, Option<&str>) {
         let class = match (self.attempt(), &self.class, &self.volume) {
@@ -163,7 +158,7 @@ impl Pending {
 }
 
 /// A PersistentVolume that is still to be saved.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UnsavedVolume {
     pub(crate) name: String,
     pub(crate) pending: Arc<Pending>,
@@ -171,4 +166,6 @@ pub(crate) struct UnsavedVolume {
     pub(crate) body: Vec<u8>,
     /// What the author wants the claim's user to know.
     pub(crate) warning: Option<String>,
+    /// The uid of the volume with another asset that is deleted first.
+    pub(crate) after: Option<Arc<str>>,
 }

@@ -79,7 +79,7 @@ impl Provisioning {
         let object = object::build(&inputs, volume).map_err(Stopped::BadTemplate)?;
         let body =
             serde_json::to_vec(&object).map_err(|error| Stopped::NotSaved(CallError::Other(error.to_string())))?;
-        Ok(UnsavedVolume { name, pending, body, warning })
+        Ok(UnsavedVolume { name, pending, body, warning, after: None })
     }
 
     /// A final answer ends the attempt. After any other answer the attempt stays recorded.

@@ -24,6 +24,8 @@ enum Found {
     SameAsset,
     /// A volume of the same claim with another asset: ours is surplus.
     OtherAsset,
+    /// A volume of the same claim with another asset, which is being deleted: ours is saved when it is gone.
+    Former,
     /// A volume of the same claim with the same path on another server, or on the same one under another name.
     OtherServer,
     /// A volume of ours of another claim.
@@ -60,6 +62,14 @@ impl Provisioning {
                     Found::OtherAsset => {
                         tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
                         self.context.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
+                        return Err(Stopped::Changed);
+                    }
+                    Found::Former => {
+                        let after = object.metadata.uid.as_deref().map(Arc::from);
+                        let unsaved = Arc::new(UnsavedVolume { after, ..(**unsaved).clone() });
+                        let mut cache = self.context.cache();
+                        cache.set_progress(key, Progress::Unsaved(unsaved));
+                        cache.observe_volume(seen);
                         return Err(Stopped::Changed);
                     }
                     Found::OtherServer => {
@@ -100,8 +110,7 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
     if same(protocol::PROVISIONED_BY) && claim(found).is_some() && claim(found) != claim(&wanted) {
         return Found::OfAnother;
     }
-    if found.metadata.deletion_timestamp.is_some() || !same(protocol::PROVISIONED_BY) || claim(found) != claim(&wanted)
-    {
+    if !same(protocol::PROVISIONED_BY) || claim(found) != claim(&wanted) {
         return Found::Foreign;
     }
     let of = |volume: &PersistentVolume| serde_json::to_value(&volume.spec).unwrap_or_default();
@@ -111,6 +120,7 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
         (true, _) if server(&wanted) != server(found) => Found::OtherServer,
         (true, true) => Found::Same,
         (true, false) => Found::SameAsset,
+        (false, _) if found.metadata.deletion_timestamp.is_some() => Found::Former,
         (false, _) => Found::OtherAsset,
     }
 }
@@ -159,7 +169,8 @@ mod tests {
             "spec": {"claimRef": {"uid": "u"}, "nfs": {"server": "a", "path": "/v"}},
         });
         let body = volume.to_string().into_bytes();
-        let unsaved = UnsavedVolume { name: "pvc-u".to_owned(), pending: Arc::new(pending()), body, warning: None };
+        let unsaved =
+            UnsavedVolume { name: "pvc-u".to_owned(), pending: Arc::new(pending()), body, warning: None, after: None };
         compare(&unsaved, &serde_json::from_value(with(volume, change)).unwrap())
     }
 
@@ -177,7 +188,9 @@ mod tests {
         assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Found::OfAnother);
         assert_eq!(compared(json!({"spec": {"claimRef": null}})), Found::Foreign);
         assert_eq!(compared(json!({"metadata": {"annotations": {protocol::PROVISIONED_BY: "q"}}})), Found::Foreign);
+        // A person has deleted the volume before the attempt that saved it, or a later one, has ended.
         let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        assert_eq!(compared(deleting), Found::Foreign);
+        assert_eq!(compared(deleting.clone()), Found::Same);
+        assert_eq!(compared(with(deleting, json!({"spec": {"nfs": {"path": "/w"}}}))), Found::Former);
     }
 }

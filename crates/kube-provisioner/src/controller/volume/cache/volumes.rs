@@ -44,10 +44,10 @@ impl VolumeCache {
         let ends = match self.progress.get(&key) {
             Some(Progress::Confirm) => true,
             _ if of_another.is_some() => false,
-            // The author has a part in the end. A volume that is being deleted may be of an earlier asset.
-            Some(Progress::Unsaved(_) | Progress::Background(_)) => {
-                !self.rules.capabilities.attempt_end && !facts.deleting
-            }
+            // Saving compares the asset with that of a volume that is being deleted.
+            Some(Progress::Unsaved(_)) if facts.deleting => false,
+            // The author has a part in the end.
+            Some(Progress::Unsaved(_) | Progress::Background(_)) => !self.rules.capabilities.attempt_end,
             _ => false,
         };
         // A volume of another installation does not end our attempt. Neither does a volume that may be older than our
@@ -55,12 +55,9 @@ impl VolumeCache {
         if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
-        // What was made and not saved may be what another claim's volume has, or one that is being deleted, and be deleted with it.
-        if let Some(Progress::Unsaved(unsaved)) = self.progress.get(&key)
-            && (of_another.is_some() || facts.deleting)
-        {
-            let attempt = Progress::Background(unsaved.pending.clone());
-            self.progress.insert(key.clone(), attempt);
+        // What was made for one claim and not saved may be what the other's volume has, and be deleted with it.
+        if let (Some(pending), Some(Progress::Unsaved(_))) = (of_another, self.progress.get(&key)) {
+            self.progress.insert(key.clone(), Progress::Background(pending));
         }
         let resource_version = watched_version(watched).into();
         let volume = Arc::new(OurVolume { facts, resource_version });

@@ -123,7 +123,7 @@ fn g1_a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
     let mut fixture = able.class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     let Progress::Background(pending) = fixture.cache.facts(&key()).progress else { panic!("begun") };
-    let unsaved = UnsavedVolume { name: key().to_string(), pending, body: Vec::new(), warning: None };
+    let unsaved = UnsavedVolume { name: key().to_string(), pending, body: Vec::new(), warning: None, after: None };
     fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved)));
     fixture.put_volume(saved());
     delete_volume(&mut fixture, saved());
@@ -343,14 +343,22 @@ fn g50_a_volume_of_before_the_term_ends_no_attempt() {
 }
 
 #[test]
-fn g50_a_volume_that_is_being_deleted_ends_no_attempt() {
+fn g50_a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
-    begin(&mut fixture);
+    let unsaved = UnsavedVolume {
+        name: key().to_string(),
+        pending: Arc::new(pending()),
+        body: Vec::new(),
+        warning: None,
+        after: None,
+    };
+    fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved.clone())));
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "21"}});
     fixture.put_volume(with(saved(), deleted));
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::VolumeTerminating), "it may have an earlier asset");
-    fixture.cache.backend_deleted(&key(), "volume", true);
-    assert!(matches!(fixture.cache.facts(&key()).progress, Progress::Background(_)));
+    assert_eq!(fixture.about_claim(), Decision::Save, "which compares the two assets");
+    let after = saved()["metadata"]["uid"].as_str().map(Arc::from);
+    fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(UnsavedVolume { after, ..unsaved })));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::VolumeTerminating), "the other asset goes first");
     fixture.cache.volume_is_gone(&key());
     assert_eq!(fixture.about_claim(), Decision::Provision, "with what was prepared");
 }

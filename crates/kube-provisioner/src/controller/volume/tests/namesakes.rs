@@ -168,7 +168,7 @@ fn g70_an_attempt_waits_while_another_claims_volume_has_its_name() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     let begun = attempt(1);
     let (name, body) = ("v-uid".to_owned(), Vec::new());
-    let unsaved = UnsavedVolume { name, pending: begun, body, warning: None };
+    let unsaved = UnsavedVolume { name, pending: begun, body, warning: None, after: None };
     fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved)));
     assert_eq!(decision(&fixture), Decision::Save);
     // Another process has made it. What was made for the first claim may be the same asset.

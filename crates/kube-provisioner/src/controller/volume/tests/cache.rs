@@ -345,13 +345,9 @@ fn g50_a_volume_of_before_the_term_ends_no_attempt() {
 #[test]
 fn g50_a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
-    let unsaved = UnsavedVolume {
-        name: key().to_string(),
-        pending: Arc::new(pending()),
-        body: Vec::new(),
-        warning: None,
-        after: None,
-    };
+    begin(&mut fixture);
+    let Progress::Background(pending) = fixture.cache.facts(&key()).progress else { panic!("begun") };
+    let unsaved = UnsavedVolume { name: key().to_string(), pending, body: Vec::new(), warning: None, after: None };
     fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved.clone())));
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "21"}});
     fixture.put_volume(with(saved(), deleted));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube::Api;
 use kube::core::DynamicObject;
-use provisioner_runtime::watch::Change;
+use provisioner_runtime::watch::{Change, Scope};
 
 /// A watch of one kind of object, which the controller runs for the author: see
 /// [`Hooks::watches`](crate::Hooks::watches).
@@ -13,7 +13,7 @@ use provisioner_runtime::watch::Change;
 /// the author has to do without what it shows.
 pub struct ObjectWatch {
     pub(crate) plural: &'static str,
-    pub(crate) api: Api<DynamicObject>,
+    pub(crate) scope: Scope<DynamicObject>,
     pub(crate) on_change: OnChange,
 }
 
@@ -35,6 +35,10 @@ pub enum Wake {
     /// The claims of other namespaces that wait for volumes with a data source in this namespace, and the attempts for such claims
     /// that are gone: something there may let them use it, or no longer.
     SourceNamespace(String),
+    /// The claims for which the scheduler has selected the node with this name.
+    SelectedNode(String),
+    /// All claims that wait for a volume.
+    Claims,
 }
 
 impl ObjectWatch {
@@ -45,7 +49,16 @@ impl ObjectWatch {
         api: Api<DynamicObject>,
         on_change: impl Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static,
     ) -> Self {
-        Self { plural, api, on_change: Box::new(on_change) }
+        Self { plural, scope: api.into(), on_change: Box::new(on_change) }
+    }
+
+    /// The same, but the objects that `on_change` sees contain only their metadata: the API server leaves out the rest.
+    pub fn of_metadata(
+        plural: &'static str,
+        api: Api<DynamicObject>,
+        on_change: impl Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static,
+    ) -> Self {
+        Self { plural, scope: Scope::metadata(api), on_change: Box::new(on_change) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What an author has found out before an attempt begins.
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,7 +18,12 @@ use serde_json::value::RawValue;
 /// ```
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
-pub struct Prepared(Option<Box<RawValue>>);
+pub struct Prepared {
+    own: Option<Box<RawValue>>,
+    /// Its own part of the record.
+    #[serde(skip)]
+    pub(crate) shared: Option<Arc<str>>,
+}
 
 impl Prepared {
     /// Keeps a value as JSON. It becomes part of the attempt's record, so it must be small and contain no secrets.
@@ -24,7 +31,19 @@ impl Prepared {
     /// # Errors
     /// If the value cannot be written as JSON.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Self> {
-        Ok(Self(Some(serde_json::value::to_raw_value(value)?)))
+        Ok(Self { own: Some(serde_json::value::to_raw_value(value)?), shared: None })
+    }
+
+    /// Keeps a text besides, which may be larger: the records of all attempts with the same text contain it once. It must not contain line
+    /// breaks.
+    #[must_use]
+    pub fn with_shared(self, text: impl Into<Arc<str>>) -> Self {
+        Self { shared: Some(text.into()), ..self }
+    }
+
+    /// The text that was kept besides.
+    pub fn shared(&self) -> Option<&str> {
+        self.shared.as_deref()
     }
 
     /// The value that was kept; `null` where there is none.
@@ -32,10 +51,10 @@ impl Prepared {
     /// # Errors
     /// If the value has another shape.
     pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
-        serde_json::from_str(self.0.as_deref().map_or("null", RawValue::get))
+        serde_json::from_str(self.own.as_deref().map_or("null", RawValue::get))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.own.is_none()
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::response::Status;
+use kube::core::{ObjectList, Request};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
@@ -85,12 +86,18 @@ impl<T> Change<T> {
 pub struct Scope<T> {
     api: Api<T>,
     labels: Option<String>,
+    only_metadata: bool,
 }
 
 impl<T> Scope<T> {
     /// Those that this label selector selects, such as `app=web`.
     pub fn labelled(api: Api<T>, selector: impl Into<String>) -> Self {
-        Self { api, labels: Some(selector.into()) }
+        Self { labels: Some(selector.into()), ..Self::from(api) }
+    }
+
+    /// All, but only their metadata, as the API server sends a `PartialObjectMetadata`.
+    pub fn metadata(api: Api<T>) -> Self {
+        Self { only_metadata: true, ..Self::from(api) }
     }
 
     pub(crate) fn list_params(&self) -> ListParams {
@@ -104,11 +111,17 @@ impl<T> Scope<T> {
 
 impl<T> From<Api<T>> for Scope<T> {
     fn from(api: Api<T>) -> Self {
-        Self { api, labels: None }
+        Self { api, labels: None, only_metadata: false }
     }
 }
 
-impl<T: Clone + DeserializeOwned + Debug> Scope<T> {
+impl<T: Resource + Clone + DeserializeOwned + Debug> Scope<T> {
+    async fn list(&self, params: &ListParams) -> kube::Result<ObjectList<T>> {
+        let request = Request::new(self.api.resource_url());
+        let request = if self.only_metadata { request.list_metadata(params) } else { request.list(params) };
+        self.api.clone().into_client().request(request.map_err(kube::Error::BuildRequest)?).await
+    }
+
     /// Asks the API server for the current version of this kind.
     pub(crate) async fn current_version(&self) -> kube::Result<u64> {
         let list = self.api.list_metadata(&self.list_params().limit(1)).await?;
@@ -326,14 +339,14 @@ async fn list<T>(
     sink: &mut (impl FnMut(Change<T>) + Send),
 ) -> Result<(String, usize), WatchError>
 where
-    T: Clone + DeserializeOwned + Debug,
+    T: Resource + Clone + DeserializeOwned + Debug,
 {
     let mut params = scope.list_params().limit(PAGE);
     let (mut first, mut size) = (true, 0);
     // Before the request: what the API server shows in other answers from here on may be newer than the list.
     sink(Change::Begin);
     loop {
-        let page = answer(LIST, scope.api.list(&params)).await?;
+        let page = answer(LIST, scope.list(&params)).await?;
         health.progress();
         if std::mem::take(&mut first) {
             health.delivers(page.metadata.resource_version.as_deref().unwrap_or_default());
@@ -368,8 +381,10 @@ async fn follow<T>(
 where
     T: Resource + Clone + FromJson + 'static,
 {
-    let (client, url) = (scope.api.clone().into_client(), scope.api.resource_url());
-    let mut events = answer(START, Reader::<T>::open(&client, url, params, version)).await?;
+    let request = Request::new(scope.api.resource_url());
+    let request =
+        if scope.only_metadata { request.watch_metadata(params, version) } else { request.watch(params, version) };
+    let mut events = answer(START, Reader::<T>::open(&scope.api.clone().into_client(), request)).await?;
     health.progress();
     let mut stale = pin!(health.shared.expected.stale(|| health.position()));
     let mut settling = pin!(sleep(SETTLED));

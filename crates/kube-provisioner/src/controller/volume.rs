@@ -108,6 +108,7 @@ pub(crate) fn control_loop(
                 backend,
                 rules,
                 limits: CallLimits::of(options),
+                only_updates_claims: options.sidecar_rbac,
                 claims: WatchHealth::new(),
                 volumes: WatchHealth::new(),
             },
@@ -212,7 +213,7 @@ impl Reconciler for VolumeReconciler {
             tracing::warn!("the provisioner's code crashed in `watches`: {panic}");
             Vec::new()
         });
-        watches.extend(of_author.into_iter().map(|ObjectWatch { plural, api, on_change }| {
+        watches.extend(of_author.into_iter().map(|ObjectWatch { plural, scope, on_change }| {
             let wakes = move |change| {
                 catch_panic(|| on_change(change)).unwrap_or_else(|panic| {
                     tracing::warn!("the provisioner's code crashed at a change of {plural}: {panic}");
@@ -221,7 +222,7 @@ impl Reconciler for VolumeReconciler {
             };
             let apply =
                 |cache: &mut VolumeCache, wakes: Vec<Wake>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
-            WatchSpec::new(plural, api, WatchHealth::new(), wakes, apply).optional()
+            WatchSpec::new(plural, scope, WatchHealth::new(), wakes, apply).optional()
         }));
         watches
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{WatchEvent, WatchParams};
+use kube::core::Request;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::cache::version_of;
@@ -93,7 +94,8 @@ async fn watch_from(
     let params = WatchParams::default().labels(&fleet.store.selector()).timeout(seconds);
     let (limit, api) = (fleet.options.call_limit(), &fleet.store.api);
     let client = api.clone().into_client();
-    let begun = timeout(limit, Reader::<Lease>::open(&client, api.resource_url(), &params, version)).await;
+    let request = Request::new(api.resource_url()).watch(&params, version);
+    let begun = timeout(limit, Reader::<Lease>::open(&client, request)).await;
     let mut events = begun.map_err(|_| LeaseWatchError::Failed(CallError::TimedOut(limit)))??;
     loop {
         let event = tokio::select! {

@@ -9,10 +9,12 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
-use kube::api::{WatchEvent, WatchParams};
-use kube::core::{DynamicObject, Request};
+use kube::api::WatchEvent;
+use kube::core::DynamicObject;
+use kube::core::request::Error as BuildError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -48,10 +50,9 @@ pub(crate) struct Reader<T> {
 }
 
 impl<T: FromJson> Reader<T> {
-    /// Watches the resource at `path` from `version` on.
-    pub(crate) async fn open(client: &Client, path: &str, params: &WatchParams, version: &str) -> kube::Result<Self> {
-        let request = Request::new(path).watch(params, version).map_err(kube::Error::BuildRequest)?;
-        let body = Box::pin(client.request_stream(request).await?);
+    /// Begins the watch that is asked for.
+    pub(crate) async fn open(client: &Client, request: Result<Request<Vec<u8>>, BuildError>) -> kube::Result<Self> {
+        let body = Box::pin(client.request_stream(request.map_err(kube::Error::BuildRequest)?).await?);
         let (last_read, silence) = (Instant::now(), Box::pin(sleep(SILENCE)));
         Ok(Self { body, line: Vec::new(), last_read, silence, objects: PhantomData })
     }

@@ -2,13 +2,14 @@
 
 use std::fmt::Debug;
 
-use kube::api::{GetParams, Patch, PatchParams};
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::{CallError, unsent};
 use provisioner_runtime::controller::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Reads an object. `path` is that of its kind and namespace.
 pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
@@ -17,6 +18,18 @@ pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
     name: &str,
 ) -> Result<T, CallError> {
     let request = Request::new(path).get(name, &GetParams::default()).map_err(unsent)?;
+    context.request(context.client().request(request)).await
+}
+
+/// Writes a whole object, if it still has the resource version that `object` contains. `path` is that of its kind and namespace.
+pub(crate) async fn replace<C: Cache, T: DeserializeOwned>(
+    context: &Context<C>,
+    path: String,
+    name: &str,
+    object: &Value,
+) -> Result<T, CallError> {
+    let body = serde_json::to_vec(object).map_err(unsent)?;
+    let request = Request::new(path).replace(name, &PostParams::default(), body).map_err(unsent)?;
     context.request(context.client().request(request)).await
 }
 

@@ -181,6 +181,8 @@ impl VolumeCache {
             Wake::SourceNamespace(namespace) => {
                 self.with_source(|claim, (of_source, _)| of_source == namespace && of_source != &*claim.namespace)
             }
+            Wake::SelectedNode(name) => self.concerned_claims(|claim| claim.selected_node.as_deref() == Some(name)),
+            Wake::Claims => self.concerned_claims(|_| true),
         };
         for key in &keys {
             *self.woken.entry(key.clone()).or_default() += 1;
@@ -188,16 +190,20 @@ impl VolumeCache {
         keys
     }
 
-    /// The waiting claims whose data source, by namespace and name, is meant, and the attempts for such claims that are gone.
+    /// As `concerned_claims`, of those whose data source, by namespace and name, is meant.
     fn with_source(&self, is_meant: impl Fn(&ClaimFacts, (&str, &str)) -> bool) -> Vec<Key> {
-        let is_source = |claim: &ClaimFacts| claim.source().is_some_and(|source| is_meant(claim, source));
+        self.concerned_claims(|claim| claim.source().is_some_and(|source| is_meant(claim, source)))
+    }
+
+    /// The waiting claims that are meant, and the attempts for such claims that are gone.
+    fn concerned_claims(&self, is_meant: impl Fn(&ClaimFacts) -> bool) -> Vec<Key> {
         let waits = |entry: &ClaimEntry| match entry {
-            ClaimEntry::Waiting(claim) => is_source(&claim.facts),
+            ClaimEntry::Waiting(claim) => is_meant(&claim.facts),
             ClaimEntry::Bound { .. } | ClaimEntry::Unreadable(_) => false,
         };
         let claims = self.claims.iter().filter(|(_, entry)| waits(entry)).map(|(uid, _)| self.key(uid));
         let attempts = self.progress.iter().filter_map(|(key, progress)| Some((key, progress.pending()?)));
-        let attempts = attempts.filter(|(_, pending)| is_source(&pending.claim.facts)).map(|(key, _)| key.clone());
+        let attempts = attempts.filter(|(_, pending)| is_meant(&pending.claim.facts)).map(|(key, _)| key.clone());
         claims.chain(attempts).collect::<BTreeSet<_>>().into_iter().collect()
     }
 

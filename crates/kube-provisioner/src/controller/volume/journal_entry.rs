@@ -38,7 +38,8 @@ pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
         serde_json::to_string(&EntryText { metadata, token: &pending.token, prepared: pending.prepared.clone() })
             .ok()?;
     let share = |kind: &str, text: &str| (format!("{kind}-{:016x}", stable_hash(text)), text.into());
-    let shared = vec![pending.class.snapshot.clone(), share("spec", spec.get()), share("ann", &annotations)];
+    let mut shared = vec![pending.class.snapshot.clone(), share("spec", spec.get()), share("ann", &annotations)];
+    shared.extend(pending.prepared.shared().map(|text| share("prep", text)));
     Some(Entry { key: key.to_string(), text, shared })
 }
 
@@ -53,14 +54,16 @@ pub(crate) fn snapshot(class: &StorageClass, fingerprint: u64) -> (String, Arc<s
 /// The attempt of an entry, or what is wrong with it. Calls the author's code, so no lock may be held.
 pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Result<Pending, String> {
     let say = |error: serde_json::Error| error.to_string();
-    let ((name, text), spec, annotations) = match &entry.shared[..] {
-        [class, (_, spec), (_, annotations)] => (class, spec, Some(&**annotations)),
+    let ((name, text), spec, annotations, of_author) = match &entry.shared[..] {
+        [class, (_, spec), (_, annotations), (_, text)] => (class, spec, Some(&**annotations), Some(text)),
+        [class, (_, spec), (_, annotations)] => (class, spec, Some(&**annotations), None),
         // As earlier versions wrote it.
-        [class, (_, spec)] => (class, spec, None),
+        [class, (_, spec)] => (class, spec, None, None),
         _ => return Err("it names no class and no spec".to_owned()),
     };
     let object: StorageClass = serde_json::from_str(text).map_err(say)?;
-    let EntryText { metadata, token, prepared } = serde_json::from_str(&entry.text).map_err(say)?;
+    let EntryText { metadata, token, mut prepared } = serde_json::from_str(&entry.text).map_err(say)?;
+    prepared.shared = of_author.cloned();
     let claim = WaitingClaim::of_author_view(author_view::join(metadata, annotations, spec).map_err(say)?)?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
     let (claim, class) = (Arc::new(claim), Arc::new(class));
@@ -98,7 +101,7 @@ pub(crate) fn namespace(entry: &Entry) -> String {
 /// The node that the attempt was for.
 pub(crate) fn node(entry: &Entry) -> Option<String> {
     let annotations: partial::Annotations = match &entry.shared[..] {
-        [_, _, (_, annotations)] => serde_json::from_str(annotations).ok()?,
+        [_, _, (_, annotations), ..] => serde_json::from_str(annotations).ok()?,
         _ => serde_json::from_str::<partial::ClaimFields>(&entry.text).ok()?.metadata.annotations,
     };
     annotations.selected_node

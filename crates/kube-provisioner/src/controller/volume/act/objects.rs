@@ -168,6 +168,9 @@ impl ActContext {
         claim: &ClaimFacts,
         node: &str,
     ) -> Result<Option<WatchedClaim>, CallError> {
+        if self.only_updates_claims {
+            return self.unselect_by_update(claim, node).await;
+        }
         let path = format!("/metadata/annotations/{}", protocol::SELECTED_NODE.replace('/', "~1"));
         let operations = json!([
             {"op": "test", "path": "/metadata/uid", "value": &*claim.uid},
@@ -178,6 +181,26 @@ impl ActContext {
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::patch(&self.runtime, path, &claim.name, None, &patch);
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
+    }
+
+    /// The same for an account that may not patch claims. The claim is written as it was read, if nobody has changed it meanwhile.
+    async fn unselect_by_update(&self, claim: &ClaimFacts, node: &str) -> Result<Option<WatchedClaim>, CallError> {
+        const TRIES: u32 = 5;
+        let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
+        let mut tries = 1..=TRIES;
+        loop {
+            let mut object: Value = requests::get(&self.runtime, path.clone(), &claim.name).await?;
+            let selected = object["metadata"]["annotations"].as_object_mut();
+            let selected = selected.and_then(|annotations| annotations.remove(protocol::SELECTED_NODE));
+            if selected != Some(json!(node)) || object["metadata"]["uid"] != json!(*claim.uid) {
+                return Ok(None);
+            }
+            let answer = requests::replace(&self.runtime, path.clone(), &claim.name, &object);
+            match shown(&self.claims, answer, WatchedClaim::version).await {
+                Err(CallError::Conflict) if tries.next().is_some() => {}
+                answer => return answer.map(Some),
+            }
+        }
     }
 }
 

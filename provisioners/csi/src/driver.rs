@@ -9,6 +9,8 @@ use driver_rpc::csi::{
 };
 use thiserror::Error;
 
+use crate::request::Settings;
+
 pub(crate) use controller_service_capability::rpc::Type as Rpc;
 use plugin_capability::service::Type as Service;
 
@@ -73,6 +75,11 @@ impl DriverInfo {
     /// Whether some nodes cannot use some of the driver's volumes.
     pub fn has_topology(&self) -> bool {
         self.services.contains(&Service::VolumeAccessibilityConstraints)
+    }
+
+    /// Whether a volume may be limited to some nodes.
+    pub(crate) fn chooses_places(&self, settings: &Settings) -> bool {
+        settings.topology && self.has_topology()
     }
 
     /// The driver's name, which is that of the provisioner in classes.

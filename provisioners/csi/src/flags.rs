@@ -46,7 +46,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     prevent_volume_mode_conversion: bool,
 
-    /// Choose where the volumes of Immediate classes are; a driver with topology needs false, and chooses by itself
+    /// For claims that wait for a pod, send the driver only the topology of the selected node, instead of that of all nodes
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    strict_topology: bool,
+
+    /// For claims that do not wait for a pod, send the driver the topology of all nodes; false: the driver chooses
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     immediate_topology: bool,
 
@@ -167,6 +171,7 @@ impl Flags {
         settings.cross_namespace_data_sources = self.gates.has_cross_namespace_data_sources();
         settings.topology = self.gates.has_topology();
         settings.immediate_topology = self.immediate_topology;
+        settings.strict_topology = self.strict_topology;
         settings.retry_interval_max = self.retry_interval_max;
         settings
     }
@@ -275,16 +280,12 @@ mod tests {
         assert_eq!(options.http_endpoint, Some(([0, 0, 0, 0], 8080).into()));
         assert_eq!(flags.timeout, Duration::from_secs(150));
         assert_eq!(flags.settings().default_fs_type.as_deref(), Some("ext4"));
-        assert!(flags.settings().extra_create_metadata && !flags.gates.has_topology());
+        assert!(
+            flags.settings().extra_create_metadata && flags.settings().strict_topology && !flags.gates.has_topology()
+        );
         assert!(flags.settings().cross_namespace_data_sources);
         assert_eq!(flags.refusal(), None);
-        let ignored = [
-            "--kube-api-qps",
-            "--snapshot-orphan-sweep-interval",
-            "--strict-topology",
-            "--v",
-            "--feature-gates=Topology",
-        ];
+        let ignored = ["--kube-api-qps", "--snapshot-orphan-sweep-interval", "--v"];
         assert_eq!(flags.ignored(), ignored);
     }
 

@@ -11,6 +11,7 @@ mod driver;
 mod grants;
 mod holds;
 mod missing;
+mod nodes;
 mod parameters;
 mod provisioner;
 mod request;

@@ -63,6 +63,10 @@ fn rights(gates: &Gates) -> Vec<AccessRule> {
         rule(SNAPSHOTS, "volumesnapshots", &["get", "list", "watch", "update"]),
         rule(SNAPSHOTS, "volumesnapshotcontents", &["get"]),
     ];
+    if gates.has_topology() {
+        rules.push(rule("", "nodes", &["get", "list", "watch"]));
+        rules.push(rule(STORAGE, "csinodes", &["get", "list", "watch"]));
+    }
     if gates.has_cross_namespace_data_sources() {
         rules.push(rule("gateway.networking.k8s.io", "referencegrants", &["list", "watch"]));
     }
@@ -85,9 +89,6 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     let driver = DriverInfo::ask(&client).await?;
     operations.set_driver_name(driver.name());
     let settings = flags.settings();
-    if let Some(problem) = driver.unserved(&settings) {
-        return Err(problem.into());
-    }
     let (options, identity) = (flags.options(driver.name()), identity(&driver));
     let another = another_driver(client.clone(), driver.clone(), reconnected);
     let provisioner = CsiProvisioner::new(client, driver, settings, identity).with_metrics(operations);

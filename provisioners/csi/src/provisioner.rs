@@ -26,12 +26,13 @@ use crate::driver::{DriverInfo, Need, Rpc};
 use crate::grants;
 use crate::holds::Holds;
 use crate::missing::{self, Missing};
+use crate::nodes::Nodes;
 use crate::parameters::Texts;
 use crate::request::{RequestError, Settings, Wanted};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
-use crate::topology;
+use crate::topology::Requirement;
 use crate::verdict::{self, Left};
 
 /// Provisions the volumes of a driver.
@@ -45,6 +46,7 @@ pub struct CsiProvisioner<D> {
     holds: Holds,
     missing: Missing,
     attachments: Attachments,
+    nodes: Nodes,
     operations: Option<Operations>,
 }
 
@@ -57,6 +59,9 @@ struct Choice {
     mutable_parameters: Texts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
+    /// The first of the places where the volume may be, which are the shared text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_place: Option<usize>,
 }
 
 impl Choice {
@@ -65,7 +70,13 @@ impl Choice {
     }
 
     fn is_empty(&self) -> bool {
-        self.mutable_parameters.is_empty() && self.source.is_none()
+        self.mutable_parameters.is_empty() && self.source.is_none() && self.first_place.is_none()
+    }
+
+    /// Where the volume must be.
+    fn requirement(&self, prepared: &Prepared) -> serde_json::Result<Option<Requirement>> {
+        let read = |first| Requirement::read(prepared.shared().unwrap_or_default(), first);
+        self.first_place.map(read).transpose()
     }
 }
 
@@ -91,6 +102,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     pub fn new(driver: D, info: DriverInfo, settings: Settings, identity: impl Into<String>) -> Self {
         Self {
             driver,
+            nodes: Nodes::of_driver(info.name()),
             info,
             settings,
             identity: identity.into(),
@@ -115,7 +127,10 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Reads what the class and the first call have chosen.
     fn attempt<'a>(&self, request: &'a ProvisionRequest<Texts>) -> Result<Attempt<'a>, CreateError> {
         let mut wanted = Wanted::read(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
-        let Choice { mutable_parameters, source } = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
+        let choice = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
+        let requirement = choice.requirement(&request.prepared).map_err(CreateError::not_asked)?;
+        wanted.create.accessibility_requirements = requirement.map(Requirement::into_request);
+        let Choice { mutable_parameters, source, .. } = choice;
         wanted.create.mutable_parameters = mutable_parameters;
         wanted.create.volume_content_source = source.as_ref().map(Source::content);
         Ok(Attempt { request, wanted, source })
@@ -266,6 +281,23 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         Ok(class.parameters)
     }
 
+    /// The verdict about a failed CreateVolume.
+    fn verdict(&self, error: driver_rpc::Error, request: &ProvisionRequest<Texts>) -> ProvisionError {
+        let node = request.selected_node.as_deref().filter(|_| self.info.chooses_places(&self.settings));
+        match (node, verdict::left(&error)) {
+            (Some(_), Left::Nothing) if error.code() == Code::ResourceExhausted => ProvisionError::reschedule(error),
+            // Only this attempt can find what the driver has begun, so it goes on.
+            (Some(node), Left::InProgress) if request.resumed && self.nodes.is_gone(node) => {
+                ProvisionError::in_progress(format!(
+                    "{error} (begun for the node {node}, which is deleted; if the driver does not finish, remove what it has created, and \
+                     then the record with the command `journal drop {}`)",
+                    request.name
+                ))
+            }
+            _ => verdict::of_create(error, request.resumed, self.settings.retry_interval_max),
+        }
+    }
+
     /// Deletes a volume that is of no use. It is found again by its name.
     async fn discard(&self, made: CsiVolume, attempt: &Attempt<'_>) -> Result<(), String> {
         let secrets = self.secrets_for(&attempt.wanted).await.map_err(|error| error.to_string())?;
@@ -284,7 +316,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             // The copy may be made, and is all there is then.
             Err(error @ CreateError::SourceGone(_)) if request.resumed => return Err(ProvisionError::retry(error)),
             Err(CreateError::Driver(error) | CreateError::SourceGone(error)) => {
-                return Err(verdict::of_create(error, request.resumed, self.settings.retry_interval_max));
+                return Err(self.verdict(error, &request));
             }
             Err(CreateError::NotGranted(problem)) if !request.resumed => {
                 return Err(ProvisionError::no_change(problem));
@@ -387,9 +419,6 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 
 impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
-        if let Some(problem) = topology::requirement(&request, &self.info, &self.settings) {
-            return Err(ProvisionError::invalid(problem));
-        }
         let wanted = Wanted::read(&request, &self.info, &self.settings);
         // While its Secret is missing, no attempt is recorded.
         if let Ok(wanted) = &wanted
@@ -428,7 +457,20 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             let found = sources.find(reference, namespace, &request).await;
             choice.source = Some(found.map_err(ProvisionError::no_change)?);
         }
-        if choice.is_empty() { Ok(Prepared::default()) } else { Ok(Prepared::new(&choice)?) }
+        let requirement = if self.info.chooses_places(&self.settings) {
+            self.nodes.requirement(self.client(), &self.settings, &request).await?
+        } else {
+            None
+        };
+        choice.first_place = requirement.as_ref().map(|requirement| requirement.first);
+        if choice.is_empty() {
+            return Ok(Prepared::default());
+        }
+        let prepared = Prepared::new(&choice)?;
+        Ok(match requirement {
+            Some(requirement) => prepared.with_shared(requirement.places()?),
+            None => prepared,
+        })
     }
 
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
@@ -475,7 +517,8 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
         let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
         let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
-        attachments.into_iter().chain(snapshots).chain(grants).collect()
+        let nodes = self.info.chooses_places(&self.settings).then(|| self.nodes.watches(client));
+        attachments.into_iter().chain(snapshots).chain(grants).chain(nodes.into_iter().flatten()).collect()
     }
 
     fn register_metrics(&self, registry: &mut Registry) {

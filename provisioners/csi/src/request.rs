@@ -33,6 +33,8 @@ pub struct Settings {
     pub topology: bool,
     /// Whether the driver gets the cluster's topology for claims that do not wait for a pod. Otherwise it chooses by itself.
     pub immediate_topology: bool,
+    /// Whether the driver gets only the selected node's topology for claims that wait for a pod. Otherwise it gets that of all nodes.
+    pub strict_topology: bool,
     /// The pause after a request that the driver calls invalid.
     pub retry_interval_max: Duration,
 }
@@ -48,6 +50,7 @@ impl Default for Settings {
             cross_namespace_data_sources: false,
             topology: true,
             immediate_topology: true,
+            strict_topology: false,
             retry_interval_max: Duration::from_secs(300),
         }
     }

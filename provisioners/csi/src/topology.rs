@@ -1,58 +1,234 @@
-//! Which nodes can use a volume.
+//! Which nodes can use a volume: the requirement that the driver gets, and its answer.
 //!
-//! A requirement for the driver is not computed yet, so claims that need one are refused. A claim needs none if it does not wait for a
-//! pod, its class has no `allowedTopologies`, and `--immediate-topology=false` leaves the choice to the driver.
+//! The requirement is that of external-provisioner v6.4.0, in content and order:
+//! <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/pkg/controller/topology.go>.
 
-use driver_rpc::csi::Topology;
-use kube_provisioner::ProvisionRequest;
-use kube_provisioner::k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::driver::DriverInfo;
-use crate::request::Settings;
+use driver_rpc::csi::{Topology, TopologyRequirement};
+use kube_provisioner::k8s_openapi::api::core::v1::{
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, TopologySelectorLabelRequirement, TopologySelectorTerm,
+};
+use thiserror::Error;
 
-impl DriverInfo {
-    /// Why no claim for this driver can be served with these settings, or `None`.
-    pub fn unserved(&self, settings: &Settings) -> Option<String> {
-        (self.chooses_places(settings) && settings.immediate_topology).then(|| {
-            format!(
-                "the CSI driver {} has the capability VOLUME_ACCESSIBILITY_CONSTRAINTS, and this provisioner does not choose the topology of \
-                 volumes yet; use external-provisioner for this driver, --immediate-topology=false if the driver is to choose, or \
-                 --feature-gates=Topology=false if every node can use every volume",
-                self.name()
-            )
-        })
+/// The labels of a place, sorted by key.
+pub(crate) type Term = Vec<(String, String)>;
+type Segments = BTreeMap<String, String>;
+
+/// More combinations of allowed values are refused. A request with so many would be larger than gRPC allows.
+const MOST_COMBINATIONS: usize = 10_000;
+/// The most bytes of a list of places in a record.
+const WHOLE: usize = 10_000;
+/// The most bytes of each part of a longer list.
+const PART: usize = 2_000;
+
+/// The labels of a node, in as little memory as possible: a cluster may have thousands of nodes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Labels(Box<str>);
+
+impl Labels {
+    pub(crate) fn new(labels: &BTreeMap<String, String>) -> Self {
+        // Neither keys nor values contain these separators.
+        Self(labels.iter().map(|(key, value)| format!("{key}={value}\n")).collect::<String>().into())
     }
 
-    /// Whether a volume may be limited to some nodes.
-    pub(crate) fn chooses_places(&self, settings: &Settings) -> bool {
-        settings.topology && self.has_topology()
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    /// The values of these keys, or the first key without a label.
+    pub(crate) fn term(&self, keys: &[String]) -> Result<Term, String> {
+        let pair = |key: &String| self.get(key).map(|value| (key.clone(), value.to_owned())).ok_or_else(|| key.clone());
+        let mut term = keys.iter().map(pair).collect::<Result<Term, _>>()?;
+        term.sort();
+        Ok(term)
     }
 }
 
-/// Why the driver would have to be told where the volume must be, or `None`.
-pub(crate) fn requirement<P>(
-    request: &ProvisionRequest<P>,
-    driver: &DriverInfo,
-    settings: &Settings,
-) -> Option<String> {
-    if !driver.chooses_places(settings) {
-        return None;
+/// A node on which the driver has registered topology keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Registered<'a> {
+    pub(crate) keys: &'a [String],
+    pub(crate) labels: &'a Labels,
+}
+
+/// What a requirement depends on, besides the nodes.
+pub(crate) struct Wish<'a> {
+    pub(crate) claim: &'a str,
+    pub(crate) allowed: &'a [TopologySelectorTerm],
+    /// The place of the selected node.
+    pub(crate) selected: Option<Term>,
+    pub(crate) strict: bool,
+    pub(crate) immediate: bool,
+}
+
+/// Where a volume must be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Requirement {
+    places: Vec<Segments>,
+    /// The preferred order is from this place on, and then from the beginning.
+    pub(crate) first: usize,
+}
+
+/// Why there is no requirement.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum Unmet {
+    #[error("no node has the labels of the topology keys that the CSI driver registers on nodes")]
+    NoPlaces,
+    #[error("the selected node has the topology {0}, which the allowedTopologies of the class exclude")]
+    NotAllowed(String),
+    #[error(
+        "the allowedTopologies of the class have {0} combinations of values, more than {MOST_COMBINATIONS}; use fewer labels or values"
+    )]
+    TooMany(usize),
+}
+
+impl Wish<'_> {
+    /// Whether the requirement depends on all nodes.
+    pub(crate) fn needs_nodes(&self) -> bool {
+        self.allowed.is_empty() && if self.selected.is_some() { !self.strict } else { self.immediate }
     }
-    let class = request.class.metadata.name.as_deref().unwrap_or_default();
-    let why = if request.selected_node.is_some() {
-        format!("a node is selected for the claim, as by volumeBindingMode: WaitForFirstConsumer of the class {class}")
-    } else if !request.allowed_topologies().is_empty() {
-        format!("the class {class} has allowedTopologies")
-    } else if settings.immediate_topology {
-        "csi-provisioner runs with --immediate-topology=true".to_owned()
-    } else {
-        return None;
-    };
-    Some(format!(
-        "{why}, and csi-provisioner does not choose the topology of volumes yet; use a class with volumeBindingMode: Immediate and without \
-         allowedTopologies, with --immediate-topology=false, or external-provisioner for the driver {}",
-        driver.name()
-    ))
+
+    /// Where the volume must be. `None` leaves the choice to the driver.
+    pub(crate) fn requirement(&self, nodes: &[Registered<'_>]) -> Result<Option<Requirement>, Unmet> {
+        let mut places = match &self.selected {
+            Some(selected) if self.strict => {
+                if !self.allowed.is_empty() {
+                    self.first_with(&combinations(self.allowed)?, selected)?;
+                }
+                vec![selected.clone()]
+            }
+            _ if !self.allowed.is_empty() => combinations(self.allowed)?,
+            Some(selected) => {
+                let keys: Vec<String> = selected.iter().map(|(key, _)| key.clone()).collect();
+                // The watch of the nodes may not show yet what the selected node's objects contain.
+                [places_of(&keys, nodes), vec![selected.clone()]].concat()
+            }
+            None if self.immediate => {
+                let sets: BTreeSet<Vec<&String>> = nodes.iter().map(|node| sorted(node.keys)).collect();
+                sets.into_iter()
+                    .flat_map(|keys| places_of(&keys.into_iter().cloned().collect::<Vec<_>>(), nodes))
+                    .collect()
+            }
+            None => return Ok(None),
+        };
+        if places.is_empty() {
+            return if self.allowed.is_empty() { Err(Unmet::NoPlaces) } else { Ok(None) };
+        }
+        places.sort_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)));
+        places.dedup();
+        let first = match &self.selected {
+            Some(_) if self.strict => 0,
+            Some(selected) => self.first_with(&places, selected)?,
+            // The claims of a StatefulSet are spread over the places.
+            None => spread(self.claim) as usize % places.len(),
+        };
+        let places = places.into_iter().map(Segments::from_iter).collect();
+        Ok(Some(Requirement { places, first }.bounded()))
+    }
+
+    fn first_with(&self, places: &[Term], selected: &Term) -> Result<usize, Unmet> {
+        let described = || selected.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+        places.iter().position(|place| is_within(place, selected)).ok_or_else(|| Unmet::NotAllowed(described()))
+    }
+}
+
+impl Requirement {
+    /// A long list would not fit into the record of the attempt. Claims then get the part of the list that their first place is in. Parts
+    /// have fixed boundaries, so that many records share them.
+    fn bounded(self) -> Self {
+        let size = |place: &Segments| place.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 3;
+        if self.places.iter().map(size).sum::<usize>() <= WHOLE {
+            return self;
+        }
+        let (mut start, mut bytes) = (0, 0);
+        for (at, place) in self.places.iter().enumerate() {
+            bytes += size(place);
+            if bytes > PART && at > start {
+                if at > self.first {
+                    return self.part(start, at);
+                }
+                (start, bytes) = (at, size(place));
+            }
+        }
+        let end = self.places.len();
+        self.part(start, end)
+    }
+
+    fn part(mut self, start: usize, end: usize) -> Self {
+        Self { places: self.places.drain(start..end).collect(), first: self.first - start }
+    }
+
+    /// The places as one line of text.
+    pub(crate) fn places(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&self.places)
+    }
+
+    /// From the text of [`places`](Self::places).
+    pub(crate) fn read(places: &str, first: usize) -> serde_json::Result<Self> {
+        Ok(Self { places: serde_json::from_str(places)?, first })
+    }
+
+    /// As a driver gets it.
+    pub(crate) fn into_request(self) -> TopologyRequirement {
+        let requisite: Vec<_> = self.places.into_iter().map(|segments| Topology { segments }).collect();
+        let mut preferred = requisite.clone();
+        preferred.rotate_left(self.first.min(requisite.len()));
+        TopologyRequirement { requisite, preferred }
+    }
+}
+
+/// The places of all nodes whose driver has registered these keys.
+fn places_of(keys: &[String], nodes: &[Registered<'_>]) -> Vec<Term> {
+    let nodes = nodes.iter().filter(|node| keys.iter().all(|key| node.keys.contains(key)));
+    nodes.filter_map(|node| node.labels.term(keys).ok()).collect()
+}
+
+fn sorted(keys: &[String]) -> Vec<&String> {
+    let mut keys: Vec<_> = keys.iter().collect();
+    keys.sort();
+    keys
+}
+
+/// The combinations of the values of each term.
+fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, Unmet> {
+    let mut all = Vec::new();
+    for term in allowed {
+        let mut places: Vec<Term> = Vec::new();
+        for TopologySelectorLabelRequirement { key, values } in term.match_label_expressions.iter().flatten() {
+            let count = places.len().max(1).saturating_mul(values.len());
+            if count > MOST_COMBINATIONS {
+                return Err(Unmet::TooMany(count));
+            }
+            let before = if places.is_empty() { vec![Term::new()] } else { places };
+            let with = |value: &String, place: &Term| [&**place, &[(key.clone(), value.clone())]].concat();
+            places = values.iter().flat_map(|value| before.iter().map(move |place| with(value, place))).collect();
+        }
+        all.extend(places);
+    }
+    all.iter_mut().for_each(|place| place.sort());
+    Ok(all)
+}
+
+/// Whether `place`, which may have fewer keys, has the labels of `other`.
+fn is_within(place: &Term, other: &Term) -> bool {
+    place.iter().all(|pair| other.contains(pair))
+}
+
+/// A number that differs by one between neighbours in a StatefulSet, whose claims are called CLAIM-SET-NUMBER.
+fn spread(claim: &str) -> u32 {
+    let numbered = claim.rsplit_once('-').and_then(|(name, number)| {
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        Some((name, number.parse::<u32>().ok().filter(|_| is_number)?))
+    });
+    let Some((name, number)) = numbered else { return fnv1(claim) };
+    let set = name.rsplit_once('-').map_or(name, |(_, set)| set);
+    fnv1(set).wrapping_add(number)
+}
+
+/// FNV-1 with 32 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>.
+fn fnv1(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash: u32, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(byte))
 }
 
 /// The nodes that can use a volume, by the driver's answer. `None` is every node: a term without segments excludes none.
@@ -75,29 +251,4 @@ pub(crate) fn affinity(accessible: &[Topology]) -> Option<NodeSelector> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn terms(places: &[&[(&str, &str)]]) -> Value {
-        let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        let place = |pairs: &&[(&str, &str)]| Topology { segments: pairs.iter().map(text).collect() };
-        let places: Vec<_> = places.iter().map(place).collect();
-        json!(affinity(&places).map(|selector| selector.node_selector_terms))
-    }
-
-    #[test]
-    fn the_answer_says_which_nodes_can_use_the_volume() {
-        assert_eq!(terms(&[]), Value::Null);
-        // The API server takes no selector without terms.
-        assert_eq!(terms(&[&[]]), Value::Null);
-        assert_eq!(terms(&[&[], &[]]), Value::Null);
-        let term = |pairs: &[(&str, &str)]| {
-            let one = |(key, value): &(&str, &str)| json!({"key": key, "operator": "In", "values": [value]});
-            json!({"matchExpressions": pairs.iter().map(one).collect::<Vec<_>>()})
-        };
-        let [a, b] = [[("rack", "1"), ("zone", "a")], [("rack", "2"), ("zone", "b")]];
-        assert_eq!(terms(&[&b, &a, &[], &b]), json!([term(&a), term(&b)]));
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::{Args, Parser};
 
 const FLAG: &str = "--feature-gates";
+const TOPOLOGY: &str = "Topology";
 const CROSS_NAMESPACE: &str = "CrossNamespaceVolumeDataSource";
 /// Stands for all features of this stage that have no word of their own.
 const ALL_ALPHA: &str = "AllAlpha";
@@ -42,7 +43,7 @@ impl Gates {
     }
 
     pub(crate) fn has_topology(&self) -> bool {
-        self.get("Topology").unwrap_or(true)
+        self.get(TOPOLOGY).unwrap_or(true)
     }
 
     pub(crate) fn has_cross_namespace_data_sources(&self) -> bool {
@@ -52,7 +53,7 @@ impl Gates {
     /// The names of those that have no meaning here.
     pub(super) fn ignored(&self) -> impl Iterator<Item = &str> {
         let names = self.feature_gates.iter().map(|(name, _)| &**name);
-        names.filter(|name| ![CROSS_NAMESPACE, ALL_ALPHA].contains(name))
+        names.filter(|name| ![CROSS_NAMESPACE, ALL_ALPHA, TOPOLOGY].contains(name))
     }
 
     /// The last word about a feature.

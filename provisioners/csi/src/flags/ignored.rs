@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Each flag, and whether it is a switch, which may stand without a value.
-const FLAGS: [(&str, bool); 24] = [
+const FLAGS: [(&str, bool); 23] = [
     ("automaxprocs", true),
     ("capacity-ownerref-level", false),
     ("capacity-poll-interval", false),
@@ -25,7 +25,6 @@ const FLAGS: [(&str, bool); 24] = [
     ("node-deployment-immediate-binding", true),
     ("node-deployment-max-delay", false),
     ("snapshot-orphan-sweep-interval", false),
-    ("strict-topology", true),
     ("v", false),
     ("vmodule", false),
 ];

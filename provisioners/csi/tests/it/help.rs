@@ -20,7 +20,7 @@ fn rbac_has_the_rights_of_external_provisioner() {
 }
 
 #[test]
-fn the_gate_of_other_namespaces_adds_the_right_to_read_grants() {
+fn gates_decide_about_the_rights_to_grants_and_nodes() {
     let rules = |more: &[&str]| {
         let arguments = ["rbac", "--provisioner-name", "ebs.csi.example.com", "--namespace", "kube-system"];
         let (status, text) = said(&[&arguments, more].concat());
@@ -29,9 +29,12 @@ fn the_gate_of_other_namespaces_adds_the_right_to_read_grants() {
     };
     let rule = "- apiGroups:\n  - gateway.networking.k8s.io\n  resources:\n  - referencegrants\n  verbs:\n  - list\n  - watch\n";
     let with = rules(&["--feature-gates=Topology=false,CrossNamespaceVolumeDataSource=true"]);
-    assert_eq!(with.replacen(rule, "", 1), rules(&[]));
+    assert_eq!(with.replacen(rule, "", 1), rules(&["--feature-gates=Topology=false"]));
     assert!(with.contains(rule), "{with}");
     assert_eq!(rules(&["--feature-gates", "CrossNamespaceVolumeDataSource=false"]), rules(&[]));
+    let nodes =
+        ["nodes", "csinodes"].map(|name| format!("  resources:\n  - {name}\n  verbs:\n  - get\n  - list\n  - watch\n"));
+    assert!(nodes.iter().all(|rule| rules(&[]).contains(rule) && !with.contains(rule)), "{with}");
 }
 
 #[test]

@@ -155,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn what_an_author_shares_is_a_text_of_its_own() {
+        let prepared = Prepared::new(&7).unwrap().with_shared("[\"zone-a\"]");
+        let (key, begun) = (Key::of_claim(UID), Pending { prepared, ..pending() });
+        let entry = write(&begun, &key).unwrap();
+        assert_eq!((entry.shared.len(), &*entry.shared[3].1), (4, "[\"zone-a\"]"));
+        assert!(!entry.text.contains("zone-a") && node(&entry).is_some(), "{}", entry.text);
+        let again = read(&entry, (&Plain, &capabilities())).unwrap();
+        assert_eq!((again.prepared.read::<u32>().unwrap(), again.prepared.shared()), (7, Some("[\"zone-a\"]")));
+        assert_eq!(write(&again, &key), Some(entry));
+    }
+
+    #[test]
     fn an_entry_of_an_earlier_version_is_read() {
         let pending = pending();
         let text = pending.claim.object.as_deref().unwrap();

@@ -1,13 +1,22 @@
 //! Drivers that limit volumes to some nodes.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use csi_sim::{Capability, Driver};
-use serde_json::json;
-use tokio::time::sleep;
+use csi_sim::{Capability, Driver, Method, Pool, Step};
+use driver_rpc::Code;
+use driver_rpc::csi::{CreateVolumeResponse, Topology, Volume};
+use kube_provisioner::Options;
+use kube_sim::{Before, Cluster, Interceptor, Request, Verb};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, cluster};
+
+const DRIVER: &str = "csi-sim.example.com";
+const SELECTED: &str = "volume.kubernetes.io/selected-node";
 
 /// A driver with topology, which chooses the place of each volume.
 fn fixture() -> Fixture {
@@ -54,35 +63,368 @@ async fn a_volume_of_every_node_has_no_affinity() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_needs_a_place_is_refused_once() {
-    let mut fixture = fixture();
-    let class = |name: &str, mode: &str, topologies| {
-        json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-            "provisioner": "csi-sim.example.com", "volumeBindingMode": mode, "allowedTopologies": topologies,
-        })
-    };
+/// A driver with a pool in each of two zones, and a node there.
+fn two_zones(cluster: Cluster) -> Fixture {
+    let mut fixture = Fixture::on(cluster);
+    let mut settings = csi_sim::Settings::default();
+    settings.capabilities.extend(Capability::TOPOLOGY);
+    settings.pools =
+        ["a", "b"].map(|zone| Pool { name: zone.to_owned(), segments: in_zone(zone), size: 1 << 40 }).into();
+    fixture.driver = Driver::new(settings);
+    fixture.settings.retry_interval_max = Duration::from_secs(1800);
     fixture.create(class("late", "WaitForFirstConsumer", json!(null)));
-    let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
-    fixture.create(class("zones", "Immediate", zones));
-    let running = fixture.start(1).await;
-    let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}});
-    fixture.claim("late", "late", selected);
-    fixture.claim("zones", "zones", json!({}));
-    fixture.says("late", "a node is selected for the claim").await;
-    fixture.says("zones", "the class zones has allowedTopologies").await;
-    sleep(Duration::from_secs(900)).await;
-    for name in ["late", "zones"] {
-        let events = fixture.events(name);
-        let refusals = events.iter().filter(|event| event.contains("does not choose the topology of volumes yet"));
-        assert_eq!(refusals.count(), 1, "{events:?}");
+    for zone in ["a", "b"] {
+        fixture.create(node(&format!("node-{zone}"), json!({"zone": zone})));
+        fixture.create(csi_node(&format!("node-{zone}"), json!([registered(&["zone"])])));
     }
-    assert!(fixture.creations().is_empty());
+    fixture
+}
+
+fn in_zone(zone: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("zone".to_owned(), zone.to_owned())])
+}
+
+fn class(name: &str, mode: &str, topologies: Value) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": DRIVER, "volumeBindingMode": mode, "allowedTopologies": topologies,
+    })
+}
+
+fn node(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+}
+
+fn csi_node(name: &str, drivers: Value) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": drivers},
+    })
+}
+
+fn registered(keys: &[&str]) -> Value {
+    json!({"name": DRIVER, "nodeID": "id", "topologyKeys": keys})
+}
+
+fn on_node(name: &str) -> Value {
+    json!({"metadata": {"annotations": {SELECTED: name, "example.com/kept": "yes"}}})
+}
+
+impl Fixture {
+    /// The requisite and the preferred zones of each CreateVolume.
+    fn zones(&self) -> Vec<[String; 2]> {
+        let zones = |places: &[Topology]| places.iter().map(|place| &*place.segments["zone"]).collect();
+        let requirements = self.creations().into_iter().map(|call| call.accessibility_requirements.unwrap_or_default());
+        requirements.map(|one| [zones(&one.requisite), zones(&one.preferred)]).collect()
+    }
+
+    fn annotations(&self, claim: &str) -> Value {
+        self.cluster.get("", "persistentvolumeclaims", "default", claim).unwrap()["metadata"]["annotations"].take()
+    }
+
+    fn delete_node(&self, name: &str) {
+        self.delete("", "nodes", "", name);
+        self.delete("storage.k8s.io", "csinodes", "", name);
+    }
+
+    fn change(&self, group: &str, plural: &str, name: &str, change: Value) {
+        let mut object = self.cluster.get(group, plural, "", name).unwrap();
+        kube_sim::merge_patch(&mut object, change);
+        self.cluster.update(&object).unwrap();
+    }
+
+    /// Fails unless this is so within two seconds.
+    async fn soon(&self, what: &str, so: impl Fn() -> bool) {
+        let start = Instant::now();
+        self.until(what, so).await;
+        assert!(start.elapsed() <= Duration::from_secs(2), "{what}: {:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_waits_for_a_pod_gets_a_volume_in_the_zone_of_its_node() {
+    for (strict, requisite, preferred) in [(false, "ab", "ba"), (true, "b", "b")] {
+        let mut fixture = two_zones(cluster().build());
+        fixture.settings.strict_topology = strict;
+        let _running = fixture.start(1).await;
+        let name = fixture.claim("data", "late", on_node("node-b"));
+        fixture.until("bound", || fixture.is_bound("data")).await;
+        assert_eq!(fixture.zones(), [[requisite, preferred]]);
+        let required = &fixture.volume(&name).unwrap()["spec"]["nodeAffinity"]["required"];
+        let term = json!({"key": "zone", "operator": "In", "values": ["b"]});
+        assert_eq!(*required, json!({"nodeSelectorTerms": [{"matchExpressions": [term]}]}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_claims_of_a_stateful_set_are_spread_over_the_zones() {
+    let fixture = two_zones(cluster().build());
+    let _running = fixture.start(1).await;
+    for name in ["data-web-0", "data-web-1", "logs-web-1"] {
+        fixture.claim(name, "fast", json!({}));
+        fixture.until("bound", || fixture.is_bound(name)).await;
+    }
+    let [first, second, other] = fixture.zones().try_into().unwrap();
+    assert_eq!(first[0], "ab");
+    assert_ne!(first[1], second[1]);
+    assert_eq!(second, other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn allowed_topologies_are_what_the_driver_may_choose_from() {
+    let mut fixture = two_zones(cluster().build());
+    let term = |key: &str, values: &[&str]| json!({"matchLabelExpressions": [{"key": key, "values": values}]});
+    fixture.create(class("zones", "Immediate", json!([term("zone", &["b", "c"])])));
+    fixture.create(class("late-zones", "WaitForFirstConsumer", json!([term("zone", &["b", "c"])])));
+    fixture.create(class("unknown", "WaitForFirstConsumer", json!([term("rack", &["7"])])));
+    fixture.settings.immediate_topology = false;
+    let running = fixture.start(1).await;
+    fixture.claim("now", "zones", json!({}));
+    fixture.claim("late", "late-zones", on_node("node-b"));
+    fixture.claim("unknown", "unknown", on_node("node-b"));
+    fixture.until("bound", || fixture.is_bound("now") && fixture.is_bound("late")).await;
+    assert_eq!(fixture.zones().iter().filter(|[requisite, _]| requisite == "bc").count(), 2);
+    assert!(fixture.zones().contains(&["bc".to_owned(), "bc".to_owned()]));
+    fixture
+        .says("unknown", "the selected node has the topology zone=b, which the allowedTopologies of the class exclude")
+        .await;
     running.abort();
-    // In the program this is a reason not to start.
-    fixture.settings.immediate_topology = true;
+    fixture.settings.strict_topology = true;
     let _running = fixture.start(2).await;
-    fixture.claim("a", "fast", json!({}));
-    fixture.says("a", "runs with --immediate-topology=true").await;
+    fixture.claim("strict", "late-zones", on_node("node-b"));
+    fixture.claim("excluded", "late-zones", on_node("node-a"));
+    fixture.until("bound", || fixture.is_bound("strict")).await;
+    assert_eq!(fixture.zones().last().unwrap(), &["b", "b"]);
+    fixture.says("excluded", "the selected node has the topology zone=a, which the").await;
+    assert_eq!(fixture.creations().len(), 3);
+}
+
+/// Most drivers' charts grant to update claims, and not to patch them.
+fn with_rights_of_charts() -> Fixture {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    const READ: [&str; 3] = ["get", "list", "watch"];
+    let fixture = two_zones(cluster().rbac().build());
+    let rule = |group: &str, resources: &[&str], verbs: &[&[&str]]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs.concat()});
+    let rules = [
+        rule("", &["persistentvolumes"], &[&READ, &["create", "patch", "delete"]]),
+        rule("", &["persistentvolumeclaims"], &[&READ, &["update"]]),
+        rule("storage.k8s.io", &["storageclasses", "csinodes", "volumeattachments"], &[&READ]),
+        rule("", &["nodes"], &[&READ]),
+        rule("", &["events"], &[&["create", "patch"]]),
+        rule("coordination.k8s.io", &["leases"], &[&READ, &["create", "update"]]),
+    ];
+    fixture.create(json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": "driver"}, "rules": rules,
+    }));
+    let users = ["sidecar-1", "sidecar-2"].map(|name| json!({"apiGroup": GROUP, "kind": "User", "name": name}));
+    fixture.create(json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "driver"},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "driver"}, "subjects": users,
+    }));
+    fixture
+}
+
+fn as_sidecar(options: &mut Options) {
+    options.sidecar_rbac = true;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_node_is_deleted_goes_back_to_the_scheduler() {
+    for (group, plural) in [("", "nodes"), ("storage.k8s.io", "csinodes")] {
+        let fixture = with_rights_of_charts();
+        let _running = fixture.start_with(1, as_sidecar).await;
+        fixture.claim("before", "late", on_node("node-b"));
+        fixture.until("bound", || fixture.is_bound("before")).await;
+        fixture.delete(group, plural, "", "node-b");
+        fixture.claim("data", "late", on_node("node-b"));
+        fixture.soon("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
+        assert_eq!(fixture.annotations("data")["example.com/kept"], "yes");
+        fixture
+            .says("data", "node-b of the selected node does not exist; the scheduler is asked for another node")
+            .await;
+        assert_eq!(fixture.creations().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c27_a_claim_whose_zone_is_full_goes_back_to_the_scheduler() {
+    let mut fixture = with_rights_of_charts();
+    fixture.driver.configure(|settings| settings.pools[1].size = 0);
+    fixture.settings.strict_topology = true;
+    let _running = fixture.start_with(1, as_sidecar).await;
+    fixture.claim("data", "late", on_node("node-b"));
+    fixture.soon("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
+    fixture.says("data", "the scheduler is asked for another node").await;
+    // The scheduler finds another one.
+    let mut claim = fixture.cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
+    kube_sim::merge_patch(&mut claim, on_node("node-a"));
+    fixture.cluster.update(&claim).unwrap();
+    fixture.until("bound", || fixture.is_bound("data")).await;
+    assert_eq!(fixture.zones(), [["b", "b"], ["a", "a"]]);
+}
+
+/// Selects another node right before the sidecar's update of the claim.
+#[derive(Default)]
+struct Scheduler(OnceLock<Cluster>);
+
+impl Interceptor for Scheduler {
+    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+        if (&*request.resource.plural, request.verb) == ("persistentvolumeclaims", Verb::Update)
+            && let Some(cluster) = self.0.get()
+        {
+            let mut claim = cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
+            if claim["metadata"]["annotations"][SELECTED] == "node-b" {
+                claim["metadata"]["annotations"][SELECTED] = json!("node-a");
+                cluster.update(&claim).unwrap();
+            }
+        }
+        Box::pin(std::future::ready(Before::Handle))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_selected_meanwhile_stays_selected() {
+    let scheduler = Arc::new(Scheduler::default());
+    let fixture = two_zones(cluster().interceptor(scheduler.clone()).build());
+    let _ = scheduler.0.set(fixture.cluster.clone());
+    fixture.delete_node("node-b");
+    let _running = fixture.start_with(1, as_sidecar).await;
+    fixture.claim("data", "late", on_node("node-b"));
+    fixture.until("bound", || fixture.is_bound("data")).await;
+    assert_eq!(fixture.annotations("data")[SELECTED], "node-a");
+    assert_eq!(fixture.zones(), [["a", "a"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_lacks_is_noticed_as_soon_as_it_appears() {
+    const STORAGE: &str = "storage.k8s.io";
+    let fixture = two_zones(cluster().build());
+    fixture.create(node("bare", json!({"other": "x"})));
+    fixture.create(csi_node("bare", json!([registered(&["zone"])])));
+    fixture.create(node("rolling", json!({"zone": "b"})));
+    fixture.create(csi_node("rolling", json!([{"name": "other.example.com", "nodeID": "id"}])));
+    let uid = json!("11111111-2222-3333-4444-555555555555");
+    fixture.create(node("again", json!({"zone": "b"})));
+    let mut former = csi_node("again", json!([registered(&["zone"])]));
+    former["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": "again", "uid": uid}]);
+    let _running = fixture.start(1).await;
+    fixture.create(former);
+    for name in ["bare", "rolling", "again"] {
+        fixture.claim(name, "late", on_node(name));
+    }
+    fixture.says("bare", "the selected node bare lacks the label zone, which the CSI driver").await;
+    fixture.says("rolling", "has not registered on the selected node rolling yet").await;
+    sleep(Duration::from_secs(4000)).await;
+    assert!(fixture.creations().is_empty());
+    fixture.change("", "nodes", "bare", json!({"metadata": {"labels": {"zone": "a"}}}));
+    fixture.soon("label", || fixture.is_bound("bare")).await;
+    fixture.change(STORAGE, "csinodes", "rolling", json!({"spec": {"drivers": [registered(&["zone"])]}}));
+    fixture.soon("driver", || fixture.is_bound("rolling")).await;
+    if fixture.cluster.get(STORAGE, "csinodes", "", "again").is_ok() {
+        fixture.delete(STORAGE, "csinodes", "", "again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_needs_any_node_begins_when_there_is_one() {
+    let fixture = two_zones(cluster().build());
+    ["a", "b"].iter().for_each(|zone| fixture.delete_node(&format!("node-{zone}")));
+    let _running = fixture.start(1).await;
+    fixture.claim("data", "fast", json!({}));
+    fixture.says("data", "no node has the labels of the topology keys").await;
+    sleep(Duration::from_secs(4000)).await;
+    fixture.create(csi_node("node-b", json!([registered(&["zone"])])));
+    sleep(Duration::from_secs(60)).await;
+    fixture.create(node("node-b", json!({"zone": "b"})));
+    fixture.soon("bound", || fixture.is_bound("data")).await;
+    assert_eq!(fixture.zones(), [["b", "b"]]);
+}
+
+/// The process dies during CreateVolume or before the volume is saved, the node is deleted, and another one appears.
+#[tokio::test(start_paused = true)]
+async fn every_call_of_an_attempt_has_the_requirement_of_the_first_one() {
+    for (number, is_claim_deleted) in (0..20).map(|number| (number, number % 2 == 0)) {
+        let fixture = with_rights_of_charts();
+        fixture.driver.configure(|settings| settings.latency = Duration::from_millis(1000));
+        let first = fixture.start_with(1, as_sidecar).await;
+        let name = fixture.claim("data", "late", on_node("node-b"));
+        fixture.until("asked", || fixture.creations().len() == 1).await;
+        sleep(Duration::from_millis(number * 60)).await;
+        first.abort();
+        fixture.delete_node("node-b");
+        fixture.create(node("node-c", json!({"zone": "c"})));
+        fixture.create(csi_node("node-c", json!([registered(&["zone"])])));
+        if is_claim_deleted {
+            fixture.delete_claim("data");
+        }
+        let _second = fixture.start_with(2, as_sidecar).await;
+        sleep(Duration::from_secs(600)).await;
+        assert!(fixture.zones().iter().all(|zones| *zones == ["ab", "ba"]), "{number}: {:?}", fixture.zones());
+        if is_claim_deleted {
+            assert!(fixture.driver.volumes().is_empty() && fixture.volume(&name).is_none(), "{number}");
+        } else {
+            assert_eq!((fixture.driver.volumes().len(), fixture.is_bound("data")), (1, true), "{number}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_for_a_deleted_node_goes_on_and_says_so() {
+    let fixture = two_zones(cluster().build());
+    fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "the agent does not answer"); 8]);
+    let _running = fixture.start(1).await;
+    let name = fixture.claim("data", "late", on_node("node-b"));
+    fixture.until("asked", || fixture.creations().len() == 2).await;
+    fixture.delete_node("node-b");
+    fixture.says("data", "begun for the node node-b, which is deleted").await;
+    fixture.says("data", &format!("`journal drop {name}`")).await;
+    assert_eq!(fixture.annotations("data")[SELECTED], "node-b");
+    fixture.delete_claim("data");
+    fixture.until("cleaned up", || fixture.creations().len() > 8 && fixture.driver.volumes().is_empty()).await;
+    assert!(fixture.zones().iter().all(|zones| *zones == ["ab", "ba"]));
+    assert!(fixture.volume(&name).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_segments_of_an_answer_are_the_driver_s() {
+    let fixture = two_zones(cluster().build());
+    let foreign = BTreeMap::from([("other.example.com/rack".to_owned(), "7".to_owned())]);
+    let accessible_topology = [BTreeMap::new(), foreign, in_zone("b")].map(|segments| Topology { segments }).into();
+    let volume = Volume { volume_id: "1".to_owned(), accessible_topology, ..Volume::default() };
+    fixture.driver.script(Method::CreateVolume, [Step::answer(CreateVolumeResponse { volume: Some(volume) })]);
+    let _running = fixture.start(1).await;
+    let name = fixture.claim("data", "late", on_node("node-b"));
+    fixture.until("saved", || fixture.volume(&name).is_some()).await;
+    let term =
+        |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+    let terms = json!([term("other.example.com/rack", "7"), term("zone", "b")]);
+    assert_eq!(fixture.volume(&name).unwrap()["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"], terms);
+}
+
+/// As of TopoLVM and LINSTOR, for which each node is a place.
+#[tokio::test(start_paused = true)]
+async fn the_places_of_a_large_cluster_fit_into_the_record() {
+    let fixture = with_rights_of_charts();
+    fixture.driver.configure(|settings| settings.pools[0].segments.clear());
+    for number in 0..600 {
+        let name = format!("node-{number:03}");
+        fixture.create(node(&name, json!({"topology.example.com/host": name})));
+        fixture.create(csi_node(&name, json!([registered(&["topology.example.com/host"])])));
+    }
+    fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "busy"); 40]);
+    let first = fixture.start_with(1, as_sidecar).await;
+    let names: Vec<_> = (0..40).map(|number| format!("node-{:03}", number * 15)).collect();
+    names.iter().for_each(|name| drop(fixture.claim(name, "late", on_node(name))));
+    fixture.until("asked", || fixture.creations().len() >= 40).await;
+    first.abort();
+    let _second = fixture.start_with(2, as_sidecar).await;
+    fixture.until("bound", || names.iter().all(|name| fixture.is_bound(name))).await;
+    let mut asked = BTreeMap::new();
+    for call in fixture.creations() {
+        let requirement = call.accessibility_requirements.unwrap();
+        assert!(requirement.requisite.len() >= 20);
+        assert_eq!(requirement.requisite.len(), requirement.preferred.len());
+        assert_eq!(*asked.entry(call.name).or_insert_with(|| requirement.clone()), requirement);
+    }
+    let preferred = asked.into_values().map(|one| one.preferred[0].segments["topology.example.com/host"].clone());
+    assert_eq!(preferred.collect::<std::collections::BTreeSet<_>>(), names.into_iter().collect());
 }

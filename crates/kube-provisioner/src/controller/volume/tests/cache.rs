@@ -430,7 +430,10 @@ fn g60_a_volume_that_cannot_be_read_is_present() {
 /// An author's watch ends the back-off of what waits for the object, and of nothing else.
 #[test]
 fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
-    let source = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}});
+    let source = json!({
+        "metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}},
+        "spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}},
+    });
     let namespace = claim(json!({}))["metadata"]["namespace"].as_str().unwrap().to_owned();
     let released = volume("Released", "Delete", json!({"metadata": {"name": "released"}}));
     let bound = volume("Bound", "Delete", json!({"metadata": {"name": "bound"}}));
@@ -442,6 +445,9 @@ fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
         (wake_claims("other"), vec![]),
         (Wake::DataSource { namespace: "elsewhere".to_owned(), name: "source".to_owned() }, vec![]),
         (Wake::SourceNamespace(namespace.clone()), vec![]),
+        (Wake::SelectedNode("node-1".to_owned()), vec![key()]),
+        (Wake::SelectedNode("node-2".to_owned()), vec![]),
+        (Wake::Claims, vec![key()]),
         (wake_volume("released"), vec![Key::of_volume("released")]),
         (wake_volume("bound"), vec![]),
         (wake_volume("unknown"), vec![]),

@@ -1,0 +1,227 @@
+//! The nodes, and the topology keys that the driver registers on them.
+//!
+//! The selected node of a claim is read from the API server for each new attempt. What a watch shows serves only for requirements that
+//! depend on all nodes, and wakes the claims that wait for a node.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube_provisioner::k8s_openapi::api::core::v1::Node;
+use kube_provisioner::k8s_openapi::api::storage::v1::CSINode;
+use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
+use kube_provisioner::kube::{Client, ResourceExt};
+use kube_provisioner::{Change, ObjectWatch, ProvisionError, ProvisionRequest, Wake, error_chain};
+use tokio::time::sleep;
+
+use crate::parameters::Texts;
+use crate::request::Settings;
+use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish};
+
+/// How long an attempt waits until the nodes have been listed once.
+const LISTING: Duration = Duration::from_secs(10);
+
+/// Clones are the same nodes.
+#[derive(Clone)]
+pub(crate) struct Nodes {
+    driver: Arc<str>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    labels: Known<Labels>,
+    /// The driver's topology keys, where it has any.
+    keys: Known<Vec<String>>,
+    /// Some claim needs a node that is not there yet.
+    is_awaited: bool,
+}
+
+/// What a watch has shown, by the node's name.
+struct Known<T> {
+    /// `None` until all have been listed once.
+    all: Option<BTreeMap<String, T>>,
+    /// Those of the list that is being read.
+    listed: BTreeMap<String, T>,
+}
+
+/// What has changed.
+enum Changed {
+    Nothing,
+    Node(String),
+    Many,
+}
+
+impl Nodes {
+    pub(crate) fn of_driver(name: &str) -> Self {
+        Self { driver: name.into(), state: Arc::default() }
+    }
+
+    /// Where the volume of a new attempt must be. `None` leaves the choice to the driver.
+    pub(crate) async fn requirement(
+        &self,
+        client: Client,
+        settings: &Settings,
+        request: &ProvisionRequest<Texts>,
+    ) -> Result<Option<Requirement>, ProvisionError> {
+        let selected = match &request.selected_node {
+            Some(node) => Some(self.place_of(client, node).await?),
+            None => None,
+        };
+        let wish = Wish {
+            claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
+            allowed: request.allowed_topologies(),
+            selected,
+            strict: settings.strict_topology,
+            immediate: settings.immediate_topology,
+        };
+        let chosen = if wish.needs_nodes() { self.among_all(&wish).await? } else { wish.requirement(&[]) };
+        chosen.map_err(|unmet| match unmet {
+            Unmet::TooMany(_) => ProvisionError::invalid(unmet),
+            Unmet::NoPlaces | Unmet::NotAllowed(_) => ProvisionError::no_change(unmet),
+        })
+    }
+
+    /// The values of the driver's topology keys on the selected node, as they are now.
+    async fn place_of(&self, client: Client, name: &str) -> Result<Term, ProvisionError> {
+        let driver = &*self.driver;
+        let gone = |kind| ProvisionError::reschedule(format!("the {kind} {name} of the selected node does not exist"));
+        let unready = |problem: String| ProvisionError::no_change(format!("{problem}; check the driver's pod there"));
+        let unread =
+            |error| ProvisionError::no_change(format!("the node {name} cannot be read: {}", error_chain(&error)));
+        let (nodes, csi_nodes) = (Api::<Node>::all(client.clone()), Api::<CSINode>::all(client));
+        let (node, csi_node) = tokio::join!(nodes.get_metadata_opt(name), csi_nodes.get_opt(name));
+        let node = node.map_err(unread)?.ok_or_else(|| gone("Node"))?;
+        let csi_node = csi_node.map_err(unread)?.ok_or_else(|| gone("CSINode"))?;
+        let mut owners = csi_node.owner_references().iter().filter(|owner| owner.kind == "Node");
+        if owners.any(|owner| Some(&owner.uid) != node.metadata.uid.as_ref()) {
+            return Err(unready(format!("the CSINode {name} is of a former node of this name")));
+        }
+        let registered = csi_node.spec.drivers.iter().find(|one| one.name == driver);
+        let keys = registered.and_then(|one| one.topology_keys.as_deref()).unwrap_or_default();
+        if keys.is_empty() {
+            let what = if registered.is_some() { "registered no topology keys" } else { "not registered" };
+            return Err(unready(format!("the CSI driver {driver} has {what} on the selected node {name} yet")));
+        }
+        Labels::new(node.labels()).term(keys).map_err(|key| {
+            unready(format!(
+                "the selected node {name} lacks the label {key}, which the CSI driver {driver} has registered"
+            ))
+        })
+    }
+
+    async fn among_all(&self, wish: &Wish<'_>) -> Result<Result<Option<Requirement>, Unmet>, ProvisionError> {
+        const PAUSE: Duration = Duration::from_millis(100);
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(chosen) = self.lock().choose(wish) {
+                return Ok(chosen);
+            }
+            if waited >= LISTING {
+                let text = "the nodes cannot be listed; the provisioner needs the permissions list and watch for nodes and csinodes";
+                return Err(ProvisionError::no_change(text));
+            }
+            waited += PAUSE;
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether the node has been deleted, as far as is known.
+    pub(crate) fn is_gone(&self, node: &str) -> bool {
+        self.lock().labels.all.as_ref().is_some_and(|all| !all.contains_key(node))
+    }
+
+    pub(crate) fn watches(&self, client: &Client) -> [ObjectWatch; 2] {
+        let nodes = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
+        let csi_nodes = Api::all_with(client.clone(), &ApiResource::erase::<CSINode>(&()));
+        let (this, that) = (self.clone(), self.clone());
+        [
+            ObjectWatch::of_metadata("nodes", nodes, move |change| this.node_event(change)),
+            ObjectWatch::new("csinodes", csi_nodes, move |change| that.csi_node_event(change)),
+        ]
+    }
+
+    fn node_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+        let change = change.map(|node| (node.name_any(), Some(Labels::new(node.labels()))));
+        let mut state = self.lock();
+        let changed = state.labels.apply(change);
+        state.wakes(changed)
+    }
+
+    fn csi_node_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+        let change = change.map(|node| (node.name_any(), keys(&node, &self.driver)));
+        let mut state = self.lock();
+        let changed = state.keys.apply(change);
+        state.wakes(changed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// `None` until all nodes are known.
+    fn choose(&mut self, wish: &Wish<'_>) -> Option<Result<Option<Requirement>, Unmet>> {
+        let (labels, keys) = (self.labels.all.as_ref()?, self.keys.all.as_ref()?);
+        let registered = keys.iter().filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));
+        let chosen = wish.requirement(&registered.collect::<Vec<_>>());
+        self.is_awaited |= chosen.is_err();
+        Some(chosen)
+    }
+
+    /// The claims that a change may help.
+    fn wakes(&mut self, changed: Changed) -> Vec<Wake> {
+        match changed {
+            Changed::Nothing => Vec::new(),
+            Changed::Node(_) if std::mem::take(&mut self.is_awaited) => vec![Wake::Claims],
+            Changed::Node(name) => vec![Wake::SelectedNode(name)],
+            Changed::Many => vec![Wake::Claims],
+        }
+    }
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { all: None, listed: BTreeMap::new() }
+    }
+}
+
+impl<T: PartialEq> Known<T> {
+    /// Applies a change of a node by this name; `None` is the same as no node.
+    fn apply(&mut self, change: Change<(String, Option<T>)>) -> Changed {
+        let (name, now) = match change {
+            Change::Begin => {
+                self.listed.clear();
+                return Changed::Nothing;
+            }
+            Change::Listed((name, now)) => {
+                self.listed.extend(now.map(|now| (name, now)));
+                return Changed::Nothing;
+            }
+            Change::Ready => {
+                let now = Some(std::mem::take(&mut self.listed));
+                let is_same = self.all == now;
+                self.all = now;
+                return if is_same { Changed::Nothing } else { Changed::Many };
+            }
+            Change::Applied((name, now)) => (name, now),
+            Change::Deleted((name, _)) => (name, None),
+        };
+        let all = self.all.get_or_insert_default();
+        let is_same = all.get(&name) == now.as_ref();
+        match now {
+            Some(now) => all.insert(name.clone(), now),
+            None => all.remove(&name),
+        };
+        if is_same { Changed::Nothing } else { Changed::Node(name) }
+    }
+}
+
+/// The topology keys that a driver has registered on a node.
+fn keys(csi_node: &DynamicObject, driver: &str) -> Option<Vec<String>> {
+    let drivers = csi_node.data.pointer("/spec/drivers")?.as_array()?;
+    let keys = drivers.iter().find(|one| one["name"] == driver)?["topologyKeys"].as_array()?;
+    let keys: Vec<_> = keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect();
+    Some(keys).filter(|keys| !keys.is_empty())
+}

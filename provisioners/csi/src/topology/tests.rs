@@ -1,0 +1,143 @@
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A situation of `requirements.jsonl`, which `testbed/csi-topology/record.sh` records from external-provisioner.
+#[derive(Deserialize)]
+struct Situation {
+    claim: String,
+    #[serde(default)]
+    allowed: Option<Vec<TopologySelectorTerm>>,
+    nodes: Vec<Node>,
+    results: Vec<Recorded>,
+}
+
+/// A Node, if it has labels, and a CSINode, if it has keys.
+#[derive(Deserialize)]
+struct Node {
+    name: String,
+    labels: Option<BTreeMap<String, String>>,
+    keys: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Recorded {
+    /// Each is SELECTED NODE,strict,immediate.
+    when: Vec<String>,
+    #[serde(default)]
+    requisite: Vec<Segments>,
+    first: usize,
+    error: Option<String>,
+    #[serde(default)]
+    none: bool,
+}
+
+impl Situation {
+    /// `None` where there is an error.
+    fn choose(&self, selected: &str, strict: bool, immediate: bool) -> Option<Option<Requirement>> {
+        let labels: Vec<_> = self.nodes.iter().map(|node| node.labels.as_ref().map(Labels::new)).collect();
+        let nodes = || self.nodes.iter().zip(&labels);
+        let selected = match selected {
+            "" => None,
+            name => {
+                let (node, labels) = nodes().find(|(node, _)| node.name == name)?;
+                let keys = node.keys.as_ref().filter(|keys| !keys.is_empty())?;
+                Some(labels.as_ref()?.term(keys).ok()?)
+            }
+        };
+        let registered: Vec<_> = nodes()
+            .filter_map(|(node, labels)| Some(Registered { keys: node.keys.as_deref()?, labels: labels.as_ref()? }))
+            .filter(|node| !node.keys.is_empty())
+            .collect();
+        let allowed = self.allowed.as_deref().unwrap_or_default();
+        let wish = Wish { claim: &self.claim, allowed, selected, strict, immediate };
+        let nodes: &[_] = if wish.needs_nodes() { &registered } else { &[] };
+        wish.requirement(nodes).ok()
+    }
+}
+
+#[test]
+fn requirements_are_those_of_external_provisioner() {
+    let mut count = 0;
+    for line in include_str!("requirements.jsonl").lines() {
+        let situation: Situation = serde_json::from_str(line).unwrap();
+        for recorded in &situation.results {
+            for when in &recorded.when {
+                let [selected, strict, immediate] = when.split(',').collect::<Vec<_>>()[..] else { panic!("{when}") };
+                let places = recorded.requisite.clone();
+                let expected = match (&recorded.error, recorded.none) {
+                    (Some(_), _) => None,
+                    (None, true) => Some(None),
+                    (None, false) => Some(Some(Requirement { places, first: recorded.first })),
+                };
+                let chosen = situation.choose(selected, strict == "true", immediate == "true");
+                assert_eq!(chosen, expected, "{when}: {:?}: {line}", recorded.error);
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 1500, "{count}");
+}
+
+/// Of a cluster where each node is a place.
+fn hosts(count: usize, first: usize) -> Requirement {
+    let place = |number: usize| Segments::from([("example.com/host".to_owned(), format!("node-{number:05}"))]);
+    Requirement { places: (0..count).map(place).collect(), first }.bounded()
+}
+
+#[test]
+fn a_long_list_is_cut_into_parts_that_claims_share() {
+    assert_eq!(hosts(200, 0).places.len(), 200);
+    let mut parts = BTreeSet::new();
+    for first in (0..5000).step_by(17) {
+        let requirement = hosts(5000, first);
+        let text = requirement.places().unwrap();
+        assert!(text.len() <= PART, "{}", text.len());
+        let request = Requirement::read(&text, requirement.first).unwrap().into_request();
+        assert_eq!(request.preferred[0].segments["example.com/host"], format!("node-{first:05}"));
+        assert_eq!(request.preferred.len(), request.requisite.len());
+        parts.insert(text);
+    }
+    assert_eq!(parts.iter().map(|text| serde_json::from_str::<Vec<Value>>(text).unwrap().len()).sum::<usize>(), 5000);
+}
+
+#[test]
+fn a_place_that_is_larger_than_a_part_is_not_lost() {
+    let place = |number: u32| Segments::from([("key".to_owned(), format!("{number}{}", "x".repeat(PART)))]);
+    for first in 0..10 {
+        let requirement = Requirement { places: (0..10).map(place).collect(), first: first as usize }.bounded();
+        assert_eq!((&requirement.places[..], requirement.first), (&[place(first)][..], 0));
+    }
+}
+
+#[test]
+fn too_many_combinations_are_refused() {
+    let values: Vec<_> = (0..50).map(|number| number.to_string()).collect();
+    let requirement = |key: &str| json!({"key": key, "values": values});
+    let term = json!([{"matchLabelExpressions": [requirement("a"), requirement("b"), requirement("c")]}]);
+    let allowed: Vec<TopologySelectorTerm> = serde_json::from_value(term).unwrap();
+    let wish = Wish { claim: "data", allowed: &allowed, selected: None, strict: false, immediate: true };
+    assert_eq!(wish.requirement(&[]), Err(Unmet::TooMany(125_000)));
+}
+
+fn terms(places: &[&[(&str, &str)]]) -> Value {
+    let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let place = |pairs: &&[(&str, &str)]| Topology { segments: pairs.iter().map(text).collect() };
+    let places: Vec<_> = places.iter().map(place).collect();
+    json!(affinity(&places).map(|selector| selector.node_selector_terms))
+}
+
+#[test]
+fn the_answer_says_which_nodes_can_use_the_volume() {
+    assert_eq!(terms(&[]), Value::Null);
+    // The API server takes no selector without terms.
+    assert_eq!(terms(&[&[]]), Value::Null);
+    assert_eq!(terms(&[&[], &[]]), Value::Null);
+    let term = |pairs: &[(&str, &str)]| {
+        let one = |(key, value): &(&str, &str)| json!({"key": key, "operator": "In", "values": [value]});
+        json!({"matchExpressions": pairs.iter().map(one).collect::<Vec<_>>()})
+    };
+    let [a, b] = [[("rack", "1"), ("zone", "a")], [("rack", "2"), ("zone", "b")]];
+    assert_eq!(terms(&[&b, &a, &[], &b]), json!([term(&a), term(&b)]));
+}

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Records which requirements of topology external-provisioner sends, for the tests of csi-provisioner. Run it when the version changes.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+module=github.com/kubernetes-csi/external-provisioner/v6@v6.4.0
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r "$(GOWORK=off go mod download -json "$module" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/." "$copy"
+chmod -R u+w "$copy"
+cd "$copy/pkg/controller"
+sed -i 's/\([ =]\)GenerateAccessibilityRequirements(/\1recordRequirements(/' topology_test.go
+cp "$here/recorder_test.go" .
+CGO_ENABLED=0 GOWORK=off RECORD_TO="$copy/recorded" go test -gcflags=all=-dwarf=false -count=1 . -run \
+    '^(TestStatefulSetSpreading|TestAllowedTopologies|TestTopologyAggregation|TestPreferredTopologies|TestProvisionWithDeletedNodeFromCache|TestNodeTopologyLabelFallback|TestFurtherSituations)$'
+LC_ALL=C sort "$copy/recorded" >"$here/../../provisioners/csi/src/topology/requirements.jsonl"

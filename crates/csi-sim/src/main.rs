@@ -27,13 +27,17 @@ struct Options {
     #[arg(long, env = "NODE_NAME", default_value = "node-1")]
     node_id: String,
 
-    /// Where the node and the pool are; with this, the driver has topology
+    /// Where the node and the default pool are; with this, the driver has topology
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair::<String>)]
     topology: Vec<(String, String)>,
 
-    /// How much the pool holds
+    /// How much the default pool holds
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 50)]
     pool_size: i64,
+
+    /// A pool instead of the default one, such as ssd=zone=a,rack=7:1073741824, whose volumes only these nodes can use; may be repeated
+    #[arg(long = "pool", value_name = "NAME=KEY=VALUE,...:BYTES", value_parser = pool)]
+    pools: Vec<Pool>,
 
     /// How many volumes the node takes; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -89,15 +93,16 @@ impl Options {
 
     fn settings(self) -> Settings {
         let segments: BTreeMap<String, String> = self.topology.into_iter().collect();
+        let of_node = Pool { name: "pool-1".to_owned(), segments: segments.clone(), size: self.pool_size };
         let mut settings = Settings {
             name: self.driver_name,
             latency: Duration::from_millis(self.latency),
             is_idempotent: !self.not_idempotent,
             machine: self.data.map_or(Machine::TargetPaths, Machine::Data),
-            pools: vec![Pool { name: "pool-1".to_owned(), segments: segments.clone(), size: self.pool_size }],
+            pools: if self.pools.is_empty() { vec![of_node] } else { self.pools },
             ..Settings::default()
         };
-        if !segments.is_empty() {
+        if !segments.is_empty() || settings.pools.iter().any(|pool| !pool.segments.is_empty()) {
             settings.capabilities.extend(Capability::TOPOLOGY);
         }
         settings.nodes = vec![NodeSettings { id: self.node_id, segments, max_volumes: self.max_volumes_per_node }];
@@ -121,7 +126,35 @@ impl Options {
     }
 }
 
+fn pool(text: &str) -> Result<Pool, String> {
+    let parsed = text.rsplit_once(':').and_then(|(place, size)| {
+        let ((name, segments), size) = (place.split_once('=')?, size.parse().ok()?);
+        let segments = segments.split(',').filter(|segment| !segment.is_empty()).map(pair).collect::<Result<_, _>>();
+        Some(Pool { name: name.to_owned(), segments: segments.ok()?, size })
+    });
+    parsed.ok_or_else(|| format!("{text:?} is no NAME=KEY=VALUE,...:BYTES"))
+}
+
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(String, T), String> {
     let parsed = text.split_once('=').and_then(|(key, value)| Some((key.to_owned(), value.parse().ok()?)));
     parsed.ok_or_else(|| format!("{text:?} is no KEY=VALUE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_have_a_place_and_a_size() {
+        let arguments = ["csi-sim", "--topology=zone=a", "--pool=ssd=zone=a,rack=7:100", "--pool=hdd=:5"];
+        let settings = Options::parse_from(arguments).settings();
+        let [ssd, hdd] = &settings.pools[..] else { panic!("{settings:?}") };
+        let segments = BTreeMap::from([("rack".to_owned(), "7".to_owned()), ("zone".to_owned(), "a".to_owned())]);
+        assert_eq!((&*ssd.name, &ssd.segments, ssd.size), ("ssd", &segments, 100));
+        assert_eq!((&*hdd.name, hdd.segments.len(), hdd.size), ("hdd", 0, 5));
+        assert!(settings.capabilities.is_superset(&Capability::TOPOLOGY.into()));
+        for wrong in ["--pool=ssd", "--pool=ssd:5", "--pool=ssd=zone:5", "--pool=ssd=zone=a:x"] {
+            assert!(Options::try_parse_from(["csi-sim", wrong]).is_err(), "{wrong}");
+        }
+    }
 }

@@ -35,6 +35,7 @@ pub(super) fn find(kind: &str, own: &BTreeMap<String, Kind>) -> anyhow::Result<K
     let (api_version, plural, cluster_scoped) = match kind {
         "ClusterRole" => ("rbac.authorization.k8s.io/v1", "clusterroles", true),
         "ClusterRoleBinding" => ("rbac.authorization.k8s.io/v1", "clusterrolebindings", true),
+        "CSINode" => ("storage.k8s.io/v1", "csinodes", true),
         "ConfigMap" => ("v1", "configmaps", false),
         "CoreEvent" => ("v1", "events", false),
         "CustomResourceDefinition" => ("apiextensions.k8s.io/v1", "customresourcedefinitions", true),

@@ -356,8 +356,9 @@ async fn every_call_of_an_attempt_has_the_requirement_of_the_first_one() {
         if is_claim_deleted {
             fixture.delete_claim("data");
         }
-        let _second = fixture.start_with(2, as_sidecar).await;
+        let second = fixture.start_with(2, as_sidecar).await;
         sleep(Duration::from_secs(90)).await;
+        second.abort();
         assert!(fixture.zones().iter().all(|zones| *zones == ["ab", "ba"]), "{number}: {:?}", fixture.zones());
         if is_claim_deleted {
             assert!(fixture.driver.volumes().is_empty() && fixture.volume(&name).is_none(), "{number}");

@@ -103,7 +103,7 @@ const STUCK: [(&str, &str, &str); 20] = [
     (
         "The class is wrong",
         "parameter \"pool\" is missing",
-        "Do (administrator): delete the class and create it with correct parameters",
+        "an administrator has to delete the class and create it with correct parameters",
     ),
     (
         "A class for buckets",

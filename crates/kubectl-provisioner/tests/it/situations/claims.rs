@@ -109,7 +109,11 @@ fn asked() -> Vec<Situation> {
             "Creating the volume: The API server does not allow this: persistentvolumes is forbidden",
         ),
         fails("A Secret is missing", "The Secret storage/admin does not exist; create it"),
-        fails("The class is wrong", "the claim's StorageClass cannot be used: parameter \"pool\" is missing"),
+        fails(
+            "The class is wrong",
+            "the claim's StorageClass cannot be used: parameter \"pool\" is missing; an administrator has to delete the class and create it \
+             with correct parameters",
+        ),
         fails(
             "The provisioner has given up",
             "backend: pool is full (gave up after 15 attempts; change the claim or its class to try again)",

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::TestSpace;
 use crate::control_plane::BUSYBOX;
 
-/// Long, because images are unpacked, volumes mounted and several pods started at the same time.
-const LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
+/// Long, because images are unpacked, volumes mounted and several pods started at the same time, and nodes in user-mode Linux are slow.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl TestSpace {
     /// A pod that runs a shell script, with a claim's volume at `/data`, to be changed and run. What the script prints is

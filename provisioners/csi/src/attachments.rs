@@ -1,6 +1,5 @@
 //! Which volumes are attached to nodes, from a watch of the VolumeAttachments.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_provisioner::k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -8,18 +7,13 @@ use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::{Change, ObjectWatch, Wake};
 
+use crate::watched::{Changed, Watched};
+
 /// Clones are the same attachments.
 #[derive(Clone, Default)]
-pub(crate) struct Attachments(Arc<Mutex<State>>);
+pub(crate) struct Attachments(Arc<Mutex<Watched<Attachment>>>);
 
-#[derive(Default)]
-struct State {
-    /// By name. `None` until all have been listed once.
-    known: Option<HashMap<String, Attachment>>,
-    /// Those of the list that is being read.
-    listed: HashMap<String, Attachment>,
-}
-
+#[derive(PartialEq)]
 struct Attachment {
     volume: String,
     node: String,
@@ -29,7 +23,7 @@ impl Attachments {
     /// The node that a volume is attached to. The error says that the attachments are not known.
     pub(crate) fn node_of(&self, volume: &str) -> Result<Option<String>, NotListed> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = state.known.as_ref().ok_or(NotListed)?;
+        let known = state.all().ok_or(NotListed)?;
         Ok(known.values().find(|attachment| attachment.volume == volume).map(|attachment| attachment.node.clone()))
     }
 
@@ -41,30 +35,14 @@ impl Attachments {
 
     fn apply(&self, change: Change<DynamicObject>) -> Vec<Wake> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = &mut *state;
-        match change {
-            Change::Begin => state.listed.clear(),
-            Change::Listed(object) => {
-                state.listed.extend(read(&object).map(|attachment| (object.name_any(), attachment)));
-            }
-            Change::Ready => {
-                let now = std::mem::take(&mut state.listed);
-                let before = state.known.take().unwrap_or_default();
-                let gone = before.into_iter().filter(|(name, _)| !now.contains_key(name));
-                let wakes = gone.map(|(_, attachment)| Wake::Volume(attachment.volume)).collect();
-                state.known = Some(now);
-                return wakes;
-            }
-            Change::Applied(object) => {
-                let known = state.known.get_or_insert_default();
-                known.extend(read(&object).map(|attachment| (object.name_any(), attachment)));
-            }
-            Change::Deleted(object) => {
-                let gone = state.known.as_mut().and_then(|known| known.remove(&object.name_any()));
-                return gone.into_iter().map(|attachment| Wake::Volume(attachment.volume)).collect();
-            }
-        }
-        Vec::new()
+        let before = match state.apply(change.map(|object| (object.name_any(), read(&object)))) {
+            Changed::Nothing => return Vec::new(),
+            Changed::One { name, before } => before.map(|before| (name, before)).into_iter().collect(),
+            Changed::Many { before } => before,
+        };
+        let is_gone = |name: &String| state.all().is_some_and(|all| !all.contains_key(name));
+        let gone = before.into_iter().filter(|(name, _)| is_gone(name));
+        gone.map(|(_, attachment)| Wake::Volume(attachment.volume)).collect()
     }
 }
 

@@ -21,6 +21,7 @@ mod sweep;
 mod template;
 mod topology;
 mod verdict;
+mod watched;
 
 pub use self::driver::{DriverError, DriverInfo};
 pub use self::provisioner::CsiProvisioner;

@@ -3,7 +3,6 @@
 //! The selected node of a claim is read from the API server for each new attempt. What a watch shows serves only for requirements that
 //! depend on all nodes, and wakes the claims that wait for a node.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,11 +11,13 @@ use kube_provisioner::k8s_openapi::api::storage::v1::CSINode;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::{Change, ObjectWatch, ProvisionError, ProvisionRequest, Wake, error_chain};
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::parameters::Texts;
 use crate::request::Settings;
 use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish};
+use crate::watched::{Changed, Watched};
 
 /// How long an attempt waits until the nodes have been listed once.
 const LISTING: Duration = Duration::from_secs(10);
@@ -26,35 +27,22 @@ const LISTING: Duration = Duration::from_secs(10);
 pub(crate) struct Nodes {
     driver: Arc<str>,
     state: Arc<Mutex<State>>,
+    /// Told when a list was read.
+    listed: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct State {
-    labels: Known<Labels>,
+    labels: Watched<Labels>,
     /// The driver's topology keys, where it has any.
-    keys: Known<Vec<String>>,
+    keys: Watched<Vec<String>>,
     /// Some claim needs a node that is not there yet.
     is_awaited: bool,
 }
 
-/// What a watch has shown, by the node's name.
-struct Known<T> {
-    /// `None` until all have been listed once.
-    all: Option<BTreeMap<String, T>>,
-    /// Those of the list that is being read.
-    listed: BTreeMap<String, T>,
-}
-
-/// What has changed.
-enum Changed {
-    Nothing,
-    Node(String),
-    Many,
-}
-
 impl Nodes {
     pub(crate) fn of_driver(name: &str) -> Self {
-        Self { driver: name.into(), state: Arc::default() }
+        Self { driver: name.into(), state: Arc::default(), listed: Arc::default() }
     }
 
     /// Where the volume of a new attempt must be. `None` leaves the choice to the driver.
@@ -75,11 +63,7 @@ impl Nodes {
             strict: settings.strict_topology,
             immediate: settings.immediate_topology,
         };
-        let chosen = if wish.needs_nodes() { self.among_all(&wish).await? } else { wish.requirement(&[]) };
-        chosen.map_err(|unmet| match unmet {
-            Unmet::TooMany(_) => ProvisionError::invalid(unmet),
-            Unmet::NoPlaces | Unmet::NotAllowed(_) => ProvisionError::no_change(unmet),
-        })
+        if wish.needs_nodes() { self.among_all(&wish).await } else { wish.requirement(&[]).map_err(refusal) }
     }
 
     /// The values of the driver's topology keys on the selected node, as they are now.
@@ -110,25 +94,26 @@ impl Nodes {
         })
     }
 
-    async fn among_all(&self, wish: &Wish<'_>) -> Result<Result<Option<Requirement>, Unmet>, ProvisionError> {
-        const PAUSE: Duration = Duration::from_millis(100);
-        let mut waited = Duration::ZERO;
-        loop {
-            if let Some(chosen) = self.lock().choose(wish) {
-                return Ok(chosen);
+    async fn among_all(&self, wish: &Wish<'_>) -> Result<Option<Requirement>, ProvisionError> {
+        let choosing = async {
+            loop {
+                let listed = self.listed.notified();
+                if let Some(chosen) = self.lock().choose(wish) {
+                    return chosen;
+                }
+                listed.await;
             }
-            if waited >= LISTING {
-                let text = "the nodes cannot be listed; the provisioner needs the permissions list and watch for nodes and csinodes";
-                return Err(ProvisionError::no_change(text));
-            }
-            waited += PAUSE;
-            sleep(PAUSE).await;
-        }
+        };
+        let chosen = timeout(LISTING, choosing).await.map_err(|_| {
+            let text = "the nodes cannot be listed; the provisioner needs the permissions list and watch for nodes and csinodes";
+            ProvisionError::no_change(text)
+        })?;
+        chosen.map_err(refusal)
     }
 
     /// Whether the node has been deleted, as far as is known.
     pub(crate) fn is_gone(&self, node: &str) -> bool {
-        self.lock().labels.all.as_ref().is_some_and(|all| !all.contains_key(node))
+        self.lock().labels.all().is_some_and(|all| !all.contains_key(node))
     }
 
     pub(crate) fn watches(&self, client: &Client) -> [ObjectWatch; 2] {
@@ -145,14 +130,27 @@ impl Nodes {
         let change = change.map(|node| (node.name_any(), Some(Labels::new(node.labels()))));
         let mut state = self.lock();
         let changed = state.labels.apply(change);
-        state.wakes(changed)
+        self.wakes(state, changed)
     }
 
     fn csi_node_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
         let change = change.map(|node| (node.name_any(), keys(&node, &self.driver)));
         let mut state = self.lock();
         let changed = state.keys.apply(change);
-        state.wakes(changed)
+        self.wakes(state, changed)
+    }
+
+    /// The claims that a change may help.
+    fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Wake> {
+        match changed {
+            Changed::Nothing => Vec::new(),
+            Changed::One { .. } if std::mem::take(&mut state.is_awaited) => vec![Wake::Claims],
+            Changed::One { name, .. } => vec![Wake::SelectedNode(name)],
+            Changed::Many { .. } => {
+                self.listed.notify_waiters();
+                vec![Wake::Claims]
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -160,61 +158,21 @@ impl Nodes {
     }
 }
 
+fn refusal(unmet: Unmet) -> ProvisionError {
+    match unmet {
+        Unmet::TooMany(_) => ProvisionError::invalid(unmet),
+        Unmet::NoPlaces | Unmet::NotAllowed(_) => ProvisionError::no_change(unmet),
+    }
+}
+
 impl State {
     /// `None` until all nodes are known.
     fn choose(&mut self, wish: &Wish<'_>) -> Option<Result<Option<Requirement>, Unmet>> {
-        let (labels, keys) = (self.labels.all.as_ref()?, self.keys.all.as_ref()?);
+        let (labels, keys) = (self.labels.all()?, self.keys.all()?);
         let registered = keys.iter().filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));
         let chosen = wish.requirement(&registered.collect::<Vec<_>>());
         self.is_awaited |= chosen.is_err();
         Some(chosen)
-    }
-
-    /// The claims that a change may help.
-    fn wakes(&mut self, changed: Changed) -> Vec<Wake> {
-        match changed {
-            Changed::Nothing => Vec::new(),
-            Changed::Node(_) if std::mem::take(&mut self.is_awaited) => vec![Wake::Claims],
-            Changed::Node(name) => vec![Wake::SelectedNode(name)],
-            Changed::Many => vec![Wake::Claims],
-        }
-    }
-}
-
-impl<T> Default for Known<T> {
-    fn default() -> Self {
-        Self { all: None, listed: BTreeMap::new() }
-    }
-}
-
-impl<T: PartialEq> Known<T> {
-    /// Applies a change of a node by this name; `None` is the same as no node.
-    fn apply(&mut self, change: Change<(String, Option<T>)>) -> Changed {
-        let (name, now) = match change {
-            Change::Begin => {
-                self.listed.clear();
-                return Changed::Nothing;
-            }
-            Change::Listed((name, now)) => {
-                self.listed.extend(now.map(|now| (name, now)));
-                return Changed::Nothing;
-            }
-            Change::Ready => {
-                let now = Some(std::mem::take(&mut self.listed));
-                let is_same = self.all == now;
-                self.all = now;
-                return if is_same { Changed::Nothing } else { Changed::Many };
-            }
-            Change::Applied((name, now)) => (name, now),
-            Change::Deleted((name, _)) => (name, None),
-        };
-        let all = self.all.get_or_insert_default();
-        let is_same = all.get(&name) == now.as_ref();
-        match now {
-            Some(now) => all.insert(name.clone(), now),
-            None => all.remove(&name),
-        };
-        if is_same { Changed::Nothing } else { Changed::Node(name) }
     }
 }
 

@@ -1,0 +1,62 @@
+//! What a watch has shown of one kind of object.
+
+use std::collections::BTreeMap;
+
+use kube_provisioner::Change;
+
+/// What matters of the objects of a watch, by name.
+pub(crate) struct Watched<T> {
+    all: Option<BTreeMap<String, T>>,
+    /// Those of the list that is being read.
+    listed: BTreeMap<String, T>,
+}
+
+/// The effect of a change.
+pub(crate) enum Changed<T> {
+    Nothing,
+    One { name: String, before: Option<T> },
+    Many { before: BTreeMap<String, T> },
+}
+
+impl<T> Default for Watched<T> {
+    fn default() -> Self {
+        Self { all: None, listed: BTreeMap::new() }
+    }
+}
+
+impl<T: PartialEq> Watched<T> {
+    /// `None` until all have been listed once.
+    pub(crate) fn all(&self) -> Option<&BTreeMap<String, T>> {
+        self.all.as_ref()
+    }
+
+    /// Applies a change of an object by this name. One in which nothing matters is the same as none.
+    pub(crate) fn apply(&mut self, change: Change<(String, Option<T>)>) -> Changed<T> {
+        let (name, now) = match change {
+            Change::Begin => {
+                self.listed.clear();
+                return Changed::Nothing;
+            }
+            Change::Listed((name, now)) => {
+                self.listed.extend(now.map(|now| (name, now)));
+                return Changed::Nothing;
+            }
+            Change::Ready => {
+                let before = self.all.replace(std::mem::take(&mut self.listed));
+                let is_same = before == self.all;
+                return if is_same { Changed::Nothing } else { Changed::Many { before: before.unwrap_or_default() } };
+            }
+            Change::Applied((name, now)) => (name, now),
+            Change::Deleted((name, _)) => (name, None),
+        };
+        let all = self.all.get_or_insert_default();
+        if all.get(&name) == now.as_ref() {
+            return Changed::Nothing;
+        }
+        let before = match now {
+            Some(now) => all.insert(name.clone(), now),
+            None => all.remove(&name),
+        };
+        Changed::One { name, before }
+    }
+}

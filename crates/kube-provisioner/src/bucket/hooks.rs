@@ -18,8 +18,8 @@ use crate::error::{DeleteError, ProvisionError, StartError};
     note = "add `impl kube_provisioner::bucket::BucketHooks for {Self} {{}}`; each method has a default"
 )]
 pub trait BucketHooks: BucketProvisioner {
-    /// The bucket of this name, whether the provisioner or somebody else has made it; `None` where there is none. It is called for buckets that a cluster's
-    /// administrator names by hand in the Container Object Storage Interface (COSI).
+    /// Finds the bucket with this name, whoever created it; `None` if it does not exist. Called for buckets that an administrator names in
+    /// the Container Object Storage Interface (COSI).
     ///
     /// # Errors
     /// As of [`create_bucket`](BucketProvisioner::create_bucket). A bucket that cannot be read is an error.

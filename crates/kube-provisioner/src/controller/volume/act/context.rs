@@ -29,7 +29,7 @@ pub(crate) struct ActContext {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: CallLimits,
-    /// Whether the account may update claims, and not patch them.
+    /// The account may update claims but not patch them.
     pub(crate) only_updates_claims: bool,
     /// The watches of the claims and of the volumes.
     pub(crate) claims: WatchHealth,

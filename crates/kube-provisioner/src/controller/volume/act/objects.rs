@@ -183,7 +183,7 @@ impl ActContext {
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
 
-    /// The same for an account that may not patch claims. The claim is written as it was read, if nobody has changed it meanwhile.
+    /// The same for an account that may update claims but not patch them. A claim that was changed in between is read again.
     async fn unselect_by_update(&self, claim: &ClaimFacts, node: &str) -> Result<Option<WatchedClaim>, CallError> {
         const TRIES: u32 = 5;
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));

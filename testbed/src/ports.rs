@@ -1,20 +1,35 @@
-//! Loopback ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
+//! Loopback ports for the servers of the test bed.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 
-/// A port that is free now.
+/// Below the ports that Linux gives to outgoing connections, which would take a port before its server starts.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// The last port that this process was given. Processes begin at different ports.
+static LAST: Mutex<Option<u16>> = Mutex::new(None);
+
+/// A free port, which this process does not get again soon: if two servers had the same port, the second would not start, and
+/// the first would answer for it.
 pub fn free_port() -> anyhow::Result<u16> {
-    Ok(free_ports(1)?[0])
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = PORTS.len();
+    let begin = match *last {
+        Some(port) => usize::from(port - PORTS.start) + 1,
+        None => std::process::id() as usize * 97,
+    };
+    let mut ports = (begin..begin + count).filter_map(|at| PORTS.clone().nth(at % count));
+    let port = ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).context("no free port")?;
+    *last = Some(port);
+    Ok(port)
 }
 
-/// So many different ones.
+/// Free ports, each of them once.
 pub(crate) fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
-    // All are held until the last one is known, or the kernel could give the same one twice.
-    let held: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
-    let held = held.context("no free port")?;
-    held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+    (0..count).map(|_| free_port()).collect()
 }
 
 /// Fails if somebody listens on a port that was asked for.
@@ -29,6 +44,13 @@ pub(crate) fn check_port(port: Option<u16>, user: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let given: Vec<_> = (0..100).map(|_| free_port().unwrap()).collect();
+        let different: std::collections::BTreeSet<_> = given.iter().collect();
+        assert_eq!(different.len(), given.len());
+    }
 
     #[test]
     fn a_taken_port_is_one_clear_line() {

@@ -130,7 +130,8 @@ fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
 
 /// The claim's bucket was made or is being made by us.
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    if !record.made && is_over(record, claim, facts) {
+    // An ending that has begun is finished: an ObjectBucket that is being deleted cannot become the claim's again.
+    if !record.made && (bucket.deleting || is_over(record, claim, facts)) {
         return Decision::Release(Ending::CleanUp);
     }
     if !record.made {

@@ -85,6 +85,7 @@ fn a_claim_that_uses_the_bucket_of_another_one() {
             Release(Ending::CleanUp),
         ),
         ("unfinished, and wanted no more", using(false).claim(other(Value::Null)), Release(Ending::CleanUp)),
+        ("unfinished, and its ending has begun", using(false).bucket_deleted(), Release(Ending::CleanUp)),
         ("unfinished and deleted", using(false).deleted(), Release(Ending::CleanUp)),
     ]);
 }

@@ -60,6 +60,12 @@ impl ObjectWatch {
     ) -> Self {
         Self { plural, scope: Scope::metadata(api), on_change: Box::new(on_change) }
     }
+
+    /// Limits the watch to the objects that this label selector selects, such as `app=web`.
+    #[must_use]
+    pub fn labelled(self, selector: impl Into<String>) -> Self {
+        Self { scope: self.scope.with_labels(selector), ..self }
+    }
 }
 
 impl fmt::Debug for ObjectWatch {

@@ -91,8 +91,9 @@ pub struct Scope<T> {
 
 impl<T> Scope<T> {
     /// Those that this label selector selects, such as `app=web`.
-    pub fn labelled(api: Api<T>, selector: impl Into<String>) -> Self {
-        Self { labels: Some(selector.into()), ..Self::from(api) }
+    #[must_use]
+    pub fn with_labels(self, selector: impl Into<String>) -> Self {
+        Self { labels: Some(selector.into()), ..self }
     }
 
     /// All, but only their metadata, as the API server sends a `PartialObjectMetadata`.

@@ -77,6 +77,11 @@ impl DriverInfo {
         self.services.contains(&Service::VolumeAccessibilityConstraints)
     }
 
+    /// Whether the driver says how much free storage it has.
+    pub fn can_get_capacity(&self) -> bool {
+        self.can(Rpc::GetCapacity)
+    }
+
     /// Whether a volume may be limited to some nodes.
     pub(crate) fn chooses_places(&self, settings: &Settings) -> bool {
         settings.topology && self.has_topology()

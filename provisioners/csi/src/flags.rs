@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 mod charts;
-mod gates;
+mod features;
 mod ignored;
 
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use clap::{ArgAction, Parser};
 use http::Uri;
 use kube_provisioner::{Coordination, LogStyle, Options, parse_address, parse_duration};
 
-pub(crate) use self::gates::Gates;
+pub(crate) use self::features::Features;
 use self::ignored::Ignored;
-use csi_provisioner::{DriverInfo, Settings};
+use csi_provisioner::{CapacitySettings, DriverInfo, Settings};
 
 /// Provisions volumes for the CSI driver behind a socket, in the place of external-provisioner
 #[derive(Clone, Debug, Parser)]
@@ -119,7 +119,30 @@ pub(crate) struct Flags {
     pub(crate) logging_format: LogStyle,
 
     #[command(flatten)]
-    pub(crate) gates: Gates,
+    pub(crate) features: Features,
+
+    /// Maximum concurrent calls of GetCapacity
+    #[arg(long, help_heading = "Storage capacity", value_name = "COUNT", default_value_t = 1)]
+    capacity_threads: usize,
+
+    /// Interval between calls of GetCapacity for the same class and topology segment
+    #[arg(long, help_heading = "Storage capacity", value_name = "TIME", default_value = "1m", value_parser = time)]
+    capacity_poll_interval: Duration,
+
+    /// Publish the storage of classes with immediate binding, too
+    #[arg(long, help_heading = "Storage capacity", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    capacity_for_immediate_binding: bool,
+
+    /// Owner of CSIStorageCapacity objects: 0: the pod $NAMESPACE/$POD_NAME, 1: its controller, such as a DaemonSet, 2: the controller
+    /// of that, such as a Deployment; -1: none
+    #[arg(
+        long,
+        help_heading = "Storage capacity",
+        value_name = "LEVEL",
+        default_value_t = 1,
+        allow_negative_numbers = true
+    )]
+    capacity_ownerref_level: i32,
 
     #[command(flatten)]
     pub(crate) refused: Refused,
@@ -140,8 +163,6 @@ struct UuidLength(Option<usize>);
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Refused {
     #[arg(long, hide = true, value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
-    enable_capacity: bool,
-    #[arg(long, hide = true, value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     node_deployment: bool,
 }
 
@@ -149,31 +170,51 @@ impl Flags {
     /// Why the program cannot do what its flags ask for.
     pub(crate) fn refusal(&self) -> Option<String> {
         let missing = |flag: &str| format!("{flag} is not implemented yet; use external-provisioner for this driver");
-        let checks = [
-            (self.refused.enable_capacity, missing("--enable-capacity")),
-            (self.refused.node_deployment, missing("--node-deployment")),
-        ];
-        checks.into_iter().find(|(is_so, _)| *is_so).map(|(_, text)| text)
+        self.refused.node_deployment.then(|| missing("--node-deployment"))
+    }
+
+    /// The settings of storage capacity. `variable` returns the value of an environment variable.
+    fn capacity(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<CapacitySettings>, String> {
+        if !self.features.has_capacity() {
+            return Ok(None);
+        }
+        let needed = |name: &str, field: &str, what: &str| {
+            let missing =
+                format!("--enable-capacity needs {what} in the environment variable {name}; set it from {field}");
+            variable(name).ok_or(missing)
+        };
+        let mut settings = CapacitySettings::new(needed("NAMESPACE", "metadata.namespace", "the pod's namespace")?);
+        if let Ok(level) = u32::try_from(self.capacity_ownerref_level) {
+            settings.owner = Some((needed("POD_NAME", "metadata.name", "the pod's name")?, level));
+        }
+        settings.threads = self.capacity_threads;
+        settings.poll_interval = self.capacity_poll_interval;
+        settings.for_immediate_binding = self.capacity_for_immediate_binding;
+        settings.retry_interval_start = self.retry_interval_start;
+        settings.retry_interval_max = self.retry_interval_max;
+        Ok(Some(settings))
     }
 
     /// The flags that are set and have no meaning here.
     pub(crate) fn ignored(&self) -> Vec<String> {
-        let gates = self.gates.ignored().map(|name| format!("--feature-gates={name}"));
+        let gates = self.features.ignored_gates().map(|name| format!("--feature-gates={name}"));
         self.ignored.0.iter().map(|name| format!("--{name}")).chain(gates).collect()
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    /// The settings of the provisioner, or why there are none.
+    pub(crate) fn settings(&self) -> Result<Settings, String> {
         let mut settings = Settings::default();
+        settings.capacity = self.capacity(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))?;
         settings.default_fs_type = Some(self.default_fstype.clone()).filter(|name| !name.is_empty());
         settings.extra_create_metadata = self.extra_create_metadata;
         settings.controller_publish_read_only = self.controller_publish_readonly;
         settings.prevent_volume_mode_conversion = self.prevent_volume_mode_conversion;
-        settings.cross_namespace_data_sources = self.gates.has_cross_namespace_data_sources();
-        settings.topology = self.gates.has_topology();
+        settings.cross_namespace_data_sources = self.features.has_cross_namespace_data_sources();
+        settings.topology = self.features.has_topology();
         settings.immediate_topology = self.immediate_topology;
         settings.strict_topology = self.strict_topology;
         settings.retry_interval_max = self.retry_interval_max;
-        settings
+        Ok(settings)
     }
 
     /// The options of the controller for a driver of this name.
@@ -279,11 +320,10 @@ mod tests {
         assert_eq!(options.coordination, Coordination::Lease);
         assert_eq!(options.http_endpoint, Some(([0, 0, 0, 0], 8080).into()));
         assert_eq!(flags.timeout, Duration::from_secs(150));
-        assert_eq!(flags.settings().default_fs_type.as_deref(), Some("ext4"));
-        assert!(
-            flags.settings().extra_create_metadata && flags.settings().strict_topology && !flags.gates.has_topology()
-        );
-        assert!(flags.settings().cross_namespace_data_sources);
+        let settings = flags.settings().unwrap();
+        assert_eq!(settings.default_fs_type.as_deref(), Some("ext4"));
+        assert!(settings.extra_create_metadata && settings.strict_topology && !settings.topology);
+        assert!(settings.cross_namespace_data_sources && settings.capacity.is_none());
         assert_eq!(flags.refusal(), None);
         let ignored = ["--kube-api-qps", "--snapshot-orphan-sweep-interval", "--v"];
         assert_eq!(flags.ignored(), ignored);
@@ -302,11 +342,28 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_refused() {
-        for arguments in [["--enable-capacity"], ["--node-deployment=true"]] {
-            let refusal = flags(&arguments).refusal().unwrap();
-            assert!(refusal.contains("use external-provisioner for this driver"), "{refusal}");
-        }
+        let refusal = flags(&["--node-deployment=true"]).refusal().unwrap();
+        assert!(refusal.contains("use external-provisioner for this driver"), "{refusal}");
         assert!(Flags::try_parse_from(["csi-provisioner", "--unknown"]).is_err());
+    }
+
+    #[test]
+    fn capacity_needs_the_pod_that_owns_its_objects() {
+        let in_pod = |name: &str| ["NAMESPACE", "POD_NAME"].contains(&name).then(|| name.to_lowercase());
+        let settings = |arguments: &[&str], variable: fn(&str) -> Option<String>| {
+            flags(&[&["--enable-capacity"], arguments].concat()).capacity(variable)
+        };
+        let given = ["--capacity-ownerref-level=2", "--capacity-poll-interval=30s", "--capacity-threads=4"];
+        let with = settings(&given, in_pod).unwrap().unwrap();
+        assert_eq!((with.owner, with.namespace), (Some(("pod_name".to_owned(), 2)), "namespace".to_owned()));
+        assert_eq!((with.poll_interval, with.threads), (Duration::from_secs(30), 4));
+        assert_eq!(settings(&["--capacity-ownerref-level=-1"], in_pod).unwrap().unwrap().owner, None);
+        let problem = settings(&[], |_| None).unwrap_err();
+        assert!(problem.contains("environment variable NAMESPACE; set it from metadata.namespace"), "{problem}");
+        let without_pod = |name: &str| (name == "NAMESPACE").then(|| "storage".to_owned());
+        let problem = settings(&[], without_pod).unwrap_err();
+        assert!(problem.contains("environment variable POD_NAME"), "{problem}");
+        assert!(settings(&["--capacity-ownerref-level", "-1"], without_pod).is_ok());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod answer;
 mod attachments;
+mod capacity;
 mod driver;
 mod grants;
 mod holds;
@@ -23,6 +24,7 @@ mod topology;
 mod verdict;
 mod watched;
 
+pub use self::capacity::CapacitySettings;
 pub use self::driver::{DriverError, DriverInfo};
 pub use self::provisioner::CsiProvisioner;
 pub use self::request::Settings;

@@ -13,7 +13,7 @@ use driver_rpc::csi::{Operations, wait_until_ready};
 use kube_provisioner::rbac::AccessRule;
 use kube_provisioner::{Controller, Options, Program, error_chain, without_empty_variables};
 
-use crate::flags::{Flags, Gates, identity};
+use crate::flags::{Features, Flags, identity};
 
 /// The commands that every provisioner has. They need no driver.
 const COMMANDS: [&str; 3] = ["check-class", "journal", "rbac"];
@@ -31,8 +31,8 @@ fn main() -> ExitCode {
             let problem = format!("{} runs without a command", options.provisioner_name);
             Err::<(CsiProvisioner<Client>, Options), _>(problem.into())
         };
-        let (gates, arguments) = Gates::split(std::env::args_os());
-        return Program::new(setup).arguments(arguments).sidecar(rights(&gates)).run();
+        let (features, arguments) = Features::split(std::env::args_os());
+        return Program::new(setup).arguments(arguments).sidecar(rights(&features)).run();
     }
     let mut matches = without_empty_variables(Flags::command()).get_matches();
     let flags = Flags::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 /// What drivers' charts grant as each driver needs it.
-fn rights(gates: &Gates) -> Vec<AccessRule> {
+fn rights(features: &Features) -> Vec<AccessRule> {
     let rule = |group, resource, verbs| AccessRule { group, resource, verbs, names: Vec::new(), namespaced: false };
     const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
     const STORAGE: &str = "storage.k8s.io";
@@ -63,11 +63,18 @@ fn rights(gates: &Gates) -> Vec<AccessRule> {
         rule(SNAPSHOTS, "volumesnapshots", &["get", "list", "watch", "update"]),
         rule(SNAPSHOTS, "volumesnapshotcontents", &["get"]),
     ];
-    if gates.has_topology() {
+    if features.has_topology() || features.has_capacity() {
         rules.push(rule("", "nodes", &["get", "list", "watch"]));
         rules.push(rule(STORAGE, "csinodes", &["get", "list", "watch"]));
     }
-    if gates.has_cross_namespace_data_sources() {
+    if features.has_capacity() {
+        let own = |group, resource, verbs| AccessRule { namespaced: true, ..rule(group, resource, verbs) };
+        rules.push(own(STORAGE, "csistoragecapacities", &["list", "watch", "create", "update", "delete"]));
+        // The owner of the objects.
+        rules.push(own("", "pods", &["get"]));
+        rules.push(own("apps", "replicasets", &["get"]));
+    }
+    if features.has_cross_namespace_data_sources() {
         rules.push(rule("gateway.networking.k8s.io", "referencegrants", &["list", "watch"]));
     }
     rules
@@ -78,6 +85,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     if let Some(refusal) = flags.refusal() {
         return Err(refusal.into());
     }
+    let settings = flags.settings()?;
     let ignored = flags.ignored();
     if !ignored.is_empty() {
         tracing::info!(flags = ignored.join(" "), "these flags have no effect in this program");
@@ -88,7 +96,9 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     let reconnected = client.reconnected();
     let driver = DriverInfo::ask(&client).await?;
     operations.set_driver_name(driver.name());
-    let settings = flags.settings();
+    if settings.capacity.is_some() && !driver.can_get_capacity() {
+        tracing::warn!("--enable-capacity has no effect: the CSI driver does not have the capability GET_CAPACITY");
+    }
     let (options, identity) = (flags.options(driver.name()), identity(&driver));
     let another = another_driver(client.clone(), driver.clone(), reconnected);
     let provisioner = CsiProvisioner::new(client, driver, settings, identity).with_metrics(operations);

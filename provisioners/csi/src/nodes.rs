@@ -3,6 +3,7 @@
 //! The selected node of a claim is read from the API server for each new attempt. What a watch shows serves only for requirements that
 //! depend on all nodes, and wakes the claims that wait for a node.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,12 +30,14 @@ pub(crate) struct Nodes {
     state: Arc<Mutex<State>>,
     /// Told when a list was read.
     listed: Arc<Notify>,
+    /// Told of each change.
+    pub(crate) changed: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct State {
     labels: Watched<Labels>,
-    /// The driver's topology keys, where it has any.
+    /// The driver's topology keys, where it is registered.
     keys: Watched<Vec<String>>,
     /// Some claim needs a node that is not there yet.
     is_awaited: bool,
@@ -42,7 +45,7 @@ struct State {
 
 impl Nodes {
     pub(crate) fn of_driver(name: &str) -> Self {
-        Self { driver: name.into(), state: Arc::default(), listed: Arc::default() }
+        Self { driver: name.into(), state: Arc::default(), listed: Arc::default(), changed: Arc::default() }
     }
 
     /// Where the volume of a new attempt must be. `None` leaves the choice to the driver.
@@ -111,6 +114,18 @@ impl Nodes {
         chosen.map_err(refusal)
     }
 
+    /// The topology segments of the nodes on which the driver is registered. `None` until the nodes are known.
+    pub(crate) fn segments(&self) -> Option<BTreeSet<Term>> {
+        let state = self.lock();
+        let (labels, keys) = (state.labels.all()?, state.keys.all()?);
+        Some(keys.iter().filter_map(|(name, keys)| labels.get(name)?.term(keys).ok()).collect())
+    }
+
+    pub(crate) fn segment_of(&self, node: &str) -> Option<Term> {
+        let state = self.lock();
+        state.labels.all()?.get(node)?.term(state.keys.all()?.get(node)?).ok()
+    }
+
     /// Whether the node has been deleted, as far as is known.
     pub(crate) fn is_gone(&self, node: &str) -> bool {
         self.lock().labels.all().is_some_and(|all| !all.contains_key(node))
@@ -142,6 +157,9 @@ impl Nodes {
 
     /// The claims that a change may help.
     fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Wake> {
+        if !matches!(changed, Changed::Nothing) {
+            self.changed.notify_one();
+        }
         match changed {
             Changed::Nothing => Vec::new(),
             Changed::One { .. } if std::mem::take(&mut state.is_awaited) => vec![Wake::Claims],
@@ -169,17 +187,18 @@ impl State {
     /// `None` until all nodes are known.
     fn choose(&mut self, wish: &Wish<'_>) -> Option<Result<Option<Requirement>, Unmet>> {
         let (labels, keys) = (self.labels.all()?, self.keys.all()?);
-        let registered = keys.iter().filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));
+        let keys = keys.iter().filter(|(_, keys)| !keys.is_empty());
+        let registered = keys.filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));
         let chosen = wish.requirement(&registered.collect::<Vec<_>>());
         self.is_awaited |= chosen.is_err();
         Some(chosen)
     }
 }
 
-/// The topology keys that a driver has registered on a node.
+/// The topology keys that a driver has registered on a node. `None` if it is not registered there.
 fn keys(csi_node: &DynamicObject, driver: &str) -> Option<Vec<String>> {
     let drivers = csi_node.data.pointer("/spec/drivers")?.as_array()?;
-    let keys = drivers.iter().find(|one| one["name"] == driver)?["topologyKeys"].as_array()?;
-    let keys: Vec<_> = keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect();
-    Some(keys).filter(|keys| !keys.is_empty())
+    let registered = drivers.iter().find(|one| one["name"] == driver)?;
+    let keys = registered["topologyKeys"].as_array().into_iter().flatten();
+    Some(keys.filter_map(|key| key.as_str().map(str::to_owned)).collect())
 }

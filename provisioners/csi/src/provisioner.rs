@@ -1,7 +1,7 @@
 //! A CSI driver as a provisioner.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use driver_rpc::csi::{
     Controller, CreateVolumeRequest, DeleteVolumeRequest, Identity, Operations, ProbeRequest, Volume as CsiVolume,
@@ -11,17 +11,18 @@ use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment, VolumeAttachmentSpec};
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube_provisioner::kube::{Client, Error as KubeError};
+use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
     Capabilities, DeleteError, DeleteVerdict, Hooks, ObjectWatch, Prepared, ProvisionError, ProvisionRequest,
-    ProvisionedVolume, Provisioner, Start, StartError, Volume, error_chain,
+    ProvisionVerdict, ProvisionedVolume, Provisioner, Start, StartError, Volume, error_chain,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::answer::{self, DELETION_SECRET};
 use crate::attachments::{Attachments, NotListed};
+use crate::capacity::Capacity;
 use crate::driver::{DriverInfo, Need, Rpc};
 use crate::grants;
 use crate::holds::Holds;
@@ -32,7 +33,7 @@ use crate::request::{RequestError, Settings, Wanted};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
-use crate::topology::Requirement;
+use crate::topology::{self, Requirement, Term};
 use crate::verdict::{self, Left};
 
 /// Provisions the volumes of a driver.
@@ -47,6 +48,7 @@ pub struct CsiProvisioner<D> {
     missing: Missing,
     attachments: Attachments,
     nodes: Nodes,
+    capacity: Option<Arc<Capacity>>,
     operations: Option<Operations>,
 }
 
@@ -100,9 +102,12 @@ struct AttributesClass {
 impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// A provisioner for a driver that [has been asked](DriverInfo::ask).
     pub fn new(driver: D, info: DriverInfo, settings: Settings, identity: impl Into<String>) -> Self {
+        let nodes = Nodes::of_driver(info.name());
+        let capacity = settings.capacity.clone().filter(|_| info.can_get_capacity());
         Self {
             driver,
-            nodes: Nodes::of_driver(info.name()),
+            capacity: capacity.map(|settings| Arc::new(Capacity::new(info.name(), settings, nodes.clone()))),
+            nodes,
             info,
             settings,
             identity: identity.into(),
@@ -298,6 +303,27 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
     }
 
+    /// The capacity of the class is not what it was. Where no node has room, the scheduler has to know before it selects one again.
+    async fn publish_capacity_after(&self, error: &ProvisionError, request: &ProvisionRequest<Texts>) {
+        let Some(capacity) = &self.capacity else { return };
+        let class = request.class.name_any();
+        match (error.verdict(), &request.selected_node) {
+            (ProvisionVerdict::NoChange, _) => {}
+            (ProvisionVerdict::Reschedule, Some(node)) => {
+                capacity.publish_for(&class, node, &self.client(), &self.driver).await;
+                capacity.refresh(&class, &[]);
+            }
+            _ => capacity.refresh(&class, &[]),
+        }
+    }
+
+    /// A volume of this class was created or deleted in these segments.
+    fn refresh_capacity(&self, class: &str, segments: &[Term]) {
+        if let Some(capacity) = &self.capacity {
+            capacity.refresh(class, segments);
+        }
+    }
+
     /// Deletes a volume that is of no use. It is found again by its name.
     async fn discard(&self, made: CsiVolume, attempt: &Attempt<'_>) -> Result<(), String> {
         let secrets = self.secrets_for(&attempt.wanted).await.map_err(|error| error.to_string())?;
@@ -316,7 +342,9 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             // The copy may be made, and is all there is then.
             Err(error @ CreateError::SourceGone(_)) if request.resumed => return Err(ProvisionError::retry(error)),
             Err(CreateError::Driver(error) | CreateError::SourceGone(error)) => {
-                return Err(self.verdict(error, &request));
+                let error = self.verdict(error, &request);
+                self.publish_capacity_after(&error, &request).await;
+                return Err(error);
             }
             Err(CreateError::NotGranted(problem)) if !request.resumed => {
                 return Err(ProvisionError::no_change(problem));
@@ -339,16 +367,24 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
                 Err(problem) => format!("{fault}; and it cannot be deleted yet: {problem}"),
             }));
         }
+        let segments = if self.info.chooses_places(&self.settings) {
+            topology::affinity(&made.accessible_topology).map(|places| topology::segments(&places))
+        } else {
+            None
+        };
+        self.refresh_capacity(&request.class.name_any(), &segments.unwrap_or_default());
         Ok(answer::volume(made, &attempt.wanted, &request, &self.info, &self.settings, &self.identity))
     }
 
     /// Calls CreateVolume once more, as the specification has it: only that says whether there is a volume.
     async fn clean_up(&self, request: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
         let attempt = self.attempt(&request).map_err(CreateError::of_clean_up)?;
-        match self.create(&attempt).await {
+        let ended = match self.create(&attempt).await {
             Err(CreateError::NotGranted(_) | CreateError::SourceGone(_)) => self.withdraw(&attempt).await,
             answer => self.discard_answer(answer, &attempt).await,
-        }
+        };
+        self.refresh_capacity(&request.class.name_any(), &[]);
+        ended
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -378,7 +414,13 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         };
         let delete = DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets };
         match (self.driver.delete_volume(delete).await, missing) {
-            (Ok(_), _) => Ok(()),
+            (Ok(_), _) => {
+                let affinity =
+                    volume.object.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
+                let segments = affinity.map(topology::segments).unwrap_or_default();
+                self.refresh_capacity(volume.class_name().unwrap_or_default(), &segments);
+                Ok(())
+            }
             (Err(error), None) => Err(verdict::of_delete(error)),
             (Err(error), Some(secret)) => {
                 let (name, namespace) = names(secret);
@@ -390,9 +432,12 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     }
 
     async fn start(&self, start: Start) -> Result<(), StartError> {
+        self.holds.clear();
+        if let Some(capacity) = &self.capacity {
+            capacity.start(&start.client).await?;
+        }
         // The same in every term.
         let _ = self.client.set(start.client);
-        self.holds.clear();
         Ok(())
     }
 
@@ -487,7 +532,14 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn while_leading(&self) {
         let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
         let kinds = kinds.into_iter().filter(|(rpc, _)| self.info.can(*rpc)).map(|(_, kind)| kind).collect();
-        Sweep { client: self.client(), driver: self.info.name(), holds: &self.holds, kinds }.run().await;
+        let client = self.client();
+        let sweep = Sweep { client: client.clone(), driver: self.info.name(), holds: &self.holds, kinds };
+        match &self.capacity {
+            Some(capacity) => {
+                tokio::join!(sweep.run(), capacity.run(&client, &self.driver));
+            }
+            None => sweep.run().await,
+        }
     }
 
     /// A volume that is attached must not be deleted under its node.
@@ -517,13 +569,18 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
         let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
         let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
-        let nodes = self.info.chooses_places(&self.settings).then(|| self.nodes.watches(client));
-        attachments.into_iter().chain(snapshots).chain(grants).chain(nodes.into_iter().flatten()).collect()
+        let needs_nodes = self.info.chooses_places(&self.settings) || self.capacity.is_some();
+        let nodes = needs_nodes.then(|| self.nodes.watches(client)).into_iter().flatten();
+        let capacity = self.capacity.iter().flat_map(|capacity| capacity.watches(client));
+        attachments.into_iter().chain(snapshots).chain(grants).chain(nodes).chain(capacity).collect()
     }
 
     fn register_metrics(&self, registry: &mut Registry) {
         if let Some(operations) = &self.operations {
             operations.register(registry);
+        }
+        if let Some(capacity) = &self.capacity {
+            capacity.register(registry);
         }
     }
 }

@@ -10,6 +10,7 @@ use kube_provisioner::ProvisionRequest;
 use kube_provisioner::k8s_openapi::api::core::v1::SecretReference;
 use thiserror::Error;
 
+use crate::capacity::CapacitySettings;
 use crate::driver::{DriverInfo, Rpc};
 use crate::parameters::{self, ParameterError, Texts};
 use crate::secret_refs::{Role, SecretRefError, Tokens, secret_ref};
@@ -37,6 +38,8 @@ pub struct Settings {
     pub strict_topology: bool,
     /// The pause after a request that the driver calls invalid.
     pub retry_interval_max: Duration,
+    /// Where and how often the driver's free storage is published for the scheduler. `None`: it is not.
+    pub capacity: Option<CapacitySettings>,
 }
 
 impl Default for Settings {
@@ -52,6 +55,7 @@ impl Default for Settings {
             immediate_topology: true,
             strict_topology: false,
             retry_interval_max: Duration::from_secs(300),
+            capacity: None,
         }
     }
 }

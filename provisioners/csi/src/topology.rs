@@ -250,5 +250,19 @@ pub(crate) fn affinity(accessible: &[Topology]) -> Option<NodeSelector> {
     (!places.is_empty()).then(|| NodeSelector { node_selector_terms: places.into_iter().map(term).collect() })
 }
 
+/// The topology segments in a volume's affinity. Terms that [`affinity`] would not make have none.
+pub(crate) fn segments(affinity: &NodeSelector) -> Vec<Term> {
+    let segment = |term: &NodeSelectorTerm| {
+        let mut segment = Term::new();
+        for one in term.match_expressions.iter().flatten() {
+            let [value] = one.values.as_deref().filter(|_| one.operator == "In")? else { return None };
+            segment.push((one.key.clone(), value.clone()));
+        }
+        segment.sort();
+        Some(segment)
+    };
+    affinity.node_selector_terms.iter().filter_map(segment).collect()
+}
+
 #[cfg(test)]
 mod tests;

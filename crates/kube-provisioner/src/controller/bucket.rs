@@ -301,7 +301,7 @@ impl BucketReconciler {
         let api = Api::<K>::all(self.objects.context.client().clone());
         WatchSpec::new(
             name,
-            Scope::labelled(api, self.selector()),
+            Scope::from(api).with_labels(self.selector()),
             WatchHealth::new(),
             |event: Change<K>| event.map(|object| object.seen()),
             BucketCache::delivered_event::<K>,

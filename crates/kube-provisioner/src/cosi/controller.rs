@@ -190,7 +190,7 @@ impl Reconciler for CosiReconciler {
         );
         let secrets = WatchSpec::new(
             "secrets",
-            Scope::labelled(Api::<Secret>::all(client()), format!("{COSI_DRIVER}={driver}")),
+            Scope::from(Api::<Secret>::all(client())).with_labels(format!("{COSI_DRIVER}={driver}")),
             WatchHealth::new(),
             move |event: Change<Secret>| {
                 event.map(|secret| {

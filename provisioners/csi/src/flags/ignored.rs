@@ -3,12 +3,8 @@
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Each flag, and whether it is a switch, which may stand without a value.
-const FLAGS: [(&str, bool); 23] = [
+const FLAGS: [(&str, bool); 19] = [
     ("automaxprocs", true),
-    ("capacity-ownerref-level", false),
-    ("capacity-poll-interval", false),
-    ("capacity-threads", false),
-    ("capacity-for-immediate-binding", true),
     ("cloning-protection-threads", false),
     ("enable-pprof", true),
     ("kube-api-burst", false),

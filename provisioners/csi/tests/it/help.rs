@@ -20,7 +20,7 @@ fn rbac_has_the_rights_of_external_provisioner() {
 }
 
 #[test]
-fn gates_decide_about_the_rights_to_grants_and_nodes() {
+fn features_decide_about_the_rights() {
     let rules = |more: &[&str]| {
         let arguments = ["rbac", "--provisioner-name", "ebs.csi.example.com", "--namespace", "kube-system"];
         let (status, text) = said(&[&arguments, more].concat());
@@ -32,6 +32,8 @@ fn gates_decide_about_the_rights_to_grants_and_nodes() {
     assert_eq!(with.replacen(rule, "", 1), rules(&["--feature-gates=Topology=false"]));
     assert!(with.contains(rule), "{with}");
     assert_eq!(rules(&["--feature-gates", "CrossNamespaceVolumeDataSource=false"]), rules(&[]));
+    let objects = "  - csistoragecapacities\n  verbs:\n  - list\n  - watch\n  - create\n  - update\n  - delete\n";
+    assert!(rules(&["--enable-capacity"]).contains(objects) && !rules(&[]).contains(objects));
     let nodes =
         ["nodes", "csinodes"].map(|name| format!("  resources:\n  - {name}\n  verbs:\n  - get\n  - list\n  - watch\n"));
     assert!(nodes.iter().all(|rule| rules(&[]).contains(rule) && !with.contains(rule)), "{with}");
@@ -46,7 +48,7 @@ fn wrong_arguments_are_one_clear_line_first() {
         (&["--leader-election-labels=team"], 2, "expected a label such as team:storage"),
         (&["--feature-gates=CrossNamespaceVolumeDataSource"], 2, "expected a feature such as Topology=false"),
         (&["rbac", "--feature-gates=Topology=maybe"], 2, "expected a feature such as Topology=false"),
-        (&["--enable-capacity"], 1, "use external-provisioner for this driver"),
+        (&["--enable-capacity"], 1, "set it from metadata.namespace"),
         (&["--enable-capacity", "--logging-format=json"], 1, "\"level\":\"ERROR\""),
     ] {
         let (code, text) = said(arguments);

@@ -1,5 +1,6 @@
 //! Tests in a simulated cluster, with a driver in memory.
 
+mod capacity;
 mod claims;
 mod fixture;
 mod grants;

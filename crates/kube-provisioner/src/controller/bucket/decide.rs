@@ -130,8 +130,8 @@ fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
 
 /// The claim's bucket was made or is being made by us.
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    // An ending that has begun is finished: an ObjectBucket that is being deleted cannot become the claim's again.
-    if !record.made && (bucket.deleting || is_over(record, claim, facts)) {
+    // A clean-up that has begun is finished: an ObjectBucket that is being deleted cannot become the claim's again.
+    if !record.made && (bucket.is_released() || is_over(record, claim, facts)) {
         return Decision::Release(Ending::CleanUp);
     }
     if !record.made {

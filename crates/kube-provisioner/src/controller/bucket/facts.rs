@@ -294,11 +294,17 @@ impl BucketFacts {
         self.phase.as_deref() == Some("Bound")
     }
 
+    /// Whether its end has begun.
+    pub(crate) fn is_released(&self) -> bool {
+        self.phase.as_deref() == Some("Released")
+    }
+
     /// Returns true if the ObjectBucket differs from a former version only in what decides nothing: labels and annotations of others,
-    /// its phase, and the mark that claims share it.
+    /// other phases, and the mark that claims share it.
     pub(crate) fn is_alike(&self, former: &Self) -> bool {
         fn read(bucket: &BucketFacts) -> impl PartialEq {
-            let metadata = (&bucket.uid, bucket.deleting, &bucket.finalizers, bucket.unreadable.is_some());
+            let metadata =
+                (&bucket.uid, bucket.deleting, bucket.is_released(), &bucket.finalizers, bucket.unreadable.is_some());
             let marks = (bucket.abandoned, &bucket.adopt_for, &bucket.identity, &bucket.cluster_id);
             (metadata, marks, &bucket.endpoint, &bucket.state, &bucket.reference, bucket.policy)
         }

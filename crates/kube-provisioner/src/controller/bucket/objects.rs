@@ -265,11 +265,11 @@ impl Objects {
         self.patch_bucket(bucket, patch, None).await
     }
 
-    pub(super) async fn set_bucket_phase(&self, bucket: &BucketFacts, phase: &str) -> Result<(), Stopped> {
+    pub(super) async fn set_bucket_phase(&self, bucket: &BucketFacts, phase: &str) -> Result<BucketFacts, Stopped> {
         if bucket.phase.as_deref() == Some(phase) {
-            return Ok(());
+            return Ok(bucket.clone());
         }
-        self.patch_bucket(bucket, json!({"status": {"phase": phase}}), Some("status")).await.map(drop)
+        self.patch_bucket(bucket, json!({"status": {"phase": phase}}), Some("status")).await
     }
 
     /// Patches the version of the ObjectBucket on which the caller has decided, so that a write that arrives late overwrites no newer

@@ -48,15 +48,14 @@ impl<'a> Release<'a> {
         if facts.claim.is_none() && objects.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Stopped::Changed);
         }
-        let bucket = self.with_finalizer().await?;
-        // From here on nobody takes the object for a living one.
+        // From here on no attempt takes the object for its own, even if the reason for this ending goes away.
+        let bucket = objects.set_bucket_phase(&*self.with_finalizer().await?, "Released").await?;
         if !bucket.deleting && !objects.begin_deletion(&bucket).await? {
             return objects.let_claim_go(claim).await;
         }
         if *ending != Ending::Abandon {
             self.confirm_unused(&bucket).await?;
         }
-        objects.set_bucket_phase(&bucket, "Released").await?;
         if *ending != Ending::Abandon {
             self.remove_in_backend(&bucket, &mut calls).await?;
             calls.end();

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 
 use super::fixture::{Fixture, cluster};
 
-const DRIVER: &str = "csi-sim.example.com";
-const SELECTED: &str = "volume.kubernetes.io/selected-node";
+pub(super) const DRIVER: &str = "csi-sim.example.com";
+pub(super) const SELECTED: &str = "volume.kubernetes.io/selected-node";
 
 /// A driver with topology, which chooses the place of each volume.
 fn fixture() -> Fixture {
@@ -64,7 +64,7 @@ async fn a_volume_of_every_node_has_no_affinity() {
 }
 
 /// A driver with a pool in each of two zones, and a node there.
-fn two_zones(cluster: Cluster) -> Fixture {
+pub(super) fn two_zones(cluster: Cluster) -> Fixture {
     let mut fixture = Fixture::on(cluster);
     let mut settings = csi_sim::Settings::default();
     settings.capabilities.extend(Capability::TOPOLOGY);
@@ -84,28 +84,28 @@ fn in_zone(zone: &str) -> BTreeMap<String, String> {
     BTreeMap::from([("zone".to_owned(), zone.to_owned())])
 }
 
-fn class(name: &str, mode: &str, topologies: Value) -> Value {
+pub(super) fn class(name: &str, mode: &str, topologies: Value) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": DRIVER, "volumeBindingMode": mode, "allowedTopologies": topologies,
     })
 }
 
-fn node(name: &str, labels: Value) -> Value {
+pub(super) fn node(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 }
 
-fn csi_node(name: &str, drivers: Value) -> Value {
+pub(super) fn csi_node(name: &str, drivers: Value) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": drivers},
     })
 }
 
-fn registered(keys: &[&str]) -> Value {
+pub(super) fn registered(keys: &[&str]) -> Value {
     json!({"name": DRIVER, "nodeID": "id", "topologyKeys": keys})
 }
 
-fn on_node(name: &str) -> Value {
+pub(super) fn on_node(name: &str) -> Value {
     json!({"metadata": {"annotations": {SELECTED: name, "example.com/kept": "yes"}}})
 }
 
@@ -126,14 +126,14 @@ impl Fixture {
         self.delete("storage.k8s.io", "csinodes", "", name);
     }
 
-    fn change(&self, group: &str, plural: &str, name: &str, change: Value) {
+    pub(super) fn change(&self, group: &str, plural: &str, name: &str, change: Value) {
         let mut object = self.cluster.get(group, plural, "", name).unwrap();
         kube_sim::merge_patch(&mut object, change);
         self.cluster.update(&object).unwrap();
     }
 
     /// Fails unless this is so within two seconds.
-    async fn soon(&self, what: &str, so: impl Fn() -> bool) {
+    pub(super) async fn soon(&self, what: &str, so: impl Fn() -> bool) {
         let start = Instant::now();
         self.until(what, so).await;
         assert!(start.elapsed() <= Duration::from_secs(2), "{what}: {:?}", start.elapsed());

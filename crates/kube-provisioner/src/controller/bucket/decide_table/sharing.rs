@@ -85,7 +85,12 @@ fn a_claim_that_uses_the_bucket_of_another_one() {
             Release(Ending::CleanUp),
         ),
         ("unfinished, and wanted no more", using(false).claim(other(Value::Null)), Release(Ending::CleanUp)),
-        ("unfinished, and its ending has begun", using(false).bucket_deleted(), Release(Ending::CleanUp)),
+        ("unfinished, and somebody deletes its object", using(false).bucket_deleted(), Attempt(Reason::New)),
+        (
+            "unfinished, and its clean-up has begun",
+            using(false).bucket(json!({"status": {"phase": "Released"}})),
+            Release(Ending::CleanUp),
+        ),
         ("unfinished and deleted", using(false).deleted(), Release(Ending::CleanUp)),
     ]);
 }

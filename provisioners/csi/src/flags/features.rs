@@ -1,45 +1,55 @@
-//! `--feature-gates`.
+//! The flags that decide which rights the program needs.
 
 use std::ffi::OsString;
 
-use clap::{Args, Parser};
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args, Parser};
 
-const FLAG: &str = "--feature-gates";
+const GATES: &str = "--feature-gates";
+const FLAGS: [&str; 2] = [GATES, "--enable-capacity"];
 const TOPOLOGY: &str = "Topology";
 const CROSS_NAMESPACE: &str = "CrossNamespaceVolumeDataSource";
 /// Stands for all features of this stage that have no word of their own.
 const ALL_ALPHA: &str = "AllAlpha";
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Gates {
+pub(crate) struct Features {
     /// Features of external-provisioner, such as Topology=false or CrossNamespaceVolumeDataSource=true
     #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = gate)]
     feature_gates: Vec<(String, bool)>,
+
+    /// Publish the driver's free storage as CSIStorageCapacity objects, for the scheduler
+    #[arg(long, help_heading = "Storage capacity", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    pub(super) enable_capacity: bool,
 }
 
-impl Gates {
-    /// The gates among the arguments of a command, which decide about its rules, and the other arguments.
+impl Features {
+    /// These flags among the arguments of a command, and the other arguments.
     pub(crate) fn split(arguments: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[derive(Parser)]
         struct Alone {
             #[command(flatten)]
-            gates: Gates,
+            features: Features,
         }
         let mut arguments = arguments.into_iter();
         let mut others: Vec<_> = arguments.next().into_iter().collect();
         let mut own = others.clone();
         while let Some(argument) = arguments.next() {
             let text = argument.to_string_lossy();
-            if text == FLAG {
+            if text == GATES {
                 own.push(argument);
                 own.extend(arguments.next());
-            } else if text.strip_prefix(FLAG).is_some_and(|rest| rest.starts_with('=')) {
+            } else if FLAGS.contains(&text.split('=').next().unwrap_or_default()) {
                 own.push(argument);
             } else {
                 others.push(argument);
             }
         }
-        (Alone::parse_from(own).gates, others)
+        (Alone::parse_from(own).features, others)
+    }
+
+    pub(crate) fn has_capacity(&self) -> bool {
+        self.enable_capacity
     }
 
     pub(crate) fn has_topology(&self) -> bool {
@@ -50,8 +60,8 @@ impl Gates {
         self.get(CROSS_NAMESPACE).or_else(|| self.get(ALL_ALPHA)).unwrap_or(false)
     }
 
-    /// The names of those that have no meaning here.
-    pub(super) fn ignored(&self) -> impl Iterator<Item = &str> {
+    /// The names of the gates that have no meaning here.
+    pub(super) fn ignored_gates(&self) -> impl Iterator<Item = &str> {
         let names = self.feature_gates.iter().map(|(name, _)| &**name);
         names.filter(|name| ![CROSS_NAMESPACE, ALL_ALPHA, TOPOLOGY].contains(name))
     }
@@ -80,8 +90,8 @@ fn boolean(text: &str) -> Option<bool> {
 mod tests {
     use super::*;
 
-    fn split(arguments: &[&str]) -> (Gates, Vec<OsString>) {
-        Gates::split(["csi-provisioner"].iter().chain(arguments).map(OsString::from))
+    fn split(arguments: &[&str]) -> (Features, Vec<OsString>) {
+        Features::split(["csi-provisioner"].iter().chain(arguments).map(OsString::from))
     }
 
     #[test]
@@ -104,14 +114,16 @@ mod tests {
 
     #[test]
     fn the_other_arguments_of_a_command_stay() {
-        let (_, others) = split(&[
+        let (features, others) = split(&[
             "rbac",
+            "--enable-capacity",
             "--feature-gates",
             "Topology=false",
             "--namespace",
             "storage",
             "--feature-gates=AllAlpha=true",
         ]);
+        assert!(features.has_capacity() && !split(&["--enable-capacity=false"]).0.has_capacity());
         assert_eq!(others, ["csi-provisioner", "rbac", "--namespace", "storage"]);
     }
 }

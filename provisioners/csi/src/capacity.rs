@@ -1,0 +1,494 @@
+//! Publishes how much storage there is: one CSIStorageCapacity for each class of the driver and topology segment of the nodes, which the
+//! scheduler reads before it selects a node.
+//!
+//! The objects are those of external-provisioner v6.4.0, so that either program continues with the objects of the other:
+//! <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/pkg/capacity/capacity.go>.
+
+mod owner;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use driver_rpc::csi::{Controller, GetCapacityRequest, GetCapacityResponse, Topology};
+use futures::future::join_all;
+use kube_provisioner::k8s_openapi::api::core::v1::TopologySelectorTerm;
+use kube_provisioner::k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use kube_provisioner::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube_provisioner::kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ObjectMeta, PostParams, Preconditions,
+};
+use kube_provisioner::kube::{Client, ResourceExt};
+use kube_provisioner::prometheus_client::metrics::gauge::Gauge;
+use kube_provisioner::prometheus_client::registry::Registry;
+use kube_provisioner::quantity::{format_bytes, parse_bytes};
+use kube_provisioner::{Change, ObjectWatch, StartError, Wake, error_chain};
+use provisioner_runtime::{Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, call, stable_hash};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::nodes::Nodes;
+use crate::parameters::Texts;
+use crate::topology::Term;
+use crate::watched::{Changed, Watched};
+
+const DRIVER: &str = "csi.storage.k8s.io/drivername";
+const MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
+/// Changes of nodes, classes and objects come in bursts. They are considered together.
+const SETTLING: Duration = Duration::from_secs(1);
+/// Limit of a request to the API server.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The settings of storage capacity.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CapacitySettings {
+    /// The namespace of the objects.
+    pub namespace: String,
+    /// The pod that the owner of the objects is looked up from, and the number of owners between the two. With `None` they have no owner, and
+    /// outlive the provisioner.
+    pub owner: Option<(String, u32)>,
+    /// The number of concurrent calls of GetCapacity.
+    pub threads: usize,
+    /// The interval between two calls for the same object.
+    pub poll_interval: Duration,
+    /// Whether classes whose volumes wait for no pod have objects, too.
+    pub for_immediate_binding: bool,
+    /// The delay after the first failure.
+    pub retry_interval_start: Duration,
+    /// The longest delay after a failure.
+    pub retry_interval_max: Duration,
+}
+
+impl CapacitySettings {
+    /// As external-provisioner without flags.
+    pub fn new(namespace: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            owner: None,
+            threads: 1,
+            poll_interval: Duration::from_secs(60),
+            for_immediate_binding: false,
+            retry_interval_start: Duration::from_secs(1),
+            retry_interval_max: Duration::from_secs(300),
+        }
+    }
+}
+
+/// What an object is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    class: String,
+    segment: Term,
+}
+
+impl Key {
+    /// `None` for an object that this program would not create.
+    fn of(object: &CSIStorageCapacity) -> Option<Self> {
+        let selector = object.node_topology.as_ref().filter(|selector| selector.match_expressions.is_none())?;
+        let segment = selector.match_labels.clone().unwrap_or_default().into_iter().collect();
+        Some(Self { class: object.storage_class_name.clone(), segment })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Task {
+    Publish(Key),
+    /// Deletes the object of this name.
+    Delete(String),
+}
+
+/// The fields of a class that matter.
+#[derive(PartialEq)]
+struct Class {
+    is_immediate: bool,
+    parameters: Texts,
+    allowed: Vec<TopologySelectorTerm>,
+}
+
+impl Class {
+    /// `None` for a class of another driver.
+    fn read(class: DynamicObject, driver: &str) -> Option<Self> {
+        let text = |key: &str| class.data.get(key).and_then(Value::as_str);
+        (text("provisioner") == Some(driver)).then(|| Self {
+            is_immediate: text("volumeBindingMode") == Some("Immediate"),
+            parameters: class.data.get("parameters").map(texts).unwrap_or_default(),
+            allowed: serde_json::from_value(class.data["allowedTopologies"].clone()).unwrap_or_default(),
+        })
+    }
+
+    /// Whether the class's volumes may be in this segment, by the keys that both name.
+    fn allows(&self, segment: &Term) -> bool {
+        let is_within = |term: &TopologySelectorTerm| {
+            term.match_label_expressions.iter().flatten().all(|allowed| {
+                let value = segment.iter().find(|(key, _)| *key == allowed.key).map(|(_, value)| value);
+                value.is_none_or(|value| allowed.values.contains(value))
+            })
+        };
+        self.allowed.is_empty() || self.allowed.iter().any(is_within)
+    }
+}
+
+fn texts(map: &Value) -> Texts {
+    let pairs = map.as_object().into_iter().flatten();
+    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+#[derive(Default)]
+struct State {
+    classes: Watched<Class>,
+    objects: Watched<CSIStorageCapacity>,
+    /// The objects that there should be, with the names of those that there are.
+    wanted: BTreeMap<Key, Option<String>>,
+    /// The names of the objects that there should not be.
+    obsolete: BTreeSet<String>,
+    owner: Option<OwnerReference>,
+    /// Present once this process has begun to publish.
+    queue: Option<Queue<Task>>,
+    /// Counts wakes: each one asks for an answer that is newer than it.
+    wakes: u64,
+    is_failing: bool,
+}
+
+impl State {
+    fn wake(&mut self, task: Task) {
+        self.wakes += 1;
+        if let Some(queue) = &self.queue {
+            queue.wake(task, self.wakes, Priority::Change);
+        }
+    }
+
+    fn refresh(&mut self, is_stale: impl Fn(&Key) -> bool) {
+        let stale: Vec<_> = self.wanted.keys().filter(|key| is_stale(key)).cloned().collect();
+        stale.into_iter().for_each(|key| self.wake(Task::Publish(key)));
+    }
+
+    fn forget(&self, task: &Task) {
+        if let Some(queue) = &self.queue {
+            queue.forget(task);
+        }
+    }
+}
+
+/// Publishes the storage capacity of a driver.
+pub(crate) struct Capacity {
+    driver: String,
+    settings: CapacitySettings,
+    nodes: Nodes,
+    state: Mutex<State>,
+    goal: Gauge,
+    current: Gauge,
+    obsolete: Gauge,
+}
+
+impl Capacity {
+    pub(crate) fn new(driver: &str, settings: CapacitySettings, nodes: Nodes) -> Self {
+        let (goal, current, obsolete) = Default::default();
+        Self { driver: driver.to_owned(), settings, nodes, state: Mutex::default(), goal, current, obsolete }
+    }
+
+    /// Finds the owner of the objects.
+    pub(crate) async fn start(&self, client: &Client) -> Result<(), StartError> {
+        if let Some((pod, level)) = &self.settings.owner {
+            let owner = owner::find(client, &self.settings.namespace, pod, *level).await;
+            let problem = |problem| StartError::new(format!("no owner for CSIStorageCapacity objects: {problem}"));
+            self.lock().owner = Some(owner.map_err(problem)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn watches(self: &Arc<Self>, client: &Client) -> [ObjectWatch; 2] {
+        let classes = Api::all_with(client.clone(), &ApiResource::erase::<StorageClass>(&()));
+        let resource = ApiResource::erase::<CSIStorageCapacity>(&());
+        let objects = Api::namespaced_with(client.clone(), &self.settings.namespace, &resource);
+        let labels: Vec<_> = self.labels().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let (this, that) = (self.clone(), self.clone());
+        [
+            ObjectWatch::new("storageclasses", classes, move |change| this.class_event(change)),
+            ObjectWatch::new("csistoragecapacities", objects, move |change| that.object_event(change))
+                .labelled(labels.join(",")),
+        ]
+    }
+
+    fn class_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+        let change = change.map(|class| (class.name_any(), Class::read(class, &self.driver)));
+        let mut state = self.lock();
+        match state.classes.apply(change) {
+            Changed::Nothing => {}
+            Changed::One { name, .. } => {
+                state.refresh(|key| key.class == name);
+                self.nodes.changed.notify_one();
+            }
+            Changed::Many { .. } => self.nodes.changed.notify_one(),
+        }
+        Vec::new()
+    }
+
+    fn object_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+        let change = change.map(|object| {
+            let name = object.name_any();
+            let read = object.try_parse::<CSIStorageCapacity>();
+            let read = read.inspect_err(|error| {
+                tracing::warn!(
+                    name,
+                    error = error_chain(error),
+                    "a CSIStorageCapacity cannot be read, and is left alone"
+                );
+            });
+            (name, read.ok().map(without_managed_fields))
+        });
+        if !matches!(self.lock().objects.apply(change), Changed::Nothing) {
+            self.nodes.changed.notify_one();
+        }
+        Vec::new()
+    }
+
+    /// Publishes until it is dropped.
+    pub(crate) async fn run(&self, client: &Client, driver: &impl Controller) {
+        let backoff = Backoff::exponential(self.settings.retry_interval_start, self.settings.retry_interval_max);
+        let queue = Queue::new(QueueOptions { backoff, ..QueueOptions::default() });
+        {
+            let mut state = self.lock();
+            (state.wanted, state.obsolete) = Default::default();
+            state.queue = Some(queue.clone());
+        }
+        let begin = Instant::now();
+        let worker = || async {
+            while let Some(work) = queue.next().await {
+                let next = self.perform(&work, begin, client, driver).await;
+                work.finish(next);
+            }
+        };
+        let settling = async {
+            loop {
+                self.settle();
+                sleep(SETTLING).await;
+                self.nodes.changed.notified().await;
+            }
+        };
+        tokio::join!(settling, join_all((0..self.settings.threads.max(1)).map(|_| worker())));
+    }
+
+    /// Compares the objects that there are with those that there should be.
+    fn settle(&self) {
+        let Some(segments) = self.nodes.segments() else { return };
+        let mut state = self.lock();
+        let (Some(classes), Some(objects)) = (state.classes.all(), state.objects.all()) else { return };
+        let classes = classes.iter().filter(|(_, class)| self.settings.for_immediate_binding || !class.is_immediate);
+        let keys = classes.flat_map(|(name, class)| {
+            let allowed = segments.iter().filter(|segment| class.allows(segment));
+            allowed.map(|segment| Key { class: name.clone(), segment: segment.clone() })
+        });
+        let mut wanted: BTreeMap<Key, Option<String>> = keys.map(|key| (key, None)).collect();
+        let mut obsolete = BTreeSet::new();
+        for (name, object) in objects {
+            match Key::of(object).and_then(|key| wanted.get_mut(&key)) {
+                Some(object @ None) => *object = Some(name.clone()),
+                // The second of two is obsolete, too.
+                Some(Some(_)) | None => {
+                    obsolete.insert(name.clone());
+                }
+            }
+        }
+        let before = std::mem::replace(&mut state.wanted, wanted);
+        let is_new = |(key, object): &(&Key, &Option<String>)| {
+            before.get(*key).is_none_or(|before| before.is_some() && object.is_none())
+        };
+        let new: Vec<_> = state.wanted.iter().filter(is_new).map(|(key, _)| Task::Publish(key.clone())).collect();
+        before
+            .into_keys()
+            .filter(|key| !state.wanted.contains_key(key))
+            .for_each(|key| state.forget(&Task::Publish(key)));
+        let before = std::mem::replace(&mut state.obsolete, obsolete);
+        let removals = state.obsolete.difference(&before).cloned().map(Task::Delete);
+        let new: Vec<_> = new.into_iter().chain(removals).collect();
+        new.into_iter().for_each(|task| state.wake(task));
+        self.count(&state);
+    }
+
+    fn count(&self, state: &State) {
+        let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        self.goal.set(count(state.wanted.len()));
+        self.current.set(count(state.wanted.values().flatten().count()));
+        self.obsolete.set(count(state.obsolete.len()));
+    }
+
+    async fn perform(&self, work: &Work<Task>, begin: Instant, client: &Client, driver: &impl Controller) -> Next {
+        let result = match work.key() {
+            Task::Publish(key) => self.publish(key, client, driver).await,
+            Task::Delete(name) => self.delete(name, client).await,
+        };
+        let mut state = self.lock();
+        match (result, work.key()) {
+            (Ok(()), Task::Publish(key)) if state.wanted.contains_key(key) => {
+                state.is_failing = false;
+                Next::Wait(Some(self.until_poll(key, begin)))
+            }
+            (Ok(()), _) => Next::Done,
+            (Err(problem), _) if !std::mem::replace(&mut state.is_failing, true) => {
+                tracing::warn!("storage capacity cannot be published, trying again: {problem}");
+                Next::Retry
+            }
+            (Err(problem), _) => {
+                tracing::debug!("storage capacity cannot be published: {problem}");
+                Next::Retry
+            }
+        }
+    }
+
+    /// The time until the next poll. Each object has its own point of time in the interval, so that the calls are spread over it.
+    fn until_poll(&self, key: &Key, begin: Instant) -> Duration {
+        let interval = self.settings.poll_interval.max(Duration::from_millis(100)).as_nanos();
+        let own = u128::from(stable_hash(&format!("{key:?}"))) % interval;
+        let passed = (begin.elapsed().as_nanos() + interval - own) % interval;
+        Duration::from_nanos(u64::try_from(interval - passed).unwrap_or(u64::MAX))
+    }
+
+    /// Asks the driver, and writes what has changed.
+    async fn publish(&self, key: &Key, client: &Client, driver: &impl Controller) -> Result<(), String> {
+        let (parameters, before) = {
+            let state = self.lock();
+            let class = state.classes.all().and_then(|classes| classes.get(&key.class));
+            let (Some(class), Some(name)) = (class, state.wanted.get(key)) else { return Ok(()) };
+            let before = name.as_ref().and_then(|name| state.objects.all()?.get(name));
+            (class.parameters.clone(), before.cloned())
+        };
+        let segments = key.segment.iter().cloned().collect();
+        let request =
+            GetCapacityRequest { parameters, accessible_topology: Some(Topology { segments }), ..Default::default() };
+        let Key { class, segment } = key;
+        let place = || {
+            let segment: Vec<_> = segment.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("of the class {class} in the segment {:?}", segment.join(","))
+        };
+        let answer = driver.get_capacity(request).await;
+        let answer = answer.map_err(|error| format!("the capacity {} is unknown: {}", place(), error_chain(&error)))?;
+        let Some(object) = self.object(key, before.as_ref(), &answer) else { return Ok(()) };
+        let api = Api::<CSIStorageCapacity>::namespaced(client.clone(), &self.settings.namespace);
+        let parameters = PostParams::default();
+        let written = match &before {
+            Some(before) => call(LIMIT, api.replace(&before.name_any(), &parameters, &object)).await,
+            None => call(LIMIT, api.create(&parameters, &object)).await,
+        };
+        let written =
+            written.map_err(|error| format!("the CSIStorageCapacity {}: {}", place(), error_chain(&error)))?;
+        let mut state = self.lock();
+        let name = written.name_any();
+        match state.wanted.get_mut(key) {
+            Some(known) => *known = Some(name.clone()),
+            // It has become obsolete meanwhile.
+            None => self.nodes.changed.notify_one(),
+        }
+        state.objects.apply(Change::Applied((name, Some(without_managed_fields(written)))));
+        self.count(&state);
+        Ok(())
+    }
+
+    /// The object for this answer. `None` if it is the same as before.
+    fn object(
+        &self,
+        key: &Key,
+        before: Option<&CSIStorageCapacity>,
+        answer: &GetCapacityResponse,
+    ) -> Option<CSIStorageCapacity> {
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or_default();
+        let (available, largest) = (bytes(answer.available_capacity), answer.maximum_volume_size.map(bytes));
+        let mut object = before.cloned().unwrap_or_else(|| CSIStorageCapacity {
+            metadata: ObjectMeta {
+                generate_name: Some("csisc-".to_owned()),
+                labels: Some(self.labels()),
+                ..ObjectMeta::default()
+            },
+            node_topology: Some(LabelSelector {
+                match_labels: Some(key.segment.iter().cloned().collect()),
+                ..LabelSelector::default()
+            }),
+            storage_class_name: key.class.clone(),
+            ..CSIStorageCapacity::default()
+        });
+        let value = |quantity: &Option<Quantity>| quantity.as_ref().and_then(|quantity| parse_bytes(&quantity.0).ok());
+        let is_same = value(&object.capacity) == Some(available) && value(&object.maximum_volume_size) == largest;
+        let is_owned = self.own(&mut object.metadata);
+        object.capacity = Some(Quantity(format_bytes(available)));
+        object.maximum_volume_size = largest.map(|bytes| Quantity(format_bytes(bytes)));
+        (before.is_none() || !is_same || !is_owned).then_some(object)
+    }
+
+    /// Makes our owner the controller of an object. Returns whether it was that before.
+    fn own(&self, metadata: &mut ObjectMeta) -> bool {
+        let Some(owner) = self.lock().owner.clone() else { return true };
+        let owners = metadata.owner_references.get_or_insert_default();
+        let is_controller = |one: &OwnerReference| one.controller == Some(true);
+        if owners.iter().any(|one| is_controller(one) && one.uid == owner.uid) {
+            return true;
+        }
+        // Only one can be the controller.
+        owners.retain(|one| !is_controller(one));
+        owners.push(owner);
+        false
+    }
+
+    async fn delete(&self, name: &str, client: &Client) -> Result<(), String> {
+        let uid = {
+            let state = self.lock();
+            let object = state.objects.all().and_then(|objects| objects.get(name));
+            let Some(object) = object.filter(|_| state.obsolete.contains(name)) else { return Ok(()) };
+            object.uid()
+        };
+        let preconditions = Some(Preconditions { uid, ..Preconditions::default() });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
+        let api = Api::<CSIStorageCapacity>::namespaced(client.clone(), &self.settings.namespace);
+        match call(LIMIT, api.delete(name, &parameters)).await {
+            Ok(_) | Err(CallError::NotFound | CallError::Conflict) => Ok(()),
+            Err(error) => Err(format!("the obsolete CSIStorageCapacity {name}: {}", error_chain(&error))),
+        }
+    }
+
+    /// Calls the driver soon for the segments that a volume was in, or for all segments of its class where these are not known.
+    pub(crate) fn refresh(&self, class: &str, segments: &[Term]) {
+        let is_in = |key: &Key| segments.contains(&key.segment);
+        let is_of = |key: &Key| segments.is_empty() && key.class == class;
+        self.lock().refresh(|key| is_in(key) || is_of(key));
+    }
+
+    /// Publishes what there is for this class on this node before the scheduler selects a node again.
+    pub(crate) async fn publish_for(&self, class: &str, node: &str, client: &Client, driver: &impl Controller) {
+        let Some(segment) = self.nodes.segment_of(node) else { return };
+        let key = Key { class: class.to_owned(), segment };
+        // The object may be written for an earlier answer at the same time.
+        for _ in 0..2 {
+            match self.publish(&key, client, driver).await {
+                Ok(()) => return,
+                Err(problem) => tracing::debug!("before the scheduler selects a node again: {problem}"),
+            }
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let prefix = "csistoragecapacities";
+        let gauges = [
+            ("desired_goal", "CSIStorageCapacity objects that there should be", &self.goal),
+            ("desired_current", "CSIStorageCapacity objects that there should be and are", &self.current),
+            ("obsolete", "CSIStorageCapacity objects that are to be deleted", &self.obsolete),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(format!("{prefix}_{name}"), help, gauge.clone());
+        }
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let labels = [(DRIVER, &*self.driver), (MANAGED_BY, "external-provisioner")];
+        labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// They are large, and a write without them changes nothing of them.
+fn without_managed_fields(mut object: CSIStorageCapacity) -> CSIStorageCapacity {
+    object.metadata.managed_fields = None;
+    object
+}

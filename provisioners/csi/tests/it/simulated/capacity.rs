@@ -1,0 +1,417 @@
+//! CSIStorageCapacity objects.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use csi_provisioner::CapacitySettings;
+use csi_sim::{Method, Step};
+use driver_rpc::Code;
+use driver_rpc::csi::GetCapacityRequest;
+use kube_sim::{Before, Cluster, Interceptor, Request, Verb, merge_patch};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{Fixture, cluster};
+use super::topology::{DRIVER, SELECTED, class, csi_node, node, on_node, registered, two_zones};
+
+const GROUP: &str = "storage.k8s.io";
+const PLURAL: &str = "csistoragecapacities";
+/// A pool of the driver, less nothing.
+const POOL: &str = "1Ti";
+
+/// The driver in two zones, with capacity.
+fn fixture() -> Fixture {
+    with_capacity(cluster().build())
+}
+
+fn with_capacity(cluster: Cluster) -> Fixture {
+    let mut fixture = two_zones(cluster);
+    fixture.settings.capacity = Some(CapacitySettings::new("default"));
+    fixture
+}
+
+impl Fixture {
+    fn capacities(&self) -> Vec<Value> {
+        self.cluster.list(GROUP, PLURAL, Some("default")).unwrap()
+    }
+
+    /// The class, zone and capacity of each object.
+    fn published(&self) -> BTreeSet<String> {
+        let text = |object: &Value| {
+            let zone = &object["nodeTopology"]["matchLabels"]["zone"];
+            let [class, zone, capacity] = [&object["storageClassName"], zone, &object["capacity"]];
+            [class, zone, capacity].map(|text| text.as_str().unwrap_or("-")).join(" ")
+        };
+        let all: Vec<_> = self.capacities().iter().map(text).collect();
+        let different: BTreeSet<_> = all.iter().cloned().collect();
+        // A second object for the same is never more than a moment there.
+        if different.len() == all.len() { different } else { BTreeSet::from(["twice".to_owned()]) }
+    }
+
+    async fn publishes(&self, expected: &[&str]) {
+        let expected: BTreeSet<_> = expected.iter().map(|text| (*text).to_owned()).collect();
+        let start = Instant::now();
+        while self.published() != expected {
+            assert!(start.elapsed() < Duration::from_secs(600), "{:?} instead of {expected:?}", self.published());
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// As [`Self::publishes`], within two seconds.
+    async fn soon_publishes(&self, expected: &[&str]) {
+        let start = Instant::now();
+        self.publishes(expected).await;
+        assert!(start.elapsed() <= Duration::from_secs(2), "{expected:?}: {:?}", start.elapsed());
+    }
+
+    fn asked(&self) -> usize {
+        self.driver.requests::<GetCapacityRequest>().len()
+    }
+
+    fn change_capacity(&self, name: &str, change: Value) {
+        let mut object = self.cluster.get(GROUP, PLURAL, "default", name).unwrap();
+        merge_patch(&mut object, change);
+        self.cluster.update(&object).unwrap();
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// An object as external-provisioner creates it.
+fn object(name: &str, class: &str, selector: Value) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+        "metadata": {
+            "name": name, "namespace": "default",
+            "labels": {
+                "csi.storage.k8s.io/drivername": DRIVER, "csi.storage.k8s.io/managed-by": "external-provisioner",
+            },
+        },
+        "storageClassName": class, "nodeTopology": selector, "capacity": "5Gi",
+    })
+}
+
+fn zone(zone: &str) -> Value {
+    json!({"matchLabels": {"zone": zone}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_class_and_segment_has_an_object() {
+    let mut fixture = fixture();
+    fixture.create(node("second-in-a", json!({"zone": "a"})));
+    fixture.create(csi_node("second-in-a", json!([registered(&["zone"])])));
+    fixture.create(node("without-driver", json!({"zone": "c"})));
+    fixture.create(csi_node("without-node", json!([registered(&["zone"])])));
+    fixture.create(node("without-label", json!({})));
+    fixture.create(csi_node("without-label", json!([registered(&["zone"])])));
+    fixture.create(json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "other"},
+        "provisioner": "other.example.com", "volumeBindingMode": "WaitForFirstConsumer"}));
+    let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+    let mut owners = Value::Null;
+    let mut own = |kind: &str, name: &str, api_version: &str, spec: &Value| {
+        let object = json!({
+            "apiVersion": api_version, "kind": kind, "spec": spec,
+            "metadata": {"name": name, "namespace": "default", "ownerReferences": owners.take()},
+        });
+        let uid = fixture.cluster.create(&object).unwrap()["metadata"]["uid"].take();
+        owners = json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        owners.clone()
+    };
+    let replicas = json!({
+        "selector": {"matchLabels": {"app": "driver"}}, "template": {"metadata": {"labels": {"app": "driver"}}, "spec": pod},
+    });
+    let owner = own("Deployment", "driver", "apps/v1", &replicas);
+    own("ReplicaSet", "driver-1", "apps/v1", &replicas);
+    own("Pod", "driver-1-x", "v1", &pod);
+    let capacity = fixture.settings.capacity.as_mut().unwrap();
+    capacity.owner = Some(("driver-1-x".to_owned(), 2));
+    let _running = fixture.start(1).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    let mut first = fixture.capacities().remove(0);
+    let metadata = first["metadata"].take();
+    assert!(metadata["name"].as_str().unwrap().starts_with("csisc-"), "{metadata}");
+    let expected = object("", "", json!(null));
+    assert_eq!(metadata["labels"], expected["metadata"]["labels"]);
+    assert_eq!(metadata["ownerReferences"], owner);
+    assert_eq!(first["maximumVolumeSize"], POOL);
+    let requests = fixture.driver.requests::<GetCapacityRequest>();
+    assert!(requests[0].volume_capabilities.is_empty() && requests[0].accessible_topology.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_cannot_be_found_is_said() {
+    let mut fixture = fixture();
+    fixture.settings.capacity.as_mut().unwrap().owner = Some(("missing".to_owned(), 1));
+    let running = fixture.start(1).await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(fixture.capacities().is_empty() && fixture.asked() == 0);
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn classes_come_go_and_change() {
+    let fixture = fixture();
+    let _running = fixture.start(1).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    let allowed = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}]);
+    fixture.create(class("in-b", "WaitForFirstConsumer", allowed));
+    let unknown = json!([{"matchLabelExpressions": [{"key": "rack", "values": ["7"]}]}]);
+    fixture.create(class("rack", "WaitForFirstConsumer", unknown));
+    let expected = ["late a 1Ti", "late b 1Ti", "in-b b 1Ti", "rack a 1Ti", "rack b 1Ti"];
+    fixture.soon_publishes(&expected).await;
+    fixture.delete(GROUP, "storageclasses", "", "late");
+    fixture.soon_publishes(&expected[2..]).await;
+    let mut again = class("late", "WaitForFirstConsumer", json!(null));
+    again["parameters"] = json!({"tier": "fast", "csi.storage.k8s.io/fstype": "xfs"});
+    fixture.create(again.clone());
+    fixture.soon_publishes(&expected).await;
+    let last = fixture.driver.requests::<GetCapacityRequest>().pop().unwrap();
+    assert_eq!(json!(last.parameters), again["parameters"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn classes_of_immediate_binding_have_objects_only_if_asked_for() {
+    let mut fixture = fixture();
+    fixture.settings.capacity.as_mut().unwrap().for_immediate_binding = true;
+    let _running = fixture.start(1).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti", "fast a 1Ti", "fast b 1Ti"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_come_go_and_change() {
+    let fixture = fixture();
+    let _running = fixture.start(1).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.create(node("node-c", json!({"zone": "c"})));
+    fixture.create(csi_node("node-c", json!([registered(&["zone"])])));
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti", "late c 0"]).await;
+    fixture.delete("", "nodes", "", "node-a");
+    fixture.soon_publishes(&["late b 1Ti", "late c 0"]).await;
+    fixture.change("", "nodes", "node-c", json!({"metadata": {"labels": {"zone": "a"}}}));
+    fixture.soon_publishes(&["late b 1Ti", "late a 1Ti"]).await;
+    fixture.change("", "nodes", "node-b", json!({"metadata": {"labels": {"zone": null}}}));
+    fixture.soon_publishes(&["late a 1Ti"]).await;
+    fixture.change(GROUP, "csinodes", "node-c", json!({"spec": {"drivers": null}}));
+    fixture.soon_publishes(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_without_topology_keys_has_one_object_for_all_nodes() {
+    let mut fixture = Fixture::new();
+    fixture.settings.capacity = Some(CapacitySettings::new("default"));
+    fixture.create(class("late", "WaitForFirstConsumer", json!(null)));
+    for name in ["one", "two"] {
+        fixture.create(node(name, json!({"zone": name})));
+        fixture.create(csi_node(name, json!([{"name": DRIVER, "nodeID": name}])));
+    }
+    let _running = fixture.start(1).await;
+    fixture.soon_publishes(&["late - 1Pi"]).await;
+    assert_eq!(fixture.capacities()[0]["nodeTopology"], json!({}));
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(fixture.capacities().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_others_delete_or_change_are_made_again() {
+    let fixture = fixture();
+    fixture.create(object("near-a", "late", zone("a")));
+    let mut foreign = object("foreign", "late", zone("a"));
+    foreign["metadata"]["labels"] = json!({"csi.storage.k8s.io/drivername": DRIVER});
+    let _running = fixture.start(1).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    // The one of the former program is continued.
+    assert!(fixture.cluster.get(GROUP, PLURAL, "default", "near-a").is_ok());
+    fixture.delete(GROUP, PLURAL, "default", "near-a");
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    let taken = name(&fixture.capacities()[0]);
+    fixture.change_capacity(&taken, json!({"metadata": {"labels": {"csi.storage.k8s.io/managed-by": "me"}}}));
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(fixture.capacities().len(), 3);
+    fixture.delete(GROUP, PLURAL, "default", &taken);
+    fixture.create(foreign);
+    // What nobody needs goes: a second one, one of an unknown class, and those for nodes that the driver does not know.
+    fixture.create(object("z-second", "late", zone("a")));
+    fixture.create(object("unknown", "unknown", zone("a")));
+    fixture.create(object("wider", "late", json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]})));
+    fixture.create(object("nowhere", "late", json!(null)));
+    fixture.until("three", || fixture.capacities().len() == 3).await;
+    fixture.delete(GROUP, PLURAL, "default", "foreign");
+    fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_has_one_controller_and_keeps_what_others_add() {
+    let mut fixture = fixture();
+    let mut former = object("former", "late", zone("a"));
+    let reference = |name: &str, uid: &str, controller: bool| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": controller});
+    fixture.create(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver-0", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }));
+    fixture.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "friend", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+    let uid = |name: &str| {
+        let pod = fixture.cluster.get("", "pods", "default", name).unwrap();
+        pod["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let (own, friend) = (uid("driver-0"), uid("friend"));
+    former["metadata"]["ownerReferences"] =
+        json!([reference("friend", &friend, false), reference("friend", "gone", true)]);
+    former["metadata"]["annotations"] = json!({"example.com/kept": "yes"});
+    former["capacity"] = json!(POOL);
+    former["maximumVolumeSize"] = json!(POOL);
+    fixture.create(former);
+    fixture.settings.capacity.as_mut().unwrap().owner = Some(("driver-0".to_owned(), 0));
+    let _running = fixture.start(1).await;
+    fixture
+        .until("owned", || {
+            let object = fixture.cluster.get(GROUP, PLURAL, "default", "former").unwrap();
+            let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            owners.iter().any(|owner| owner["uid"] == own.as_str())
+        })
+        .await;
+    let object = fixture.cluster.get(GROUP, PLURAL, "default", "former").unwrap();
+    let owners = json!([reference("friend", &friend, false), reference("driver-0", &own, true)]);
+    assert_eq!(object["metadata"]["ownerReferences"], owners);
+    assert_eq!(object["metadata"]["annotations"]["example.com/kept"], "yes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_that_are_created_and_deleted_count_at_once() {
+    let fixture = fixture();
+    let _running = fixture.start(1).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.claim("data", "late", on_node("node-b"));
+    fixture.until("bound", || fixture.is_bound("data")).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1023Gi"]).await;
+    // Without a refresh each segment is asked for once in a minute.
+    let asked = fixture.asked();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(fixture.asked() - asked, 20);
+    fixture.delete_claim("data");
+    fixture.until("deleted", || fixture.driver.volumes().is_empty()).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.driver.configure(|settings| settings.pools[0].size = 1 << 41);
+    let start = Instant::now();
+    fixture.publishes(&["late a 2Ti", "late b 1Ti"]).await;
+    assert!(start.elapsed() <= Duration::from_secs(61), "{:?}", start.elapsed());
+}
+
+/// The requests that change claims and capacities, in order.
+#[derive(Default)]
+struct Order(Mutex<Vec<String>>);
+
+impl Interceptor for Order {
+    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+        let kind = &*request.resource.plural;
+        if [PLURAL, "persistentvolumeclaims"].contains(&kind) && [Verb::Update, Verb::Create].contains(&request.verb) {
+            self.0.lock().unwrap().push(kind.to_owned());
+        }
+        Box::pin(std::future::ready(Before::Handle))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scheduler_knows_of_a_full_zone_before_it_selects_another_node() {
+    let order = Arc::new(Order::default());
+    let mut fixture = with_capacity(cluster().interceptor(order.clone()).build());
+    fixture.settings.strict_topology = true;
+    let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.driver.configure(|settings| settings.pools[1].size = 0);
+    order.0.lock().unwrap().clear();
+    fixture.claim("data", "late", on_node("node-b"));
+    fixture
+        .until("unselected", || {
+            let claim = fixture.cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
+            claim["metadata"]["annotations"].get(SELECTED).is_none()
+        })
+        .await;
+    assert_eq!(fixture.published(), BTreeSet::from(["late a 1Ti".to_owned(), "late b 0".to_owned()]));
+    assert_eq!(*order.0.lock().unwrap(), [PLURAL, "persistentvolumeclaims"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_segment_without_an_answer_stops_no_other_one() {
+    let fixture = fixture();
+    fixture.driver.script(Method::GetCapacity, vec![Step::refuse(Code::Internal, "no"); 4]);
+    let _running = fixture.start(1).await;
+    let start = Instant::now();
+    fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    // Twice 1 s and 2 s of back-off, in parallel.
+    assert!(start.elapsed() > Duration::from_secs(2) && start.elapsed() < Duration::from_secs(5));
+    let asked = fixture.asked();
+    fixture.driver.script(Method::GetCapacity, vec![Step::refuse(Code::Internal, "no"); 1000]);
+    sleep(Duration::from_secs(3600)).await;
+    let asked = fixture.asked() - asked;
+    assert!((25..50).contains(&asked), "{asked} calls in an hour with a back-off of five minutes");
+    // Volumes are served all the same.
+    fixture.claim("data", "late", on_node("node-b"));
+    fixture.until("bound", || fixture.is_bound("data")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_deleted_while_its_capacity_is_asked_for_leaves_no_object() {
+    let fixture = fixture();
+    fixture.driver.script(Method::GetCapacity, vec![Step::work().after(Duration::from_secs(10)); 2]);
+    let _running = fixture.start(1).await;
+    sleep(Duration::from_secs(3)).await;
+    fixture.delete(GROUP, "storageclasses", "", "late");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(fixture.capacities(), [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_are_killed_leave_one_object_for_each_segment() {
+    let mut fixture = fixture();
+    fixture.settings.capacity.as_mut().unwrap().poll_interval = Duration::from_secs(1);
+    for number in 1..=20_u32 {
+        fixture.driver.configure(|settings| settings.pools[0].size = (1 << 40) + (i64::from(number) << 30));
+        let running = fixture.start(number.into()).await;
+        sleep(Duration::from_millis(700 + 40 * u64::from(number))).await;
+        running.abort();
+        if number % 3 == 0 {
+            fixture.capacities().iter().for_each(|object| fixture.delete(GROUP, PLURAL, "default", &name(object)));
+        }
+    }
+    let _running = fixture.start(21).await;
+    fixture.publishes(&["late a 1044Gi", "late b 1Ti"]).await;
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(fixture.capacities().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_segments_and_a_slow_driver_are_served_in_turns() {
+    let mut fixture = fixture();
+    let capacity = fixture.settings.capacity.as_mut().unwrap();
+    capacity.poll_interval = Duration::from_secs(1);
+    for number in 0..998 {
+        let name = format!("node-{number}");
+        fixture.create(node(&name, json!({"zone": format!("z{number}")})));
+        fixture.create(csi_node(&name, json!([registered(&["zone"])])));
+    }
+    fixture.driver.configure(|settings| settings.latency = Duration::from_millis(20));
+    let _running = fixture.start(1).await;
+    let start = Instant::now();
+    fixture.until("all", || fixture.capacities().len() == 1000).await;
+    assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+    let asked = fixture.asked();
+    sleep(Duration::from_secs(40)).await;
+    let rate = (fixture.asked() - asked) / 40;
+    assert!((45..=50).contains(&rate), "{rate} calls per second");
+    // Each has its turn, and a new segment does not wait for all others.
+    let requests = fixture.driver.requests::<GetCapacityRequest>();
+    let places = |requests: &[GetCapacityRequest]| {
+        let places = requests.iter().map(|request| json!(request.accessible_topology.as_ref().unwrap().segments));
+        places.map(|place| place.to_string()).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(places(&requests[requests.len() - 1100..]), 1000);
+    fixture.create(node("new", json!({"zone": "new"})));
+    fixture.create(csi_node("new", json!([registered(&["zone"])])));
+    let is_there = || fixture.capacities().iter().any(|object| object["nodeTopology"] == zone("new"));
+    fixture.soon("new", is_there).await;
+}

@@ -1,6 +1,6 @@
 //! CSIStorageCapacity objects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use csi_sim::{Method, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::GetCapacityRequest;
 use kube_sim::{Before, Cluster, Interceptor, Request, Verb, merge_patch};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -414,4 +415,179 @@ async fn a_thousand_segments_and_a_slow_driver_are_served_in_turns() {
     fixture.create(csi_node("new", json!([registered(&["zone"])])));
     let is_there = || fixture.capacities().iter().any(|object| object["nodeTopology"] == zone("new"));
     fixture.soon("new", is_there).await;
+}
+
+/// A situation of `capacity.jsonl`, which `testbed/csi-capacity/record.sh` records from external-provisioner.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Recorded {
+    immediate: bool,
+    no_owner: bool,
+    segments: Vec<Value>,
+    classes: Option<Vec<RecordedClass>>,
+    objects: Option<Vec<RecordedObject>>,
+    steps: Option<Vec<RecordedStep>>,
+    results: Vec<BTreeSet<RecordedObject>>,
+}
+
+#[derive(Deserialize)]
+struct RecordedClass {
+    name: String,
+    driver: String,
+    #[serde(default)]
+    immediate: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(default, rename_all = "camelCase")]
+struct RecordedObject {
+    /// Empty for one that was created by the program.
+    name: String,
+    class: String,
+    segment: BTreeMap<String, String>,
+    capacity: String,
+    largest: String,
+    managed_by: String,
+    owned: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum RecordedStep {
+    AddSegment(Value),
+    RemoveSegment(Value),
+    AddClass(RecordedClass),
+    RemoveClass(String),
+    /// The objects of this zone.
+    Delete(String),
+    Relabel(String),
+    Sizes(BTreeMap<String, i64>),
+    Create(RecordedObject),
+}
+
+impl RecordedClass {
+    fn object(&self) -> Value {
+        let mode = if self.immediate { "Immediate" } else { "WaitForFirstConsumer" };
+        let mut class = class(&self.name, mode, json!(null));
+        if self.driver == "other-driver" {
+            class["provisioner"] = json!("other.example.com");
+        }
+        class
+    }
+}
+
+impl RecordedObject {
+    fn object(&self, owner: &Value) -> Value {
+        let mut object = object(&self.name, &self.class, json!({"matchLabels": self.segment}));
+        object["capacity"] = json!(self.capacity);
+        if !self.largest.is_empty() {
+            object["maximumVolumeSize"] = json!(self.largest);
+        }
+        match &*self.managed_by {
+            "" => {}
+            "none" => object["metadata"]["labels"] = json!({}),
+            other => object["metadata"]["labels"]["csi.storage.k8s.io/managed-by"] = json!(other),
+        }
+        if self.owned {
+            object["metadata"]["ownerReferences"] = json!([owner]);
+        }
+        object
+    }
+
+    fn of(object: &Value, owner: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let owners = object["metadata"]["ownerReferences"].as_array();
+        Self {
+            name: Some(name(object)).filter(|name| !name.starts_with("csisc-")).unwrap_or_default(),
+            class: text(&object["storageClassName"]),
+            segment: serde_json::from_value(object["nodeTopology"]["matchLabels"].clone()).unwrap_or_default(),
+            capacity: text(&object["capacity"]),
+            largest: text(&object["maximumVolumeSize"]),
+            managed_by: text(&object["metadata"]["labels"]["csi.storage.k8s.io/managed-by"]),
+            owned: owners.is_some_and(|owners| owners.contains(owner)),
+        }
+    }
+}
+
+impl Fixture {
+    fn add_segment(&self, segment: &Value) {
+        let keys: Vec<_> = segment.as_object().unwrap().keys().map(String::as_str).collect();
+        let name = node_of(segment);
+        self.create(node(&name, segment.clone()));
+        self.create(csi_node(&name, json!([registered(&keys)])));
+    }
+
+    fn step(&self, step: &RecordedStep, owner: &Value) {
+        let in_zone = |zone: &str| {
+            let mut objects = self.capacities();
+            objects.retain(|object| object["nodeTopology"]["matchLabels"]["zone"] == zone);
+            objects.into_iter().map(|object| name(&object))
+        };
+        match step {
+            RecordedStep::AddSegment(segment) => self.add_segment(segment),
+            RecordedStep::RemoveSegment(segment) => self.delete("", "nodes", "", &node_of(segment)),
+            RecordedStep::AddClass(class) => self.create(class.object()),
+            RecordedStep::RemoveClass(name) => self.delete(GROUP, "storageclasses", "", name),
+            RecordedStep::Delete(zone) => in_zone(zone).for_each(|name| self.delete(GROUP, PLURAL, "default", &name)),
+            RecordedStep::Relabel(zone) => {
+                let labels = json!({"metadata": {"labels": {"csi.storage.k8s.io/managed-by": "manual"}}});
+                in_zone(zone).for_each(|name| self.change_capacity(&name, labels.clone()));
+            }
+            RecordedStep::Sizes(sizes) => self.driver.configure(|settings| {
+                for pool in &mut settings.pools {
+                    pool.size = *sizes.get(&pool.name).unwrap_or(&pool.size);
+                }
+            }),
+            RecordedStep::Create(object) => self.create(object.object(owner)),
+        }
+    }
+}
+
+fn node_of(segment: &Value) -> String {
+    segment.as_object().unwrap().values().map(|value| value.as_str().unwrap()).collect::<Vec<_>>().join("-")
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_situations_have_the_objects_of_external_provisioner() {
+    let lines = include_str!("capacity.jsonl").lines();
+    let mut count = 0;
+    for line in lines {
+        let recorded: Recorded = serde_json::from_str(line).unwrap();
+        let mut fixture = fixture();
+        for zone in ["a", "b"] {
+            fixture.delete("", "nodes", "", &format!("node-{zone}"));
+        }
+        fixture.delete(GROUP, "storageclasses", "", "late");
+        fixture.delete(GROUP, "storageclasses", "", "fast");
+        fixture.driver.configure(|settings| {
+            (settings.pools[0].size, settings.pools[1].size) = (1 << 30, 2 << 30);
+        });
+        fixture.create(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver-0", "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+        );
+        let uid = fixture.cluster.get("", "pods", "default", "driver-0").unwrap()["metadata"]["uid"].take();
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "driver-0", "uid": uid, "controller": true});
+        let capacity = fixture.settings.capacity.as_mut().unwrap();
+        capacity.for_immediate_binding = recorded.immediate;
+        capacity.owner = (!recorded.no_owner).then(|| ("driver-0".to_owned(), 0));
+        recorded.segments.iter().for_each(|segment| fixture.add_segment(segment));
+        recorded.classes.iter().flatten().for_each(|class| fixture.create(class.object()));
+        recorded.objects.iter().flatten().for_each(|object| fixture.create(object.object(&owner)));
+        let running = fixture.start(1).await;
+        let mut steps = recorded.steps.iter().flatten();
+        for result in &recorded.results {
+            sleep(Duration::from_secs(70)).await;
+            let objects: Vec<_> =
+                fixture.capacities().iter().map(|object| RecordedObject::of(object, &owner)).collect();
+            assert_eq!(objects.len(), result.len(), "{line}");
+            assert_eq!(objects.into_iter().collect::<BTreeSet<_>>(), *result, "{line}");
+            if let Some(step) = steps.next() {
+                fixture.step(step, &owner);
+            }
+        }
+        running.abort();
+        count += 1;
+    }
+    assert!(count >= 40, "{count}");
 }

@@ -10,6 +10,7 @@ mod ceph;
 mod charts;
 mod claims;
 mod cosi;
+mod csi_capacity;
 mod csi_mock;
 mod csi_sanity;
 mod csi_scenarios;

@@ -1,5 +1,7 @@
 //! What the guide shows is true: its links lead somewhere, its manifests are taken, its commands exist.
 
+mod prose;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -207,7 +207,15 @@ impl Users {
             return None;
         }
         let of_path = |wish: &super::users::Wish| wish.uid.is_some() && path == format!("{NAMESPACE}/{}", wish.name);
-        let claim = self.wishes.iter().position(of_path);
+        // A claim that has an ObjectBucket takes no other one.
+        let has_another = self.cluster.get(
+            "objectbucket.io",
+            "objectbucketclaims",
+            NAMESPACE,
+            path.rsplit('/').next().unwrap_or_default(),
+        );
+        let has_another = has_another.is_ok_and(|claim| ![&name, ""].contains(&text(&claim, "/spec/objectBucketName")));
+        let claim = self.wishes.iter().position(of_path).filter(|_| !has_another);
         // Where nothing names the cluster of a bucket, people know it.
         let is_here = self.world.ledger().cluster_of(&uid).is_none_or(|cluster| cluster == self.number);
         match (claim, choice) {

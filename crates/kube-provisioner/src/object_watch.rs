@@ -42,7 +42,8 @@ pub enum Wake {
 }
 
 impl ObjectWatch {
-    /// Watches all that `api` covers; `plural` is the name in metrics. `on_change` sees each change in order, and returns the
+    /// Watches all that `api` covers; `plural` is the name in metrics, where the controller has `persistentvolumeclaims`,
+    /// `persistentvolumes` and `storageclasses`. `on_change` sees each change in order, and returns the
     /// work that waits for it: that is tried again at once, whatever its back-off. It must not block.
     pub fn new(
         plural: &'static str,

@@ -205,7 +205,8 @@ impl Capacity {
         let labels: Vec<_> = self.labels().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let (this, that) = (self.clone(), self.clone());
         [
-            ObjectWatch::new("storageclasses", classes, move |change| this.class_event(change)),
+            // The controller has a watch with the name `storageclasses`, and names are labels of metrics.
+            ObjectWatch::new("storageclasses-with-capacity", classes, move |change| this.class_event(change)),
             ObjectWatch::new("csistoragecapacities", objects, move |change| that.object_event(change))
                 .labelled(labels.join(",")),
         ]

@@ -56,6 +56,14 @@ pub trait Hooks: Provisioner {
         async { Ok(Prepared::default()) }
     }
 
+    /// Returns whether this node has room for a volume, as far as the backend knows. The controller asks it before the node takes a claim
+    /// that waits for no pod, see [`Options::bid_delays`](crate::Options::bid_delays): `false` leaves the claim to other nodes for now. Return
+    /// `true` if in doubt, so that an event of [`provision`](Provisioner::provision) shows the problem. The request has no Secrets.
+    fn has_room(&self, request: ProvisionRequest<Self::Parameters>) -> impl Future<Output = bool> + Send {
+        drop(request);
+        async { true }
+    }
+
     /// Called at the end of each attempt, for authors who [declare it](crate::Capabilities::attempt_end): the volume is saved, or
     /// nothing is left. Releases what the attempt has held, such as the source of a copy.
     ///

@@ -143,7 +143,7 @@ pub use self::error::{
 };
 pub use self::hooks::Hooks;
 pub use self::object_watch::{ObjectWatch, Wake};
-pub use self::options::{BucketOptions, Coordination, LogStyle, Options, parse_time_limit};
+pub use self::options::{BidDelays, BucketOptions, Coordination, LogStyle, Options, parse_time_limit};
 pub use self::prepared::Prepared;
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};

@@ -148,6 +148,17 @@ pub struct Options {
     #[arg(skip)]
     pub sidecar_rbac: bool,
 
+    /// The topology segments of the node, for [`Coordination::PerNode`] with a CSI driver: the replica deletes the volumes whose
+    /// `nodeAffinity` its node meets, whoever created them. Without segments it deletes those that carry the node's name.
+    #[arg(skip)]
+    pub node_segments: Option<BTreeMap<String, String>>,
+
+    /// With [`Coordination::PerNode`], how long a replica waits before it takes a claim that waits for no pod, and that its node
+    /// [has room](crate::Hooks::has_room) for. Without delays such claims are refused; with [`node_segments`](Self::node_segments) they wait until
+    /// another program selects a node.
+    #[arg(skip)]
+    pub bid_delays: Option<BidDelays>,
+
     /// What the names of new volumes begin with, before a hyphen and the uid of the claim.
     #[arg(skip = String::from("pvc"))]
     pub volume_name_prefix: String,
@@ -207,6 +218,8 @@ impl Options {
             lease_name: None,
             lease_labels: BTreeMap::new(),
             sidecar_rbac: false,
+            node_segments: None,
+            bid_delays: None,
             volume_name_prefix: "pvc".to_owned(),
             volume_name_uid_length: None,
             identity: None,
@@ -305,6 +318,15 @@ pub enum Coordination {
     PerNode,
     /// A single replica; if another one starts, it takes over and the first exits
     None,
+}
+
+/// How long the replicas of nodes wait before one of them takes a claim that waits for no pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BidDelays {
+    /// The longest delay before the first attempt to take a claim. It doubles with each further attempt.
+    pub base: Duration,
+    /// The longest delay of all.
+    pub max: Duration,
 }
 
 /// How log lines look.

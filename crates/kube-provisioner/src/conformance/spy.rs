@@ -149,6 +149,10 @@ impl Backend for Spy {
         self.backend.prepare(request)
     }
 
+    fn has_room(&self, request: UntypedRequest) -> BoxFuture<'_, bool> {
+        self.backend.has_room(request)
+    }
+
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
         let name = attempt.name.clone();
         self.observed("end_attempt", name, self.backend.end_attempt(attempt)).boxed()

@@ -24,6 +24,7 @@ mod names;
 mod object;
 mod outcome;
 mod partial;
+mod place;
 mod report;
 mod safeguards;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use kube::Api;
 use prometheus_client::registry::Registry;
+use provisioner_runtime::Backoff;
 use provisioner_runtime::controller::{
     Context, ControlLoop, JournalSpec, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
     catch_panic,
@@ -54,6 +56,7 @@ use self::metrics::VolumeMetrics;
 use self::names::VolumeNames;
 use self::outcome::{Outcome, Stopped};
 use self::partial::{WatchedClaim, WatchedVolume};
+use self::place::Place;
 use self::report::{Case, report};
 use super::RunError;
 use super::shared::calls;
@@ -62,7 +65,7 @@ use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
 use super::shared::watched::WatchedClass;
 use crate::object_watch::{ObjectWatch, Wake};
-use crate::options::{Coordination, Options};
+use crate::options::{BidDelays, Coordination, Options};
 
 pub(crate) use self::backend::Backend;
 #[cfg(feature = "conformance")]
@@ -98,7 +101,7 @@ pub(crate) fn control_loop(
         fencing: rules.safeguards.include(Safeguard::Fencing),
         restored: rules.safeguards.include(Safeguard::Journals),
     };
-    let namespace = process.namespace.clone();
+    let journals = (process.namespace.clone(), process.journal);
     let (client, loop_options) = process.into_loop(options, "volumes", str::to_owned, safeguards);
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |runtime: Context<VolumeCache>| VolumeReconciler {
@@ -112,7 +115,7 @@ pub(crate) fn control_loop(
                 claims: WatchHealth::new(),
                 volumes: WatchHealth::new(),
             },
-            namespace,
+            journals,
         ),
         thresholds: Thresholds::of(options),
         metrics: VolumeMetrics::new(),
@@ -129,15 +132,21 @@ pub(crate) fn rules(
 ) -> Result<Rules, RunError> {
     let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
+    let place = options.node_segments.clone().filter(|_| node.is_some()).map(Place::new);
     let identity = options.identity.as_deref().or(node).or((!options.sidecar_rbac).then_some(&process.namespace));
+    let identity = place.as_ref().map(Place::identity).or(identity.map(Into::into));
+    // Replicas begin at different times.
+    let bids = options.bid_delays.map(|BidDelays { base, max }| Backoff::exponential(base, max).with_jitter(1.0));
     Ok(Rules {
         names,
         volume_names: VolumeNames::of(options).map_err(RunError::Options)?,
         capabilities: calls::capabilities(|| backend.capabilities())?,
         finalizer: options.add_finalizer,
-        identity: identity.map(Into::into),
+        identity,
         cluster_id: process.cluster_id.as_str().into(),
         node: node.map(Into::into),
+        place,
+        bids,
         safeguards,
     })
 }

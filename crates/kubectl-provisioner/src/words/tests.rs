@@ -52,7 +52,7 @@ fn volume_refusals() -> Vec<volume::Refusal> {
 fn volume_actions() -> Vec<volume::Decision> {
     use volume::{Decision as D, Deletion};
     all!(D: D::NoAction(_) => D::NoAction(volume::NoAction::Bound), D::Refuse(_) => D::Refuse(volume::Refusal::Block),
-        D::Provision => D::Provision, D::CleanUp => D::CleanUp, D::DeleteSurplus => D::DeleteSurplus,
+        D::Provision => D::Provision, D::Bid => D::Bid, D::CleanUp => D::CleanUp, D::DeleteSurplus => D::DeleteSurplus,
         D::Confirm => D::Confirm, D::ConfirmVolume => D::ConfirmVolume,
         D::Save => D::Save, D::LookForNode { .. } => D::LookForNode { name: "n".to_owned() }, D::Protect => D::Protect,
         D::Unprotect => D::Unprotect, D::Expand { .. } => D::Expand { bytes: 1 },

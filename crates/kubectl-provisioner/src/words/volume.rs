@@ -118,6 +118,10 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
             "the provisioner is asked to make its volume",
             "Nothing stands in the way on Kubernetes' side. The provisioner makes the volume now, or tries again after a failure.",
         ),
+        Decision::Bid => words(
+            "waits until a node takes it",
+            "Each node has a replica of the provisioner, and one of those with enough space takes the claim after a random delay.",
+        ),
         Decision::CleanUp => words(
             "what its attempt left is being removed",
             "An attempt began that will have no volume: its claim or its class was deleted, or created again.",

@@ -29,7 +29,7 @@ pub(crate) struct Process {
     client: Client,
     pub(crate) namespace: String,
     pub(crate) cluster_id: String,
-    journal: JournalKind,
+    pub(crate) journal: JournalKind,
     instance: String,
     sharing: Sharing,
     environment: Environment,

@@ -1,6 +1,7 @@
 //! Carries out one decision: the only place that calls the author's code or writes to the API server.
 
 mod attempt;
+mod bid;
 mod clean_up;
 mod context;
 mod delete;
@@ -20,6 +21,7 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{CallAborted, Refused, catch_panic};
+use provisioner_runtime::journal::JournalKind;
 
 pub(crate) use self::context::ActContext;
 use self::delete::Deleting;
@@ -46,11 +48,11 @@ pub(crate) struct Actions {
 }
 
 impl Actions {
-    /// `namespace` is the provisioner's own.
-    pub(crate) fn new(context: ActContext, namespace: String) -> Self {
+    /// `journals` is the namespace of the journals, and where they are stored.
+    pub(crate) fn new(context: ActContext, journals: (String, JournalKind)) -> Self {
         let context = Arc::new(context);
         Self {
-            provisioning: Provisioning { context: context.clone(), namespace, no_clean_up: AtomicBool::new(false) },
+            provisioning: Provisioning { context: context.clone(), journals, no_clean_up: AtomicBool::new(false) },
             deleting: Deleting { context: context.clone(), no_guard: AtomicBool::new(false) },
             expanding: Expanding { context: context.clone() },
             context,
@@ -76,6 +78,7 @@ impl Actions {
             Decision::Refuse(Refusal::ParametersCrash(_)) => self.read_class_again(facts),
             Decision::Refuse(refusal) => Err(Stopped::Refused(refusal)),
             Decision::Provision => self.provisioning.provision(claim, facts, step).await,
+            Decision::Bid => Box::pin(self.provisioning.bid(claim, facts, step)).await,
             // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
             Decision::CleanUp => Box::pin(self.provisioning.clean_up(facts, step)).await,
             Decision::DeleteSurplus => Box::pin(self.provisioning.delete_surplus(facts, step)).await,
@@ -99,7 +102,7 @@ impl Actions {
         step: &Step<'_>,
     ) -> Result<Option<Arc<PersistentVolumeClaim>>, Stopped> {
         let is_new = match decision {
-            Decision::Provision | Decision::Confirm => true,
+            Decision::Provision | Decision::Bid | Decision::Confirm => true,
             Decision::Refuse(refusal) => !refusal.is_about_volume(),
             // The first look at another node's claim only begins to wait.
             Decision::LookForNode { .. } => step.work().waits() > 0,

@@ -84,6 +84,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn prepare(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Prepared, ProvisionError>>;
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>>;
     fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
+    fn has_room(&self, request: UntypedRequest) -> BoxFuture<'_, bool>;
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn take_over(&self, name: &str, prepared: &Prepared);
     fn while_leading(&self) -> BoxFuture<'_, ()>;
@@ -114,6 +115,10 @@ impl<P: Hooks> Backend for P {
 
     fn clean_up(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
         Box::pin(Provisioner::clean_up(self, attempt.typed()))
+    }
+
+    fn has_room(&self, request: UntypedRequest) -> BoxFuture<'_, bool> {
+        Box::pin(Hooks::has_room(self, request.typed()))
     }
 
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {

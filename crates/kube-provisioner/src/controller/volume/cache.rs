@@ -98,7 +98,7 @@ impl VolumeCache {
 
     /// Our node's place among those with volumes of ours, counted from `node` in the circle of all names, and their number.
     pub(crate) fn place_after(&self, node: &str) -> (usize, usize) {
-        let here = self.rules.node.as_deref().unwrap_or_default();
+        let here = self.rules.identity.as_deref().unwrap_or_default();
         let volumes = self.volumes.iter().filter_map(|(_, volume)| volume.as_ref()?.facts.identity.as_deref());
         let nodes: BTreeSet<&str> = volumes.chain([here]).filter(|name| *name != node).collect();
         let is_before = |name: &&&str| (**name < node, **name) < (here < node, here);

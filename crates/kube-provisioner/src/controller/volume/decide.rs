@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use provisioner_runtime::Backoff;
+
 use super::decision::{Decision, Deletion, NoAction, Refusal};
 use super::facts::{
     ClaimFacts, ClaimState, ClassState, DataSource, Facts, OurClass, Phase, Progress, ReclaimPolicy, UnreadableClaim,
@@ -9,6 +11,7 @@ use super::facts::{
 };
 use super::names::VolumeNames;
 use super::partial::{self, ClaimRef};
+use super::place::Place;
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
 use crate::controller::shared::class_parameters::BadParameters;
@@ -29,10 +32,29 @@ pub(crate) struct Rules {
     pub(crate) cluster_id: Arc<str>,
     /// The node whose claims and volumes are ours, where every node has a replica of its own.
     pub(crate) node: Option<Box<str>>,
+    /// The place of that node, if it decides which volumes are ours. Its identity is ours then.
+    pub(crate) place: Option<Place>,
+    /// The delays before bids for claims that wait for no pod, if this node takes such claims.
+    pub(crate) bids: Option<Backoff>,
     pub(crate) safeguards: Safeguards,
 }
 
 impl Rules {
+    /// What the rules need to know of a volume. `None` for an object that lacks what every stored object has.
+    pub(crate) fn read(&self, volume: &partial::VolumeFields) -> Option<VolumeFacts> {
+        let mut facts = VolumeFacts::read(volume)?;
+        if let Some(place) = &self.place {
+            let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+            facts.identity = Some(place.identity_of(affinity));
+        }
+        Some(facts)
+    }
+
+    /// The identity that new volumes get.
+    pub(crate) fn stamp(&self) -> Option<&str> {
+        self.identity.as_deref().filter(|_| self.place.is_none())
+    }
+
     /// Whether another installation, or another node's replica, made this volume.
     pub(crate) fn made_elsewhere(&self, volume: &VolumeFacts) -> bool {
         if !self.safeguards.include(Safeguard::Identity) {
@@ -152,7 +174,14 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
     if let Some(node) = &rules.node {
         match &claim.selected_node {
             Some(selected) if selected == node => {}
-            None if !class.waits_for_consumer && !claim.deleting => return Decision::Refuse(Refusal::ImmediateClass),
+            None if !class.waits_for_consumer && !claim.deleting => {
+                return match (&rules.bids, &rules.place) {
+                    (Some(_), _) => Decision::Bid,
+                    // Another program selects the node.
+                    (None, Some(_)) => Decision::NoAction(NoAction::AwaitsNode),
+                    (None, None) => Decision::Refuse(Refusal::ImmediateClass),
+                };
+            }
             // A node that is gone or has no replica serves no claim, and only other nodes' replicas can notice that.
             Some(selected) if !claim.deleting => return Decision::LookForNode { name: selected.to_string() },
             _ => return Decision::NoAction(NoAction::OtherNode),

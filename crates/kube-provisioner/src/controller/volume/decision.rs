@@ -19,6 +19,8 @@ pub enum Decision {
     ConfirmVolume,
     /// Save the volume whose asset exists.
     Save,
+    /// Take a claim that waits for no pod for our node, unless another node is faster.
+    Bid,
     /// Check the node whose replica has to make the claim's volume, or to delete the volume: whether it exists, and runs a
     /// replica.
     LookForNode {

@@ -100,6 +100,8 @@ fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
         identity: Some(identity.as_str().into()),
         cluster_id: cluster_id.as_str().into(),
         node: node.as_deref().map(Into::into),
+        place: None,
+        bids: None,
         safeguards: Safeguards::default(),
     }
 }

@@ -41,6 +41,8 @@ pub(crate) fn take_in(bytes: &[u8]) {
         identity: Some("here".into()),
         cluster_id: "this".into(),
         node: None,
+        place: None,
+        bids: None,
         safeguards: Safeguards::default(),
     });
     let mut cache = VolumeCache::new(rules.clone());

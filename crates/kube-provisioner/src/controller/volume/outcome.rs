@@ -29,6 +29,8 @@ pub(crate) enum NodeSilence {
     NotReady,
     /// No replica has ever written its journal there.
     NoReplica,
+    /// The node does not exist or lacks the driver, and the replica there may have begun to create the volume.
+    Begun,
     /// A replica has run there. It has sent an event with the reason, or has stopped.
     Replica,
 }
@@ -66,8 +68,10 @@ pub(crate) enum Stopped {
     Changed,
     /// The API server has a change that the watch has not shown yet.
     Behind,
-    /// The selected node does not exist, and nothing was made there. The scheduler was asked for another one.
-    NodeMissing { node: String },
+    /// The selected node does not exist or lacks the CSI driver, and nothing was made there. The scheduler was asked for another one.
+    NodeLeft { node: String, exists: bool },
+    /// Our node has no room for the volume of a claim that waits for no pod.
+    NoRoom { after: Duration },
     /// The node that the scheduler has chosen exists, and its replica has not made the volume in time.
     NodeSilent { node: String, why: NodeSilence },
     /// The API server rejects a write.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +173,7 @@ pub(crate) struct VolumeSpec {
     pub(crate) capacity: Storage,
     pub(crate) claim_ref: Option<ClaimRef>,
     pub(crate) csi: Option<CsiSource>,
+    pub(crate) node_affinity: Option<VolumeNodeAffinity>,
     pub(crate) persistent_volume_reclaim_policy: Option<String>,
     pub(crate) storage_class_name: Option<String>,
 }

@@ -15,7 +15,7 @@ use provisioner_runtime::queue::Next;
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
 pub(crate) use self::messages::parameters_text;
-use self::messages::{expansion_text, missing_input_text, refusal_text, silence_text};
+use self::messages::{expansion_text, missing_input_text, no_room_text, refusal_text, silence_text};
 use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
@@ -103,11 +103,19 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: Next::Done, took: Some(took), ..OutcomeReport::provision(Some(event), "success") }
         }
         Ok(Done::LooksAgain { after }) => OutcomeReport::quiet("looks_again", Next::Wait(Some(after))),
-        Err(Stopped::NodeMissing { node }) => rescheduled(&missing_input_text(&MissingInput::Node(node))),
+        Err(Stopped::NodeLeft { node, exists: false }) => rescheduled(&missing_input_text(&MissingInput::Node(node))),
+        Err(Stopped::NodeLeft { node, exists: true }) => {
+            rescheduled(&format!("The selected node {node} does not have the CSI driver {}", case.provisioner))
+        }
+        Err(Stopped::NoRoom { after }) => {
+            let event = normal(EventObject::Claim, reason::PROVISIONING, no_room_text(case.provisioner));
+            let event = EventDraft { same_from_all: true, ..event };
+            OutcomeReport { next: Next::Wait(Some(after)), ..OutcomeReport::provision(Some(event), "no_room") }
+        }
         Err(Stopped::NodeSilent { node, why }) => {
-            let text = silence_text(case.provisioner, &node, why);
+            let text = silence_text(case.provisioner, &node, why, case.volume);
             let event = match why {
-                NodeSilence::NotReady | NodeSilence::NoReplica => failed(text),
+                NodeSilence::NotReady | NodeSilence::NoReplica | NodeSilence::Begun => failed(text),
                 NodeSilence::Replica => normal(EventObject::Claim, reason::PROVISIONING, text),
             };
             let event = EventDraft { same_from_all: true, ..event };

@@ -102,6 +102,8 @@ impl Fixture {
             identity: Some("here".into()),
             cluster_id: "this".into(),
             node: None,
+            place: None,
+            bids: None,
             safeguards: Safeguards::default(),
         });
         Self { cache: VolumeCache::new(rules.clone()), rules }

@@ -95,7 +95,7 @@ impl Provisioning {
         }
         let node_labels = match self.node_labels(facts.selected_node.as_deref(), &decision).await {
             Err(Stopped::NotReady(MissingInput::Node(node))) if !resumed => {
-                return Err(self.leave_missing_node(facts, &node, step).await);
+                return Err(self.leave_node(facts, node, false, step).await);
             }
             labels => labels?,
         };

@@ -3,16 +3,18 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::storage::v1::CSINode;
 use kube::api::Api;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::journal::part_journal_name;
+use provisioner_runtime::journal::{JournalKind, JournalObject, Listing, part_journal_name};
 
 use super::Step;
 use super::provision::Provisioning;
 use crate::controller::volume::decide::refusal;
 use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, VolumeState};
+use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, NodeSilence, Outcome, Stopped};
 
 /// How long the replica of its node has to delete a released volume.
@@ -23,7 +25,7 @@ const PROVISION_GRACE: Duration = Duration::from_secs(90);
 /// The number of replicas that look at the same time, of a thousand: one for a volume, which can wait for the next if that
 /// one is down, and more for a claim.
 const VOLUME_LOOKERS: usize = 1;
-const CLAIM_LOOKERS: usize = 3;
+pub(super) const CLAIM_LOOKERS: usize = 3;
 
 impl Provisioning {
     /// Leaves the work to the replica of its node. After a while, looks whether the node exists and has a replica.
@@ -41,26 +43,37 @@ impl Provisioning {
             return Ok(Done::LooksAgain { after });
         }
         let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
-            Ok(node) => node,
-            Err(CallError::NotFound) => {
-                return Err(match claim {
-                    Some(claim) => self.leave_missing_node(claim, &name, step).await,
-                    None => Stopped::Refused(Refusal::NodeGone { node: name }),
-                });
-            }
+            Ok(node) => Some(node),
+            Err(CallError::NotFound) => None,
             Err(error) => return Err(Stopped::CallFailed { doing: "looking for the node that has to do this", error }),
         };
-        match claim {
-            None => Ok(Done::LooksAgain { after }),
-            Some(_) if is_unready(&node) => Err(Stopped::NodeSilent { node: name, why: NodeSilence::NotReady }),
-            Some(_) => match self.look_for_replica(name).await {
-                // That replica has reported why. A later event about its silence would hide the reason.
-                Stopped::NodeSilent { why: NodeSilence::Replica, .. } if self.is_refused(facts) => {
-                    Ok(Done::LooksAgain { after })
-                }
-                stopped => Err(stopped),
-            },
+        let Some(claim) = claim else {
+            return match node {
+                Some(_) => Ok(Done::LooksAgain { after }),
+                None => Err(Stopped::Refused(Refusal::NodeGone { node: name })),
+            };
+        };
+        if node.is_none() || !self.has_driver(&name).await? {
+            return Err(if self.may_have_begun(&name, step.key()).await? {
+                Stopped::NodeSilent { node: name, why: NodeSilence::Begun }
+            } else {
+                self.leave_node(claim, name, node.is_some(), step).await
+            });
         }
+        if node.as_ref().is_some_and(is_unready) {
+            return Err(Stopped::NodeSilent { node: name, why: NodeSilence::NotReady });
+        }
+        let why = match self.journals.1 {
+            // Its replica writes none.
+            JournalKind::Memory => NodeSilence::Replica,
+            _ if self.journal_of(&name).await?.is_none() => NodeSilence::NoReplica,
+            _ => NodeSilence::Replica,
+        };
+        // That replica has reported why. A later event about its silence would hide the reason.
+        if why == NodeSilence::Replica && self.is_refused(facts) {
+            return Ok(Done::LooksAgain { after });
+        }
+        Err(Stopped::NodeSilent { node: name, why })
     }
 
     fn is_refused(&self, facts: &Facts) -> bool {
@@ -68,31 +81,60 @@ impl Provisioning {
         refusal(&claim.facts, class, &self.context.rules.capabilities).is_some()
     }
 
-    /// Asks the scheduler for another node, since the selected one does not exist. Nothing was made there, or it is gone with
-    /// the node.
-    pub(super) async fn leave_missing_node(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Stopped {
-        match self.reschedule(claim, node, step).await {
-            Ok(true) => Stopped::NodeMissing { node: node.to_owned() },
+    /// Asks the scheduler for another node, since the selected one does not exist, or lacks the driver.
+    pub(super) async fn leave_node(&self, claim: &ClaimFacts, node: String, exists: bool, step: &Step<'_>) -> Stopped {
+        match self.reschedule(claim, &node, step).await {
+            Ok(true) => Stopped::NodeLeft { node, exists },
             // Another replica was faster.
             Ok(false) => Stopped::Behind,
             Err(stopped) => stopped,
         }
     }
 
-    /// A replica writes its journal as soon as it runs.
-    async fn look_for_replica(&self, node: String) -> Stopped {
-        let api = Api::<ConfigMap>::namespaced(self.context.client().clone(), &self.namespace);
-        match self.context.request(api.get_metadata(&part_journal_name(&self.context.rules.names.own, &node))).await {
-            Ok(_) => Stopped::NodeSilent { node, why: NodeSilence::Replica },
-            Err(CallError::NotFound) => Stopped::NodeSilent { node, why: NodeSilence::NoReplica },
-            Err(error) => Stopped::CallFailed { doing: "looking for the journal of another node", error },
+    /// Whether our CSI driver is registered on the node. Without one there is nothing to register.
+    async fn has_driver(&self, node: &str) -> Result<bool, Stopped> {
+        if self.context.rules.place.is_none() {
+            return Ok(true);
+        }
+        let api = Api::<CSINode>::all(self.context.client().clone());
+        match self.context.request(api.get(node)).await {
+            Ok(found) => Ok(found.spec.drivers.iter().any(|driver| self.context.rules.names.include(&driver.name))),
+            Err(CallError::NotFound) => Ok(false),
+            Err(error) => Err(Stopped::CallFailed { doing: "looking for the driver of another node", error }),
+        }
+    }
+
+    /// Whether an attempt for the claim may have begun on a node that does not work. The volumes of a provisioner without a driver are
+    /// gone with the node. Otherwise only the node's journal shows that there is none.
+    async fn may_have_begun(&self, node: &str, key: &Key) -> Result<bool, Stopped> {
+        if self.context.rules.place.is_none() {
+            return Ok(false);
+        }
+        if self.journals.1 == JournalKind::Memory {
+            return Ok(true);
+        }
+        let key = key.to_string();
+        Ok(self.journal_of(node).await?.is_some_and(|Listing { entries, restored, unreadable, dropping, .. }| {
+            let is_recorded = entries.iter().chain(&restored).any(|entry| entry.key == key) && !dropping.contains(&key);
+            is_recorded || !unreadable.is_empty()
+        }))
+    }
+
+    /// The journal of another node. A replica writes it as soon as it runs.
+    async fn journal_of(&self, node: &str) -> Result<Option<Listing>, Stopped> {
+        let (namespace, kind) = &self.journals;
+        let api: Api<JournalObject> = Api::namespaced_with(self.context.client().clone(), namespace, kind);
+        match self.context.request(api.get(&part_journal_name(&self.context.rules.names.own, node))).await {
+            Ok(journal) => Ok(Some(Listing::read(&journal))),
+            Err(CallError::NotFound) => Ok(None),
+            Err(error) => Err(Stopped::CallFailed { doing: "looking for the journal of another node", error }),
         }
     }
 }
 
 /// Whether it is our turn to look: of `count` replicas, as many as `lookers` look each time, and the next ones the next time.
 /// The first time, before anybody has waited, nobody looks.
-fn is_turn(waits: u32, lookers: usize, place: usize, count: usize) -> bool {
+pub(super) fn is_turn(waits: u32, lookers: usize, place: usize, count: usize) -> bool {
     let Some(turn) = waits.checked_sub(1).and_then(|turn| usize::try_from(turn).ok()) else { return false };
     let first = turn.wrapping_mul(lookers) % count.max(1);
     (place + count - first) % count.max(1) < lookers

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::context::ActContext;
 use crate::controller::shared::requests;
-use crate::controller::volume::facts::{ClaimFacts, VolumeFacts};
+use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
@@ -134,7 +134,7 @@ impl ActContext {
     pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
         // What cannot be read may be ours.
         let Ok(fields) = &volume.fields else { return false };
-        let elsewhere = VolumeFacts::read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
+        let elsewhere = self.rules.read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
         elsewhere || !self.rules.own(fields)
     }
 
@@ -183,16 +183,42 @@ impl ActContext {
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
 
-    /// The same for an account that may update claims but not patch them. A claim that was changed in between is read again.
+    /// The same for an account that may update claims but not patch them.
     async fn unselect_by_update(&self, claim: &ClaimFacts, node: &str) -> Result<Option<WatchedClaim>, CallError> {
+        self.update_claim(claim, |object| {
+            let annotations = object["metadata"]["annotations"].as_object_mut()?;
+            annotations.remove(protocol::SELECTED_NODE).filter(|selected| selected == node).map(drop)
+        })
+        .await
+    }
+
+    /// Selects a node for the claim. `None` if another node is selected already, or if the claim needs none.
+    pub(super) async fn select_node(&self, claim: &ClaimFacts, node: &str) -> Result<Option<WatchedClaim>, CallError> {
+        self.update_claim(claim, |object| {
+            let is_free = object["spec"]["volumeName"].as_str().is_none_or(str::is_empty)
+                && object["metadata"]["deletionTimestamp"].is_null();
+            let annotations = &mut object["metadata"]["annotations"];
+            if !is_free || annotations[protocol::SELECTED_NODE].as_str().is_some_and(|node| !node.is_empty()) {
+                return None;
+            }
+            annotations[protocol::SELECTED_NODE] = json!(node);
+            Some(())
+        })
+        .await
+    }
+
+    /// Writes the claim back as `edit` changes it; `None` if `edit` refuses. A claim that was changed in between is read again.
+    async fn update_claim(
+        &self,
+        claim: &ClaimFacts,
+        edit: impl Fn(&mut Value) -> Option<()>,
+    ) -> Result<Option<WatchedClaim>, CallError> {
         const TRIES: u32 = 5;
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
         let mut tries = 1..=TRIES;
         loop {
             let mut object: Value = requests::get(&self.runtime, path.clone(), &claim.name).await?;
-            let selected = object["metadata"]["annotations"].as_object_mut();
-            let selected = selected.and_then(|annotations| annotations.remove(protocol::SELECTED_NODE));
-            if selected != Some(json!(node)) || object["metadata"]["uid"] != json!(*claim.uid) {
+            if object["metadata"]["uid"] != json!(*claim.uid) || edit(&mut object).is_none() {
                 return Ok(None);
             }
             let answer = requests::replace(&self.runtime, path.clone(), &claim.name, &object);

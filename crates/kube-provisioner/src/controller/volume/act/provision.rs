@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
+use provisioner_runtime::journal::JournalKind;
 
 use super::attempt::{Answer, Attempt};
 use super::context::ActContext;
@@ -22,8 +23,8 @@ use crate::volume::Volume;
 /// Attempts to make a volume, and their end.
 pub(crate) struct Provisioning {
     pub(super) context: Arc<ActContext>,
-    /// The provisioner's own namespace.
-    pub(super) namespace: String,
+    /// The namespace of the journals, and where they are stored.
+    pub(super) journals: (String, JournalKind),
     /// Whether a call has shown that the author has no `clean_up`.
     pub(super) no_clean_up: AtomicBool,
 }
@@ -73,7 +74,7 @@ impl Provisioning {
         let finalizer = self.context.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
         volume.annotations.extend(Self::secret_annotations(secrets, &pending.claim.facts, key)?);
-        let (identity, cluster_id) = (self.context.rules.identity.as_deref(), &*self.context.rules.cluster_id);
+        let (identity, cluster_id) = (self.context.rules.stamp(), &*self.context.rules.cluster_id);
         let inputs = VolumeInputs { name: &name, bytes, claim, class, finalizer, identity, cluster_id };
         let warning = volume.warning.take();
         let object = object::build(&inputs, volume).map_err(Stopped::BadTemplate)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{ClaimEntry, VolumeCache, older, watched_version};
 use crate::controller::shared::index::take;
-use crate::controller::volume::facts::{ClaimFacts, OurVolume, Progress, UnreadableVolume, VolumeFacts, WaitingClaim};
+use crate::controller::volume::facts::{ClaimFacts, OurVolume, Progress, UnreadableVolume, WaitingClaim};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::partial::WatchedVolume;
 
@@ -21,7 +21,7 @@ impl VolumeCache {
             return None;
         }
         let ours = match &watched.fields {
-            Ok(volume) if self.rules.own(volume) => VolumeFacts::read(volume),
+            Ok(volume) if self.rules.own(volume) => self.rules.read(volume),
             _ => None,
         };
         self.unreadable.remove(&key);

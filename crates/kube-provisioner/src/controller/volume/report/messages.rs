@@ -120,7 +120,13 @@ pub(crate) fn parameters_text(problems: &str) -> String {
     format!("the claim's StorageClass cannot be used: {problems}")
 }
 
-pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence) -> String {
+pub(super) fn no_room_text(provisioner: &str) -> String {
+    format!(
+        "The claim waits for a node on which {provisioner} has room for the volume, and some nodes have none; free space there, or delete the claim and create it with a smaller size"
+    )
+}
+
+pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence, volume: &str) -> String {
     let other = format!("for another node, remove the claim's annotation {}", protocol::SELECTED_NODE);
     match why {
         NodeSilence::NotReady => format!(
@@ -128,6 +134,10 @@ pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence) -> S
         ),
         NodeSilence::NoReplica => format!(
             "No replica of {provisioner} has run on the selected node {node}, and only one there can provision the volume; keep the claim's pod off that node, or ask the administrator to let the provisioner's pods run there (node selector, tolerations); {other}"
+        ),
+        NodeSilence::Begun => format!(
+            "The selected node {node} does not exist or lacks the driver of {provisioner}, and the volume may have been created there; the claim waits until the node is back; if it will not return, remove the volume from its storage, then the record with the command `journal drop {volume}`, and the claim's annotation {}",
+            protocol::SELECTED_NODE
         ),
         NodeSilence::Replica => format!(
             "The replica of {provisioner} on the selected node {node} has not provisioned the volume yet; if no other event of the claim has the reason, an administrator can check whether the provisioner's pod runs on that node; {other}"

@@ -65,6 +65,7 @@ every!(missing_inputs -> MissingInput {
 every!(node_silences -> NodeSilence {
     NodeSilence::NotReady => [NodeSilence::NotReady],
     NodeSilence::NoReplica => [NodeSilence::NoReplica],
+    NodeSilence::Begun => [NodeSilence::Begun],
     NodeSilence::Replica => [NodeSilence::Replica],
 });
 
@@ -106,7 +107,10 @@ every!(stopped_examples of Stopped => Example {
     Stopped::AwaitsPermit(_) => [],
     Stopped::Changed => [],
     Stopped::Behind => [],
-    Stopped::NodeMissing { .. } => [Claim(Err(Stopped::NodeMissing { node: "NODE".to_owned() }))],
+    Stopped::NodeLeft { .. } => {
+        [false, true].map(|exists| Claim(Err(Stopped::NodeLeft { node: "NODE".to_owned(), exists })))
+    },
+    Stopped::NoRoom { .. } => [Claim(Err(Stopped::NoRoom { after: Duration::ZERO }))],
     Stopped::NodeSilent { .. } => node_silences().into_iter().map(|why| {
         Claim(Err(Stopped::NodeSilent { node: "NODE".to_owned(), why }))
     }),

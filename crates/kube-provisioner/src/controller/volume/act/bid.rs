@@ -1,0 +1,62 @@
+//! Takes a claim that waits for no pod, where each node has a replica: one of them selects its node, and then serves the claim as
+//! one of that node.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use provisioner_runtime::call::CallError;
+use provisioner_runtime::controller::guarded;
+
+use super::Step;
+use super::attempt::Attempt;
+use super::nodes::{CLAIM_LOOKERS, is_turn};
+use super::provision::Provisioning;
+use crate::controller::volume::backend::UntypedRequest;
+use crate::controller::volume::decision::Decision;
+use crate::controller::volume::facts::Facts;
+use crate::controller::volume::outcome::{Done, Outcome, Stopped};
+
+impl Provisioning {
+    /// Waits for a random time first, so that not all nodes take the claim at once. No worker is held meanwhile, and if another node
+    /// takes the claim, the work on the key begins anew.
+    pub(super) async fn bid(
+        &self,
+        claim: Option<Arc<PersistentVolumeClaim>>,
+        facts: &Facts,
+        step: &Step<'_>,
+    ) -> Outcome {
+        let rules = &self.context.rules;
+        let (Some(node), Some(delays)) = (&rules.node, &rules.bids) else { return Err(Stopped::Changed) };
+        let waits = step.work().waits();
+        let after = delays.delay(waits.saturating_add(1), self.chance(&format!("bid {waits} for {}", step.key())));
+        if waits == 0 {
+            return Ok(Done::LooksAgain { after });
+        }
+        let Attempt { pending, claim, parameters, permit: _permit, .. } =
+            self.attempt(Decision::Bid, claim, facts, step)?;
+        let (token, _guard) = step.token();
+        let request = self.context.request_of(&pending, claim, parameters.parsed, step.key(), &token);
+        let request = UntypedRequest { selected_node: Some(node.to_string()), resumed: false, ..request };
+        let asking = async { self.context.backend.has_room(request).await };
+        let has_room = guarded(self.context.limits.provision, &token, asking).await;
+        if !has_room.map_err(|aborted| Stopped::ProvisionAborted { method: "has_room", aborted })? {
+            let (place, count) = self.context.cache().place_after(&step.key().to_string());
+            let tells = is_turn(waits, CLAIM_LOOKERS, place, count);
+            return if tells { Err(Stopped::NoRoom { after }) } else { Ok(Done::LooksAgain { after }) };
+        }
+        match self.context.select_node(&pending.claim.facts, node).await {
+            Ok(Some(claim)) => {
+                self.context.cache().observe_claim(claim);
+                Err(Stopped::Changed)
+            }
+            // Another node was faster, or the claim is deleted. The watch will show it.
+            Ok(None) | Err(CallError::NotFound) => Err(Stopped::Behind),
+            Err(error) => Err(Stopped::CallFailed { doing: "selecting this node for the claim", error }),
+        }
+    }
+
+    /// A random share.
+    fn chance(&self, purpose: &str) -> f64 {
+        self.context.runtime.environment().number(purpose) as f64 / u64::MAX as f64
+    }
+}

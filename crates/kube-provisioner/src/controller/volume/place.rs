@@ -1,0 +1,107 @@
+//! The place of a node in the topology of a CSI driver, where it decides which node's replica a volume belongs to.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity};
+
+/// The topology segments of our node.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(BTreeMap<String, String>);
+
+impl Place {
+    pub(crate) fn new(segments: BTreeMap<String, String>) -> Self {
+        Self(segments)
+    }
+
+    /// The identity of the volumes that our node can use.
+    pub(crate) fn identity(&self) -> Box<str> {
+        self.0.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",").into()
+    }
+
+    /// The identity of a volume: ours if our node can use it, otherwise its affinity as label selectors.
+    pub(crate) fn identity_of(&self, affinity: Option<&VolumeNodeAffinity>) -> Box<str> {
+        match affinity.and_then(|affinity| affinity.required.as_ref()) {
+            Some(required) if !required.node_selector_terms.iter().any(|term| self.meets(term)) => {
+                required.node_selector_terms.iter().map(selector).collect::<Vec<_>>().join(";").into()
+            }
+            _ => self.identity(),
+        }
+    }
+
+    /// A term without requirements is met by no node.
+    fn meets(&self, term: &NodeSelectorTerm) -> bool {
+        let fields = term.match_fields.as_deref().unwrap_or_default();
+        let labels = term.match_expressions.as_deref().unwrap_or_default();
+        fields.is_empty() && !labels.is_empty() && labels.iter().all(|label| self.has(label))
+    }
+
+    fn has(&self, NodeSelectorRequirement { key, operator, values }: &NodeSelectorRequirement) -> bool {
+        let is_among = |value: &String| values.iter().flatten().any(|one| one == value);
+        match (&**operator, self.0.get(key)) {
+            ("In", Some(value)) => is_among(value),
+            ("NotIn", Some(value)) => !is_among(value),
+            ("NotIn" | "DoesNotExist", None) | ("Exists", Some(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+fn selector(term: &NodeSelectorTerm) -> String {
+    let requirement = |NodeSelectorRequirement { key, operator, values }: &NodeSelectorRequirement| match (
+        &**operator,
+        values.as_deref().unwrap_or_default(),
+    ) {
+        ("In", [value]) => format!("{key}={value}"),
+        ("Exists", _) => key.clone(),
+        ("DoesNotExist", _) => format!("!{key}"),
+        (operator, values) => format!("{key} {} ({})", operator.to_lowercase(), values.join(",")),
+    };
+    term.match_expressions.iter().flatten().map(requirement).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn identity(required: &Value) -> String {
+        let place = Place::new([("rack", "7"), ("zone", "a")].map(|(key, value)| (key.into(), value.into())).into());
+        let affinity = serde_json::from_value(json!({"required": required})).unwrap();
+        place.identity_of(Some(&affinity)).into()
+    }
+
+    fn terms(terms: &[&[(&str, &str, &[&str])]]) -> Value {
+        let requirement = |(key, operator, values): &(&str, &str, &[&str])| json!({"key": key, "operator": operator, "values": values});
+        let term = |term: &&[_]| json!({"matchExpressions": term.iter().map(requirement).collect::<Vec<_>>()});
+        json!({"nodeSelectorTerms": terms.iter().map(term).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn volumes_that_the_node_can_use_have_its_identity() {
+        let (here, a) = ("rack=7,zone=a", ("zone", "In", &["a"][..]));
+        assert_eq!(identity(&Value::Null), here);
+        for own in [
+            terms(&[&[a]]),
+            terms(&[&[("zone", "In", &["b", "a"]), ("rack", "Exists", &[])]]),
+            terms(&[&[("zone", "In", &["b"])], &[a]]),
+            terms(&[&[("zone", "NotIn", &["b"]), ("host", "DoesNotExist", &[]), ("host", "NotIn", &["x"])]]),
+        ] {
+            assert_eq!(identity(&own), here, "{own}");
+        }
+        for (other, expected) in [
+            (terms(&[&[("zone", "In", &["b"])]]), "zone=b"),
+            (terms(&[&[a, ("rack", "In", &["8"])]]), "zone=a,rack=8"),
+            (terms(&[&[a, ("host", "Exists", &[])], &[("zone", "NotIn", &["a"])]]), "zone=a,host;zone notin (a)"),
+            (terms(&[&[("rack", "Gt", &["5"])], &[("rack", "DoesNotExist", &[])]]), "rack gt (5);!rack"),
+            (terms(&[&[]]), ""),
+            (terms(&[]), ""),
+            (
+                json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]}),
+                "",
+            ),
+        ] {
+            assert_eq!(identity(&other), expected);
+        }
+    }
+}

@@ -29,6 +29,11 @@ pub enum DriverError {
     /// It has no name.
     #[error("the CSI driver has no name")]
     Nameless,
+    /// It reports no place of its node.
+    #[error(
+        "the CSI driver reports no topology of its node (NodeGetInfo), and --node-deployment needs it: each replica finds its volumes by it"
+    )]
+    Placeless,
 }
 
 /// What a driver says about itself.

@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, Parser};
 use http::Uri;
-use kube_provisioner::{Coordination, LogStyle, Options, parse_address, parse_duration};
+use kube_provisioner::{BidDelays, Coordination, LogStyle, Options, parse_address, parse_duration};
 
 pub(crate) use self::features::Features;
 use self::ignored::Ignored;
-use csi_provisioner::{CapacitySettings, DriverInfo, Settings};
+use csi_provisioner::{CapacitySettings, DriverInfo, OwnNode, Settings};
 
 /// Provisions volumes for the CSI driver behind a socket, in the place of external-provisioner
 #[derive(Clone, Debug, Parser)]
@@ -106,6 +106,22 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "5s", value_parser = time)]
     leader_election_retry_period: Duration,
 
+    /// Serve only the claims and volumes of the node named by $NODE_NAME, which the driver at the socket runs on; each node has a replica
+    #[arg(long, help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    node_deployment: bool,
+
+    /// With --node-deployment, let a node with enough space take claims that do not wait for a pod
+    #[arg(long, help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
+    node_deployment_immediate_binding: bool,
+
+    /// With --node-deployment, longest random delay before a node takes such a claim; it doubles after each failed attempt
+    #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "20s", value_parser = time)]
+    node_deployment_base_delay: Duration,
+
+    /// Upper limit of that delay
+    #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "60s", value_parser = time)]
+    node_deployment_max_delay: Duration,
+
     /// Listen address for /livez, /readyz and /metrics, such as :8080 [default: none]
     #[arg(long, help_heading = "Health and logs", alias = "metrics-address", value_name = "ADDRESS", value_parser = parse_address)]
     http_endpoint: Option<SocketAddr>,
@@ -145,9 +161,6 @@ pub(crate) struct Flags {
     capacity_ownerref_level: i32,
 
     #[command(flatten)]
-    pub(crate) refused: Refused,
-
-    #[command(flatten)]
     ignored: Ignored,
 }
 
@@ -159,20 +172,7 @@ struct Server(Option<Uri>);
 #[derive(Clone, Copy, Debug)]
 struct UuidLength(Option<usize>);
 
-/// Flags of features that this program does not have yet.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Refused {
-    #[arg(long, hide = true, value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
-    node_deployment: bool,
-}
-
 impl Flags {
-    /// Why the program cannot do what its flags ask for.
-    pub(crate) fn refusal(&self) -> Option<String> {
-        let missing = |flag: &str| format!("{flag} is not implemented yet; use external-provisioner for this driver");
-        self.refused.node_deployment.then(|| missing("--node-deployment"))
-    }
-
     /// The settings of storage capacity. `variable` returns the value of an environment variable.
     fn capacity(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<CapacitySettings>, String> {
         if !self.features.has_capacity() {
@@ -193,6 +193,28 @@ impl Flags {
         settings.retry_interval_start = self.retry_interval_start;
         settings.retry_interval_max = self.retry_interval_max;
         Ok(Some(settings))
+    }
+
+    /// The name of the only node to be served, or the reason why there is none. `variable` is `$NODE_NAME`.
+    pub(crate) fn node_name(&self, variable: Option<String>) -> Result<Option<String>, &'static str> {
+        if !self.node_deployment {
+            return Ok(None);
+        }
+        if self.leader_election {
+            return Err(
+                "--node-deployment works without --leader-election, because the replicas of all nodes work at the same time",
+            );
+        }
+        if !self.features.has_topology() {
+            return Err(
+                "--node-deployment needs the topology of the driver; remove Topology=false from --feature-gates",
+            );
+        }
+        if self.volume_name_uuid_length.0.is_some() {
+            return Err("--node-deployment needs whole uids in the names of volumes; remove --volume-name-uuid-length");
+        }
+        let name = variable.filter(|name| !name.is_empty());
+        name.map(Some).ok_or("--node-deployment needs the node's name in the environment variable NODE_NAME; set it from the pod's field spec.nodeName")
     }
 
     /// The flags that are set and have no meaning here.
@@ -242,6 +264,17 @@ impl Flags {
         options.lease_duration = self.leader_election_lease_duration;
         options.lease_renew_deadline = self.leader_election_renew_deadline;
         options.lease_retry_period = self.leader_election_retry_period;
+        options
+    }
+
+    /// The options of the controller for a driver that serves only this node.
+    pub(crate) fn options_on(&self, node: &OwnNode, driver: &str) -> Options {
+        let mut options = self.options(driver);
+        options.coordination = Coordination::PerNode;
+        options.node_name = Some(node.name().to_owned());
+        options.node_segments = Some(node.segments().clone());
+        let (base, max) = (self.node_deployment_base_delay, self.node_deployment_max_delay);
+        options.bid_delays = self.node_deployment_immediate_binding.then_some(BidDelays { base, max });
         options
     }
 }
@@ -324,7 +357,6 @@ mod tests {
         assert_eq!(settings.default_fs_type.as_deref(), Some("ext4"));
         assert!(settings.extra_create_metadata && settings.strict_topology && !settings.topology);
         assert!(settings.cross_namespace_data_sources && settings.capacity.is_none());
-        assert_eq!(flags.refusal(), None);
         let ignored = ["--kube-api-qps", "--snapshot-orphan-sweep-interval", "--v"];
         assert_eq!(flags.ignored(), ignored);
     }
@@ -341,9 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_refused() {
-        let refusal = flags(&["--node-deployment=true"]).refusal().unwrap();
-        assert!(refusal.contains("use external-provisioner for this driver"), "{refusal}");
+    fn unknown_flags_are_refused() {
         assert!(Flags::try_parse_from(["csi-provisioner", "--unknown"]).is_err());
     }
 
@@ -367,6 +397,22 @@ mod tests {
     }
 
     #[test]
+    fn a_node_needs_a_name_and_what_tells_its_volumes_apart() {
+        let node = |arguments: &[&str], name: &str| flags(arguments).node_name(Some(name.to_owned()));
+        assert_eq!(node(&[], "node-1"), Ok(None));
+        assert_eq!(node(&["--node-deployment"], "node-1"), Ok(Some("node-1".to_owned())));
+        assert!(
+            node(&["--node-deployment"], "")
+                .unwrap_err()
+                .contains("NODE_NAME; set it from the pod's field spec.nodeName")
+        );
+        for other in ["--leader-election", "--feature-gates=Topology=false", "--volume-name-uuid-length=8"] {
+            let problem = node(&["--node-deployment", other], "node-1").unwrap_err();
+            assert!(problem.contains(other.split('=').next().unwrap()), "{problem}");
+        }
+    }
+
+    #[test]
     fn the_api_server_is_that_of_the_flag() {
         let server = |arguments: &[&str]| flags(arguments).options("d").api_server.map(|uri| uri.to_string());
         assert_eq!(server(&["--master=https://10.0.0.1:6443"]).as_deref(), Some("https://10.0.0.1:6443/"));
@@ -378,7 +424,6 @@ mod tests {
     fn names_of_volumes_have_the_prefix_and_the_length_of_the_flags() {
         let names = |arguments: &[&str]| {
             let flags = flags(arguments);
-            assert_eq!(flags.refusal(), None);
             let options = flags.options("d");
             (options.volume_name_prefix, options.volume_name_uid_length)
         };

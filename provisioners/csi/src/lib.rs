@@ -13,6 +13,7 @@ mod grants;
 mod holds;
 mod missing;
 mod nodes;
+mod own_node;
 mod parameters;
 mod provisioner;
 mod request;
@@ -26,5 +27,6 @@ mod watched;
 
 pub use self::capacity::CapacitySettings;
 pub use self::driver::{DriverError, DriverInfo};
+pub use self::own_node::OwnNode;
 pub use self::provisioner::CsiProvisioner;
 pub use self::request::Settings;

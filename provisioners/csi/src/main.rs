@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use csi_provisioner::{CsiProvisioner, DriverInfo};
+use csi_provisioner::{CsiProvisioner, DriverError, DriverInfo, OwnNode};
 use driver_rpc::Client;
 use driver_rpc::csi::{Operations, wait_until_ready};
 use kube_provisioner::rbac::AccessRule;
@@ -82,10 +82,8 @@ fn rights(features: &Features) -> Vec<AccessRule> {
 
 async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     flags.options("").start_log();
-    if let Some(refusal) = flags.refusal() {
-        return Err(refusal.into());
-    }
-    let settings = flags.settings()?;
+    let mut settings = flags.settings()?;
+    let node = flags.node_name(std::env::var("NODE_NAME").ok())?;
     let ignored = flags.ignored();
     if !ignored.is_empty() {
         tracing::info!(flags = ignored.join(" "), "these flags have no effect in this program");
@@ -99,8 +97,13 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     if settings.capacity.is_some() && !driver.can_get_capacity() {
         tracing::warn!("--enable-capacity has no effect: the CSI driver does not have the capability GET_CAPACITY");
     }
-    let (options, identity) = (flags.options(driver.name()), identity(&driver));
-    let another = another_driver(client.clone(), driver.clone(), reconnected);
+    settings.own_node = own_node(&client, &driver, node.as_deref()).await?;
+    let options = match &settings.own_node {
+        Some(node) => flags.options_on(node, driver.name()),
+        None => flags.options(driver.name()),
+    };
+    let identity = identity(&driver);
+    let another = another_driver(client.clone(), (driver.clone(), settings.own_node.clone()), reconnected);
     let provisioner = CsiProvisioner::new(client, driver, settings, identity).with_metrics(operations);
     tokio::select! {
         ended = Controller::new(provisioner, options).run() => Ok(ended?),
@@ -108,18 +111,44 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     }
 }
 
-/// Returns when a driver answers at the socket that says something else about itself than the one before. The kubelet starts
-/// the program anew then.
-async fn another_driver(client: Client, known: DriverInfo, reconnected: impl Future<Output = ()>) -> String {
+/// Where the driver is, if it serves only the node of this name.
+async fn own_node(client: &Client, driver: &DriverInfo, name: Option<&str>) -> Result<Option<OwnNode>, DriverError> {
+    match name {
+        Some(_) if !driver.has_topology() => Err(DriverError::Placeless),
+        Some(name) => OwnNode::ask(client, name).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns when a driver answers at the socket that says something else about itself, or about its node, than the one before. The
+/// kubelet starts the program anew then.
+async fn another_driver(
+    client: Client,
+    (known, node): (DriverInfo, Option<OwnNode>),
+    reconnected: impl Future<Output = ()>,
+) -> String {
     reconnected.await;
     loop {
         let reconnected = client.reconnected();
-        match DriverInfo::ask(&client).await {
-            Ok(found) if found == known => reconnected.await,
-            Ok(found) if found.name() != known.name() => {
-                return format!("the CSI driver at the socket is {} now, and was {}", found.name(), known.name());
+        let found = async {
+            let driver = DriverInfo::ask(&client).await?;
+            let node = own_node(&client, &driver, node.as_ref().map(OwnNode::name)).await?;
+            Ok::<_, DriverError>((driver, node))
+        };
+        match found.await {
+            Ok((driver, _)) if driver.name() != known.name() => {
+                return format!("the CSI driver at the socket is {} now, and was {}", driver.name(), known.name());
             }
-            Ok(_) => return format!("the CSI driver {} has other capabilities now than at the start", known.name()),
+            Ok((driver, _)) if driver != known => {
+                return format!("the CSI driver {} has other capabilities now than at the start", known.name());
+            }
+            Ok((_, on)) if on != node => {
+                return format!(
+                    "the CSI driver {} reports another topology of its node now than at the start",
+                    known.name()
+                );
+            }
+            Ok(_) => reconnected.await,
             Err(error) => {
                 tracing::info!("the CSI driver is back, and does not say what it is: {}", error_chain(&error));
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -176,7 +176,7 @@ impl Nodes {
     }
 }
 
-fn refusal(unmet: Unmet) -> ProvisionError {
+pub(crate) fn refusal(unmet: Unmet) -> ProvisionError {
     match unmet {
         Unmet::TooMany(_) => ProvisionError::invalid(unmet),
         Unmet::NoPlaces | Unmet::NotAllowed(_) => ProvisionError::no_change(unmet),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use driver_rpc::csi::{
-    Controller, CreateVolumeRequest, DeleteVolumeRequest, Identity, Operations, ProbeRequest, Volume as CsiVolume,
+    Controller, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, Identity, Operations, ProbeRequest,
+    Volume as CsiVolume,
 };
 use driver_rpc::{Code, Secrets};
 use kube_provisioner::k8s_openapi::ByteString;
@@ -27,13 +28,14 @@ use crate::driver::{DriverInfo, Need, Rpc};
 use crate::grants;
 use crate::holds::Holds;
 use crate::missing::{self, Missing};
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, refusal};
+use crate::own_node::OwnNode;
 use crate::parameters::Texts;
 use crate::request::{RequestError, Settings, Wanted};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
-use crate::topology::{self, Requirement, Term};
+use crate::topology::{self, Requirement, Term, Unmet};
 use crate::verdict::{self, Left};
 
 /// Provisions the volumes of a driver.
@@ -502,10 +504,12 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             let found = sources.find(reference, namespace, &request).await;
             choice.source = Some(found.map_err(ProvisionError::no_change)?);
         }
-        let requirement = if self.info.chooses_places(&self.settings) {
-            self.nodes.requirement(self.client(), &self.settings, &request).await?
-        } else {
-            None
+        let requirement = match &self.settings.own_node {
+            Some(node) => node.requirement(&self.settings, &request).map_err(refusal)?,
+            None if self.info.chooses_places(&self.settings) => {
+                self.nodes.requirement(self.client(), &self.settings, &request).await?
+            }
+            None => None,
         };
         choice.first_place = requirement.as_ref().map(|requirement| requirement.first);
         if choice.is_empty() {
@@ -516,6 +520,34 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             Some(requirement) => prepared.with_shared(requirement.places()?),
             None => prepared,
         })
+    }
+
+    /// By the free space of the places that the driver would get, as external-provisioner computes it.
+    async fn has_room(&self, request: ProvisionRequest<Texts>) -> bool {
+        let Some(node) = &self.settings.own_node else { return true };
+        let requirement = match node.requirement(&self.settings, &request) {
+            Ok(requirement) => requirement,
+            Err(unmet) => return !matches!(unmet, Unmet::NotAllowed(_)),
+        };
+        let bytes = i64::try_from(request.bytes).unwrap_or(i64::MAX);
+        let wanted = Wanted::read(&request, &self.info, &self.settings);
+        let (Some(requirement), Ok(Wanted { create, .. })) = (requirement, wanted) else { return true };
+        if bytes == 0 || !self.info.can(Rpc::GetCapacity) {
+            return true;
+        }
+        for place in requirement.into_request().requisite {
+            let asked = GetCapacityRequest {
+                volume_capabilities: create.volume_capabilities.clone(),
+                parameters: create.parameters.clone(),
+                accessible_topology: Some(place),
+            };
+            match self.driver.get_capacity(asked).await {
+                Ok(answer) if answer.available_capacity < bytes => {}
+                // CreateVolume shows what is wrong.
+                _ => return true,
+            }
+        }
+        false
     }
 
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
@@ -531,9 +563,12 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
 
     async fn while_leading(&self) {
         let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
-        let kinds = kinds.into_iter().filter(|(rpc, _)| self.info.can(*rpc)).map(|(_, kind)| kind).collect();
+        let node = self.settings.own_node.as_ref().map(OwnNode::name);
+        // Which node's attempts need a snapshot, only their replica knows.
+        let is_swept = |rpc: Rpc, kind: Kind| self.info.can(rpc) && (node.is_none() || kind == Kind::Claim);
+        let kinds = kinds.into_iter().filter(|(rpc, kind)| is_swept(*rpc, *kind)).map(|(_, kind)| kind).collect();
         let client = self.client();
-        let sweep = Sweep { client: client.clone(), driver: self.info.name(), holds: &self.holds, kinds };
+        let sweep = Sweep { client: client.clone(), driver: self.info.name(), node, holds: &self.holds, kinds };
         match &self.capacity {
             Some(capacity) => {
                 tokio::join!(sweep.run(), capacity.run(&client, &self.driver));
@@ -569,7 +604,8 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
         let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
         let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
-        let needs_nodes = self.info.chooses_places(&self.settings) || self.capacity.is_some();
+        let chooses_places = self.info.chooses_places(&self.settings) || self.capacity.is_some();
+        let needs_nodes = chooses_places && self.settings.own_node.is_none();
         let nodes = needs_nodes.then(|| self.nodes.watches(client)).into_iter().flatten();
         let capacity = self.capacity.iter().flat_map(|capacity| capacity.watches(client));
         attachments.into_iter().chain(snapshots).chain(grants).chain(nodes).chain(capacity).collect()

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::capacity::CapacitySettings;
 use crate::driver::{DriverInfo, Rpc};
+use crate::own_node::OwnNode;
 use crate::parameters::{self, ParameterError, Texts};
 use crate::secret_refs::{Role, SecretRefError, Tokens, secret_ref};
 
@@ -36,6 +37,8 @@ pub struct Settings {
     pub immediate_topology: bool,
     /// Whether the driver gets only the selected node's topology for claims that wait for a pod. Otherwise it gets that of all nodes.
     pub strict_topology: bool,
+    /// The node of this process, if each node has a replica: only its volumes are served, and no other node is looked at.
+    pub own_node: Option<OwnNode>,
     /// The pause after a request that the driver calls invalid.
     pub retry_interval_max: Duration,
     /// Where and how often the driver's free storage is published for the scheduler. `None`: it is not.
@@ -54,6 +57,7 @@ impl Default for Settings {
             topology: true,
             immediate_topology: true,
             strict_topology: false,
+            own_node: None,
             retry_interval_max: Duration::from_secs(300),
             capacity: None,
         }

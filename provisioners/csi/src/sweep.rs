@@ -6,7 +6,8 @@ use std::time::Duration;
 use kube_provisioner::error_chain;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube_provisioner::kube::api::{Api, DynamicObject, ListParams};
-use kube_provisioner::kube::{Client, Error as KubeError};
+use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
+use kube_provisioner::protocol::SELECTED_NODE;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -23,6 +24,8 @@ const PAGE: u32 = 500;
 pub(crate) struct Sweep<'a> {
     pub(crate) client: Client,
     pub(crate) driver: &'a str,
+    /// Where each node has a replica, only the sources of this one: attempts that need them are here.
+    pub(crate) node: Option<&'a str>,
     pub(crate) holds: &'a Holds,
     pub(crate) kinds: Vec<Kind>,
 }
@@ -92,6 +95,10 @@ impl Sweep<'_> {
             Kind::Claim => {
                 let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &source.namespace);
                 let claim = claims.get_opt(&source.name).await?;
+                let is_here = |claim: &PersistentVolumeClaim| {
+                    self.node.is_none_or(|node| claim.annotations().get(SELECTED_NODE).is_some_and(|name| name == node))
+                };
+                let claim = claim.filter(is_here);
                 let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else { return Ok(false) };
                 let volume = Api::<PersistentVolume>::all(self.client.clone()).get_opt(&volume).await?;
                 let csi = volume.and_then(|volume| volume.spec?.csi);

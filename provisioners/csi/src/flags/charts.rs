@@ -16,12 +16,11 @@ fn journal(verbs: &str) -> &'static str {
     if needed.iter().all(|verb| verbs.split(',').any(|granted| granted == *verb)) { "Lease" } else { "none" }
 }
 
-/// `yes`, or the part of the refusal that says what is missing.
+/// `yes`, or the refusal.
 fn starts(flags: &Flags) -> String {
-    let missing = ["--node-deployment"];
-    flags.refusal().map_or("yes".to_owned(), |text| {
-        missing.into_iter().find(|one| text.contains(one)).map_or(text.clone(), str::to_owned)
-    })
+    let variable = |name: &str| ["NAMESPACE", "POD_NAME"].contains(&name).then(|| name.to_lowercase());
+    let problem = flags.node_name(Some("node-1".to_owned())).err().map(str::to_owned);
+    problem.or(flags.capacity(variable).err()).unwrap_or_else(|| "yes".to_owned())
 }
 
 #[test]

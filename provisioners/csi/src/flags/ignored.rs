@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Each flag, and whether it is a switch, which may stand without a value.
-const FLAGS: [(&str, bool); 19] = [
+const FLAGS: [(&str, bool); 16] = [
     ("automaxprocs", true),
     ("cloning-protection-threads", false),
     ("enable-pprof", true),
@@ -17,9 +17,6 @@ const FLAGS: [(&str, bool); 19] = [
     ("log-text-info-buffer-size", false),
     ("log-text-split-stream", true),
     ("metrics-path", false),
-    ("node-deployment-base-delay", false),
-    ("node-deployment-immediate-binding", true),
-    ("node-deployment-max-delay", false),
     ("snapshot-orphan-sweep-interval", false),
     ("v", false),
     ("vmodule", false),

@@ -49,6 +49,8 @@ fn wrong_arguments_are_one_clear_line_first() {
         (&["--feature-gates=CrossNamespaceVolumeDataSource"], 2, "expected a feature such as Topology=false"),
         (&["rbac", "--feature-gates=Topology=maybe"], 2, "expected a feature such as Topology=false"),
         (&["--enable-capacity"], 1, "set it from metadata.namespace"),
+        (&["--node-deployment"], 1, "NODE_NAME; set it from the pod's field spec.nodeName"),
+        (&["--node-deployment", "--leader-election"], 1, "works without --leader-election"),
         (&["--enable-capacity", "--logging-format=json"], 1, "\"level\":\"ERROR\""),
     ] {
         let (code, text) = said(arguments);

@@ -44,12 +44,22 @@ impl Fixture {
         number: u64,
         change: impl FnOnce(&mut Options),
     ) -> JoinHandle<Result<(), RunError>> {
-        let info = DriverInfo::ask(&self.driver).await.unwrap();
+        self.start_driver(number, &self.driver, self.settings.clone(), change).await
+    }
+
+    /// Starts a process for another driver.
+    pub(crate) async fn start_driver(
+        &self,
+        number: u64,
+        driver: &Driver,
+        settings: Settings,
+        change: impl FnOnce(&mut Options),
+    ) -> JoinHandle<Result<(), RunError>> {
+        let info = DriverInfo::ask(driver).await.unwrap();
         let mut options = Options::new(info.name());
         options.namespace = Some("default".to_owned());
         change(&mut options);
-        let provisioner =
-            CsiProvisioner::new(self.driver.clone(), info, self.settings.clone(), format!("process-{number}"));
+        let provisioner = CsiProvisioner::new(driver.clone(), info, settings, format!("process-{number}"));
         let controller =
             Controller::new(provisioner, options).environment(Environment::simulated(number, SimClock::EPOCH));
         let client = self.cluster.client(&format!("sidecar-{number}"));

@@ -1,6 +1,7 @@
 //! Drivers that limit volumes to some nodes.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -117,11 +118,11 @@ impl Fixture {
         requirements.map(|one| [zones(&one.requisite), zones(&one.preferred)]).collect()
     }
 
-    fn annotations(&self, claim: &str) -> Value {
+    pub(super) fn annotations(&self, claim: &str) -> Value {
         self.cluster.get("", "persistentvolumeclaims", "default", claim).unwrap()["metadata"]["annotations"].take()
     }
 
-    fn delete_node(&self, name: &str) {
+    pub(super) fn delete_node(&self, name: &str) {
         self.delete("", "nodes", "", name);
         self.delete("storage.k8s.io", "csinodes", "", name);
     }
@@ -198,11 +199,16 @@ async fn allowed_topologies_are_what_the_driver_may_choose_from() {
     assert_eq!(fixture.creations().len(), 3);
 }
 
-/// Most drivers' charts grant to update claims, and not to patch them.
 fn with_rights_of_charts() -> Fixture {
+    let fixture = two_zones(cluster().rbac().build());
+    grant_rights_of_charts(&fixture, 1..=2);
+    fixture
+}
+
+/// Most drivers' charts grant to update claims, and not to patch them.
+pub(super) fn grant_rights_of_charts(fixture: &Fixture, numbers: RangeInclusive<u64>) {
     const GROUP: &str = "rbac.authorization.k8s.io";
     const READ: [&str; 3] = ["get", "list", "watch"];
-    let fixture = two_zones(cluster().rbac().build());
     let rule = |group: &str, resources: &[&str], verbs: &[&[&str]]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs.concat()});
     let rules = [
         rule("", &["persistentvolumes"], &[&READ, &["create", "patch", "delete"]]),
@@ -215,12 +221,11 @@ fn with_rights_of_charts() -> Fixture {
     fixture.create(json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": "driver"}, "rules": rules,
     }));
-    let users = ["sidecar-1", "sidecar-2"].map(|name| json!({"apiGroup": GROUP, "kind": "User", "name": name}));
+    let user = |number| json!({"apiGroup": GROUP, "kind": "User", "name": format!("sidecar-{number}")});
     fixture.create(json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "driver"},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "driver"}, "subjects": users,
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "driver"}, "subjects": numbers.map(user).collect::<Vec<_>>(),
     }));
-    fixture
 }
 
 fn as_sidecar(options: &mut Options) {

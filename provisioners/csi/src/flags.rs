@@ -280,9 +280,10 @@ impl Flags {
 }
 
 /// The identity in the attributes of volumes, as external-provisioner makes it.
-pub(crate) fn identity(driver: &DriverInfo) -> String {
+pub(crate) fn identity(driver: &DriverInfo, node: Option<&OwnNode>) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{}-{}", since.as_millis(), since.subsec_nanos() % 10_000, driver.name())
+    let node = node.map(|node| format!("-{}", node.name())).unwrap_or_default();
+    format!("{}-{}-{}{node}", since.as_millis(), since.subsec_nanos() % 10_000, driver.name())
 }
 
 /// The name of the sidecars' Lease: csi-lib-utils has no dots in it.

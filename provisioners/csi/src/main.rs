@@ -102,7 +102,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
         Some(node) => flags.options_on(node, driver.name()),
         None => flags.options(driver.name()),
     };
-    let identity = identity(&driver);
+    let identity = identity(&driver, settings.own_node.as_ref());
     let another = another_driver(client.clone(), (driver.clone(), settings.own_node.clone()), reconnected);
     let provisioner = CsiProvisioner::new(client, driver, settings, identity).with_metrics(operations);
     tokio::select! {

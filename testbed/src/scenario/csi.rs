@@ -26,7 +26,8 @@ mod outcome;
 const ACCOUNT: &str = "csi-provisioner";
 const LIMIT: Duration = Duration::from_secs(30);
 /// What every sidecar asks when it starts.
-const AT_START: [&str; 4] = ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities"];
+const AT_START: [&str; 5] =
+    ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetInfo"];
 
 /// Where the sidecar of a scenario runs.
 pub struct Host {
@@ -43,7 +44,8 @@ pub(super) struct Stage<'a> {
     driver_name: String,
     driver: Driver,
     server: Option<JoinHandle<io::Result<Infallible>>>,
-    flags: Vec<String>,
+    /// `env`, if the sidecar gets a variable, and its arguments.
+    program: Vec<String>,
     sidecar: Option<Program>,
     seen: BTreeMap<String, Seen>,
     folder: tempfile::TempDir,
@@ -62,21 +64,25 @@ impl<'a> Stage<'a> {
     pub(super) async fn set(host: &'a Host, csi: &Csi, client: &Client, name: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let kubeconfig = kubeconfig_for_service_account(client, &host.state, name, ACCOUNT).await?;
-        let mut flags = vec![
+        let node = csi.node.clone().unwrap_or_default();
+        let variable = node.name.map(|name| ["env".to_owned(), format!("NODE_NAME={name}")]);
+        let mut program: Vec<_> = variable.into_iter().flatten().collect();
+        program.push(host.program.display().to_string());
+        program.extend([
             format!("--csi-address={}", folder.path().join("csi.sock").display()),
             format!("--kubeconfig={}", kubeconfig.display()),
             // Else most of a scenario's time would be waiting.
             "--kube-api-qps=100".to_owned(),
             "--kube-api-burst=200".to_owned(),
-        ];
-        flags.extend(csi.flags.iter().cloned());
+        ]);
+        program.extend(csi.flags.iter().cloned());
         let mut stage = Self {
             host,
             name: name.to_owned(),
             driver_name: csi.name.clone(),
-            driver: Driver::new(csi.name.clone(), &csi.plugin, &csi.controller)?,
+            driver: Driver::new(csi.name.clone(), &csi.plugin, &csi.controller, node.segments)?,
             server: None,
-            flags,
+            program,
             sidecar: None,
             seen: BTreeMap::new(),
             folder,
@@ -116,8 +122,8 @@ impl<'a> Stage<'a> {
     pub(super) async fn sidecar(&mut self, step: SidecarStep) -> anyhow::Result<Option<Value>> {
         match step {
             SidecarStep::Start => {
-                let Host { state, program } = self.host;
-                self.sidecar = Some(Program::spawn(state, &self.name, program, &self.flags)?);
+                let (program, arguments) = self.program.split_first().context("there is no program")?;
+                self.sidecar = Some(Program::spawn(&self.host.state, &self.name, program, arguments)?);
                 Ok(None)
             }
             SidecarStep::Kill => {
@@ -148,7 +154,10 @@ impl<'a> Stage<'a> {
     /// The calls that no step has shown. None of them must be lost.
     pub(super) fn rest(&self) -> Vec<Value> {
         let calls = self.driver.rest().into_iter().map(|call| call.shown);
-        calls.filter(|call| !AT_START.iter().any(|name| call["call"] == *name)).collect()
+        let mut calls: Vec<_> = calls.filter(|call| !AT_START.iter().any(|name| call["call"] == *name)).collect();
+        // How often one is repeated depends on time.
+        calls.dedup();
+        calls
     }
 
     /// The last lines of the sidecar, for a person who looks for the reason of a failure.

@@ -87,6 +87,19 @@ pub(super) struct Csi {
     pub(super) flags: Vec<String>,
     /// The steps start driver and sidecar.
     pub(super) manual: bool,
+    /// The driver's node, where each node has a sidecar.
+    pub(super) node: Option<CsiNode>,
+}
+
+/// The node of a driver.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CsiNode {
+    /// The sidecar's `$NODE_NAME`.
+    pub(super) name: Option<String>,
+    /// Where the driver says that the node is.
+    #[serde(default)]
+    pub(super) segments: BTreeMap<String, String>,
 }
 
 impl Default for Csi {
@@ -97,6 +110,7 @@ impl Default for Csi {
             name: "$(run).example.com".to_owned(),
             flags: Vec::new(),
             manual: false,
+            node: None,
         }
     }
 }

@@ -112,7 +112,10 @@ impl<'a> Runner<'a> {
             self.make(&path, object).await?;
         }
         let fill = |texts: &[String]| texts.iter().map(|text| self.variables.text(text)).collect::<anyhow::Result<_>>();
-        let csi = Csi { name: self.variables.text("$(driver)")?, flags: fill(&csi.flags)?, ..csi.clone() };
+        let mut csi = Csi { name: self.variables.text("$(driver)")?, flags: fill(&csi.flags)?, ..csi.clone() };
+        if let Some(name) = csi.node.as_mut().and_then(|node| node.name.as_mut()) {
+            *name = self.variables.text(name)?;
+        }
         let run = self.variables.text("$(run)")?;
         self.stage = Some(Stage::set(host, &csi, self.client, &run).await?);
         Ok(())

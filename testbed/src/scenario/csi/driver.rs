@@ -33,6 +33,8 @@ struct State {
     name: String,
     plugin: Vec<PluginCapability>,
     controller: Vec<ControllerServiceCapability>,
+    /// Where its node is.
+    segments: BTreeMap<String, String>,
     /// For volumes that it has not heard of.
     script: Script,
     scripts: BTreeMap<String, Script>,
@@ -43,11 +45,17 @@ struct State {
 }
 
 impl Driver {
-    pub(super) fn new(name: String, plugin: &[String], controller: &[String]) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        name: String,
+        plugin: &[String],
+        controller: &[String],
+        segments: BTreeMap<String, String>,
+    ) -> anyhow::Result<Self> {
         Ok(Self(Arc::new(Mutex::new(State {
             name,
             plugin: messages::capabilities(plugin, Service::from_str_name)?,
             controller: messages::capabilities(controller, Rpc::from_str_name)?,
+            segments,
             script: Script::new(),
             scripts: BTreeMap::new(),
             names_by_id: BTreeMap::new(),
@@ -196,6 +204,20 @@ impl Controller for Driver {
         follow(&self.asked(&subject, "DeleteVolume", messages::shown(&request))).await?;
         Ok(DeleteVolumeResponse {})
     }
+
+    async fn get_capacity(&self, request: GetCapacityRequest) -> Result<GetCapacityResponse, Error> {
+        let answer = self.asked("", "GetCapacity", messages::shown(&request));
+        follow(&answer).await?;
+        let available_capacity = answer["availableCapacity"].as_i64().unwrap_or(1 << 40);
+        Ok(GetCapacityResponse { available_capacity, ..Default::default() })
+    }
 }
 
-impl Node for Driver {}
+impl Node for Driver {
+    async fn node_get_info(&self, _: NodeGetInfoRequest) -> Result<NodeGetInfoResponse, Error> {
+        follow(&self.asked("", "NodeGetInfo", json!({}))).await?;
+        let segments = Some(self.state().segments.clone()).filter(|segments| !segments.is_empty());
+        let accessible_topology = segments.map(|segments| Topology { segments });
+        Ok(NodeGetInfoResponse { node_id: "node".to_owned(), accessible_topology, ..Default::default() })
+    }
+}

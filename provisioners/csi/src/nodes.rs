@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube_provisioner::k8s_openapi::api::core::v1::Node;
+use kube_provisioner::k8s_openapi::api::core::v1::{Node, TopologySelectorTerm};
 use kube_provisioner::k8s_openapi::api::storage::v1::CSINode;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::parameters::Texts;
 use crate::request::Settings;
-use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish};
+use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish, allows};
 use crate::watched::{Changed, Watched};
 
 /// How long an attempt waits until the nodes have been listed once.
@@ -55,13 +55,14 @@ impl Nodes {
         settings: &Settings,
         request: &ProvisionRequest<Texts>,
     ) -> Result<Option<Requirement>, ProvisionError> {
+        let allowed = request.allowed_topologies();
         let selected = match &request.selected_node {
-            Some(node) => Some(self.place_of(client, node).await?),
+            Some(node) => Some(self.place_of(client, node, allowed).await?),
             None => None,
         };
         let wish = Wish {
             claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
-            allowed: request.allowed_topologies(),
+            allowed,
             selected,
             strict: settings.strict_topology,
             immediate: settings.immediate_topology,
@@ -70,7 +71,12 @@ impl Nodes {
     }
 
     /// The values of the driver's topology keys on the selected node, as they are now.
-    async fn place_of(&self, client: Client, name: &str) -> Result<Term, ProvisionError> {
+    async fn place_of(
+        &self,
+        client: Client,
+        name: &str,
+        allowed: &[TopologySelectorTerm],
+    ) -> Result<Term, ProvisionError> {
         let driver = &*self.driver;
         let gone = |kind| ProvisionError::reschedule(format!("the {kind} {name} of the selected node does not exist"));
         let unready = |problem: String| ProvisionError::no_change(format!("{problem}; check the driver's pod there"));
@@ -79,6 +85,11 @@ impl Nodes {
         let (nodes, csi_nodes) = (Api::<Node>::all(client.clone()), Api::<CSINode>::all(client));
         let (node, csi_node) = tokio::join!(nodes.get_metadata_opt(name), csi_nodes.get_opt(name));
         let node = node.map_err(unread)?.ok_or_else(|| gone("Node"))?;
+        let labels = Labels::new(node.labels());
+        if !allows(allowed, &labels) {
+            let text = "the allowedTopologies of the class exclude the selected node";
+            return Err(ProvisionError::reschedule(format!("{text} {name} by its present labels")));
+        }
         let csi_node = csi_node.map_err(unread)?.ok_or_else(|| gone("CSINode"))?;
         let mut owners = csi_node.owner_references().iter().filter(|owner| owner.kind == "Node");
         if owners.any(|owner| Some(&owner.uid) != node.metadata.uid.as_ref()) {
@@ -90,7 +101,7 @@ impl Nodes {
             let what = if registered.is_some() { "registered no topology keys" } else { "not registered" };
             return Err(unready(format!("the CSI driver {driver} has {what} on the selected node {name} yet")));
         }
-        Labels::new(node.labels()).term(keys).map_err(|key| {
+        labels.term(keys).map_err(|key| {
             unready(format!(
                 "the selected node {name} lacks the label {key}, which the CSI driver {driver} has registered"
             ))

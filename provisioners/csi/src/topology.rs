@@ -190,6 +190,14 @@ fn sorted(keys: &[String]) -> Vec<&String> {
     keys
 }
 
+/// Whether the scheduler may select a node with these labels.
+pub(crate) fn allows(allowed: &[TopologySelectorTerm], labels: &Labels) -> bool {
+    let holds = |wanted: &TopologySelectorLabelRequirement| {
+        labels.get(&wanted.key).is_some_and(|value| wanted.values.iter().any(|one| one == value))
+    };
+    allowed.is_empty() || allowed.iter().any(|term| term.match_label_expressions.iter().flatten().all(holds))
+}
+
 /// The combinations of the values of each term.
 fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, Unmet> {
     let mut all = Vec::new();

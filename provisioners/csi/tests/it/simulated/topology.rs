@@ -178,6 +178,8 @@ async fn allowed_topologies_are_what_the_driver_may_choose_from() {
     fixture.create(class("late-zones", "WaitForFirstConsumer", json!([term("zone", &["b", "c"])])));
     fixture.create(class("unknown", "WaitForFirstConsumer", json!([term("rack", &["7"])])));
     fixture.settings.immediate_topology = false;
+    // The driver has not registered this key.
+    fixture.change("", "nodes", "node-b", json!({"metadata": {"labels": {"rack": "7"}}}));
     let running = fixture.start(1).await;
     fixture.claim("now", "zones", json!({}));
     fixture.claim("late", "late-zones", on_node("node-b"));
@@ -192,11 +194,25 @@ async fn allowed_topologies_are_what_the_driver_may_choose_from() {
     fixture.settings.strict_topology = true;
     let _running = fixture.start(2).await;
     fixture.claim("strict", "late-zones", on_node("node-b"));
-    fixture.claim("excluded", "late-zones", on_node("node-a"));
     fixture.until("bound", || fixture.is_bound("strict")).await;
     assert_eq!(fixture.zones().last().unwrap(), &["b", "b"]);
-    fixture.says("excluded", "the selected node has the topology zone=a, which the").await;
     assert_eq!(fixture.creations().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scheduler_selects_another_node_if_the_labels_of_the_first_one_have_changed() {
+    for strict in [false, true] {
+        let mut fixture = two_zones(cluster().build());
+        fixture.settings.strict_topology = strict;
+        let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["b", "c"]}]}]);
+        fixture.create(class("late-zones", "WaitForFirstConsumer", zones));
+        let _running = fixture.start(1).await;
+        fixture.claim("excluded", "late-zones", on_node("node-a"));
+        fixture.soon("another node", || fixture.annotations("excluded").get(SELECTED).is_none()).await;
+        let text = "the allowedTopologies of the class exclude the selected node node-a by its present labels";
+        fixture.says("excluded", text).await;
+        assert_eq!(fixture.creations().len(), 0);
+    }
 }
 
 fn with_rights_of_charts() -> Fixture {

@@ -15,7 +15,7 @@ use kube_provisioner::{DeleteError, ExpandError, ProvisionError, Volume};
 use tokio::time::sleep;
 
 pub(crate) use self::author::{Plain, Whole, on_stage};
-pub(crate) use self::sidecar::Sidecar;
+pub(crate) use self::sidecar::{DRIVER, Sidecar};
 use crate::plan::{Backend as Chances, Edge};
 use crate::process::Process;
 use crate::stage::Stage;

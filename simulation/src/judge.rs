@@ -7,6 +7,7 @@ mod checks;
 mod ends;
 mod invariant;
 mod picture;
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) use self::ends::index;
 pub use self::invariant::{Invariant, Violation};
 pub(crate) use self::picture::LEASE_ENTRIES;
 use self::picture::{Picture, Seen};
+use self::places::Places;
 use crate::backend::{Asset, AssetStage};
 use crate::plan::{Deed, Plan, Sharing};
 use crate::process::Process;
@@ -69,6 +71,7 @@ pub(crate) struct Judge {
     remembered: BTreeSet<String>,
     /// Names of volumes that were restored from a backup, and are bound to no claim of this cluster.
     copies: BTreeSet<String>,
+    places: Places,
     cluster_id: String,
     /// Names of volumes that were bound after they had been restored.
     bound_again: BTreeSet<String>,
@@ -122,6 +125,7 @@ impl Judge {
             lost: BTreeSet::new(),
             remembered: BTreeSet::new(),
             copies: BTreeSet::new(),
+            places: Places::default(),
             cluster_id,
             bound_again: BTreeSet::new(),
             copied_claims: BTreeSet::new(),
@@ -145,7 +149,7 @@ impl Judge {
     /// Reads all changes so far.
     pub(crate) fn look(&mut self, at: Duration) {
         while let Some(change) = self.changes.try_next() {
-            self.writes += 1;
+            self.writes += u32::from(change.resource.plural != "nodes");
             let news = self.picture.apply(&change, &mut self.forgiven);
             if let Some(Seen::MarkedTooLate(name)) = &news {
                 let seen = format!("{name} is marked as being deleted, although it is to be kept");
@@ -163,6 +167,7 @@ impl Judge {
                     let asset = self.assets.get(&created).map(|asset| asset.stage);
                     self.accuse(at, Invariant::Whole, format!("{created} is saved, and its asset is {asset:?}"));
                 }
+                self.check_places(at, &created);
             }
             // What is recorded for a claim that waits, or did a moment before, is finished even if that goes.
             let picture = &self.picture;
@@ -456,6 +461,7 @@ impl Judge {
             self.cleaned.insert(name.to_owned());
         }
         self.assets.remove(name);
+        self.requirement_ends(name);
     }
 
     /// The first accusation counts.

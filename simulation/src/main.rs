@@ -56,6 +56,10 @@ struct Arguments {
     #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
     without: Option<Safeguard>,
 
+    /// Simulate the controller of volumes with a CSI driver whose volumes only some nodes can use
+    #[arg(long, conflicts_with = "buckets")]
+    topology: bool,
+
     /// Simulate the controller of buckets instead of that of volumes
     #[arg(long)]
     buckets: bool,
@@ -74,7 +78,11 @@ fn main() -> ExitCode {
         (None, false) => Trace::Off,
     };
     let ignored = arguments.ignore.iter().copied().collect();
-    let subject = if arguments.buckets { Subject::Buckets } else { Subject::Volumes };
+    let subject = match (arguments.buckets, arguments.topology) {
+        (true, _) => Subject::Buckets,
+        (false, true) => Subject::Topology,
+        (false, false) => Subject::Volumes,
+    };
     let (without, without_bucket) = (arguments.without, arguments.without_bucket);
     let manner = Manner { trace, ignored, without, without_bucket, subject };
     match arguments.seed {
@@ -84,8 +92,10 @@ fn main() -> ExitCode {
 }
 
 fn one(seed: u64, manner: &Manner) -> ExitCode {
-    if manner.subject == Subject::Volumes {
-        println!("{}", Plan::draw(seed));
+    match manner.subject {
+        Subject::Volumes => println!("{}", Plan::draw(seed)),
+        Subject::Topology => println!("{}", Plan::draw_with_topology(seed)),
+        Subject::Buckets => {}
     }
     let outcome = run_seed(seed, manner);
     println!("{}", outcome.trace);
@@ -141,10 +151,11 @@ fn again(arguments: &Arguments) -> String {
     let ignore = if names.is_empty() { String::new() } else { format!(" --ignore {}", names.join(",")) };
     let without = SAFEGUARDS.into_iter().find(|(_, safeguard)| arguments.without == Some(*safeguard));
     let without = without.map(|(name, _)| format!(" --without {name}")).unwrap_or_default();
+    let topology = if arguments.topology { " --topology" } else { "" };
     let buckets = if arguments.buckets { " --buckets" } else { "" };
     let bucket = BUCKET_SAFEGUARDS.into_iter().find(|(_, safeguard)| arguments.without_bucket == Some(*safeguard));
     let bucket = bucket.map(|(name, _)| format!(" --without-bucket {name}")).unwrap_or_default();
-    ignore + &without + buckets + &bucket
+    ignore + &without + topology + buckets + &bucket
 }
 
 fn report(tally: &Tally) {

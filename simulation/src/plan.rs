@@ -38,6 +38,8 @@ pub struct Plan {
     pub slots: Vec<Vec<Life>>,
     /// What happens in a second cluster, whose installation of the same provisioner uses the same backend.
     pub other: Option<Box<Plan>>,
+    /// How the volumes of the CSI driver are limited to some nodes. Otherwise every node can use every volume.
+    pub topology: Option<Topology>,
 }
 
 impl Plan {
@@ -48,7 +50,7 @@ impl Plan {
 
     /// Whether the account has the rights of a CSI sidecar, so that journals are Leases.
     pub(crate) fn has_sidecar_rbac(&self) -> bool {
-        self.seed % 5 == 3
+        self.seed % 5 == 3 || self.topology.is_some()
     }
 
     /// The name of the volume of the claim with this uid.
@@ -156,6 +158,19 @@ pub struct Class {
     pub hangs: bool,
     /// `allowVolumeExpansion`.
     pub expands: bool,
+}
+
+/// How volumes are limited to some nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// `--strict-topology`.
+    pub strict: bool,
+    /// `--immediate-topology`.
+    pub immediate: bool,
+    /// For each class, the zones in its `allowedTopologies`. Empty: the class has none.
+    pub allowed: Vec<Vec<usize>>,
+    /// For each node, the number of topology keys that the driver registers there: the zone, or zone and host name.
+    pub keys: [usize; 3],
 }
 
 /// A claim.
@@ -266,6 +281,12 @@ pub enum Deed {
     LoseNode(usize),
     /// Registers a node again, if it is gone.
     MakeNode(usize),
+    /// The CSI driver registers on a node with that many topology keys.
+    Register(usize, usize),
+    /// The CSI driver is no longer registered on a node.
+    Unregister(usize),
+    /// Labels a node with another zone, or removes that label.
+    Label(usize, Option<usize>),
 }
 
 /// How a backup is restored. Nothing restores uids, owners and status.
@@ -351,6 +372,9 @@ impl Edge {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, storm, settings, api, pace, backend, classes, claims, deeds, slots, .. } = self;
+        if let Some(topology) = &self.topology {
+            writeln!(f, "{topology:?}")?;
+        }
         writeln!(f, "seed {seed}, {} s of storm", storm.as_secs())?;
         writeln!(f, "whole author: {}, unhindered: {}", self.whole_author, self.unhindered)?;
         writeln!(f, "{settings:?}\n{api:?}, actors {pace:?}\n{backend:?}")?;

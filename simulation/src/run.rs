@@ -37,6 +37,8 @@ pub enum Subject {
     /// That of volumes.
     #[default]
     Volumes,
+    /// That of volumes, with a CSI driver whose volumes only some nodes can use.
+    Topology,
     /// That of buckets.
     Buckets,
 }
@@ -45,6 +47,7 @@ pub enum Subject {
 pub fn run_seed(seed: u64, manner: &Manner) -> Outcome {
     match manner.subject {
         Subject::Volumes => run(&Plan::draw(seed), manner),
+        Subject::Topology => run(&Plan::draw_with_topology(seed), manner),
         Subject::Buckets => crate::buckets::run(seed, manner),
     }
 }

@@ -1,6 +1,7 @@
 //! The cluster's users: what they do to claims, volumes, classes and journals.
 
 mod backup;
+mod nodes;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -12,6 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use self::backup::Backup;
+use self::nodes::zone;
+pub(crate) use self::nodes::{HOSTNAME, ZONE, zone_of};
 use crate::PROVISIONER;
 use crate::backend::AssetStage;
 use crate::garble::GARBLED;
@@ -61,7 +64,7 @@ impl Users {
         for class in 0..stage.plan.classes.len() {
             users.make_class(class, 0);
         }
-        for node in &NODES[..2] {
+        for node in 0..2 {
             users.make_node(node);
         }
         if stage.plan.foreigners {
@@ -127,10 +130,7 @@ impl Users {
     /// Undoes what would keep things from coming to their end, and has everything checked again.
     pub(crate) fn settle(&self) {
         self.mend();
-        // Two nodes may be gone for good. That without a replica is, so its claims have to be freed.
-        let back = if self.stage.plan.seed.is_multiple_of(3) { &NODES[..1] } else { &NODES[..2] };
-        back.iter().for_each(|node| self.make_node(node));
-        self.execute(Deed::LoseNode(2));
+        self.settle_nodes();
         for plural in [CLAIMS, VOLUMES] {
             for held in self.list(plural).iter().filter(|held| object::finalizers(held).any(|name| name == HOLD)) {
                 let rest: Vec<&str> = object::finalizers(held).filter(|name| *name != HOLD).collect();
@@ -259,21 +259,12 @@ impl Users {
                 self.volume_of(claim).into_iter().for_each(|volume| self.garble(VOLUMES, &volume));
             }
             Deed::Mend => self.mend(),
-            Deed::LoseNode(node) => {
-                let target = Target { group: "", plural: "nodes", namespace: "", name: NODES[node] };
-                // It may be gone already.
-                let _ = self.cluster.delete(&target, DeleteOptions::default());
-            }
-            Deed::MakeNode(node) => self.make_node(NODES[node]),
+            Deed::LoseNode(node) => self.lose_node(node),
+            Deed::MakeNode(node) => self.make_node(node),
+            Deed::Register(node, keys) => self.register(node, keys),
+            Deed::Unregister(node) => self.unregister(node),
+            Deed::Label(node, zone) => self.label(node, zone),
         }
-    }
-
-    fn make_node(&self, node: &str) {
-        self.create(&json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-        }));
     }
 
     fn take_over(&self, claim: usize, mark: Option<AssetStage>) {
@@ -381,13 +372,19 @@ impl Users {
 
     fn make_class(&self, class: usize, parameter: u128) {
         let planned = self.stage.plan.classes[class];
-        self.create(&json!({
+        let zones = self.stage.plan.topology.as_ref().map(|topology| &topology.allowed[class]);
+        let zones: Vec<String> = zones.into_iter().flatten().copied().map(zone).collect();
+        let mut object = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": format!("class-{class}")},
             "provisioner": PROVISIONER, "parameters": {"parameter": parameter.to_string()},
             "allowVolumeExpansion": planned.expands,
             "reclaimPolicy": if planned.retains { "Retain" } else { "Delete" },
             "volumeBindingMode": if planned.waits { "WaitForFirstConsumer" } else { "Immediate" },
-        }));
+        });
+        if !zones.is_empty() {
+            object["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}]);
+        }
+        self.create(&object);
     }
 
     fn volume_of(&self, claim: usize) -> Option<String> {

@@ -71,7 +71,8 @@ impl World {
         }
         let cluster = builder.build();
         let journals = if plan.has_sidecar_rbac() { ("coordination.k8s.io", "leases") } else { ("", "configmaps") };
-        let watched = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), journals];
+        let mut watched = vec![("", "persistentvolumeclaims"), ("", "persistentvolumes"), journals];
+        watched.extend(plan.topology.as_ref().map(|_| ("", "nodes")));
         let namespace = cluster.get("", "namespaces", "", "kube-system").unwrap_or_default();
         let cluster_id = namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), cluster_id, plan, manner.ignored.clone()));

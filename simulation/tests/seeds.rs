@@ -33,7 +33,7 @@ fn a_seed_of_buckets_happens_the_same_way_twice() {
 fn a_plan_happens_the_same_way_twice() {
     let mut eventful = 0;
     for seed in 0..10 {
-        let plan = Plan::draw(seed);
+        let plan = if seed % 2 == 0 { Plan::draw(seed) } else { Plan::draw_with_topology(seed) };
         let (one, two) = (run(&plan, &told()), run(&plan, &told()));
         let (first, second) = (happened(&one.trace), happened(&two.trace));
         let difference = first.iter().zip(&second).enumerate().find(|(_, (one, two))| one != two);
@@ -57,6 +57,11 @@ fn what_is_told_and_what_is_not_end_alike() {
 #[test]
 fn nothing_is_lost_whatever_dies_when() {
     holds(Subject::Volumes, 120, "");
+}
+
+#[test]
+fn nothing_is_lost_whatever_happens_to_nodes() {
+    holds(Subject::Topology, 120, " --topology");
 }
 
 #[test]

@@ -12,13 +12,14 @@ use driver_rpc::csi::controller_service_capability::{Rpc, Type, rpc};
 use driver_rpc::csi::{
     ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse, ControllerServiceCapability,
     CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetPluginCapabilitiesRequest,
-    GetPluginCapabilitiesResponse, GetPluginInfoRequest, GetPluginInfoResponse, PluginCapability, Volume as CsiVolume,
-    plugin_capability,
+    GetPluginCapabilitiesResponse, GetPluginInfoRequest, GetPluginInfoResponse, PluginCapability, Topology,
+    TopologyRequirement, Volume as CsiVolume, plugin_capability,
 };
 use driver_rpc::{Code, Error, Status};
+use kube::Client;
 use kube_provisioner::{
-    Capabilities, DeleteError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
-    Start, StartError, Volume,
+    Capabilities, DeleteError, Hooks, ObjectWatch, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Start, StartError, Volume,
 };
 
 use super::author::ended;
@@ -27,15 +28,19 @@ use crate::judge::Kind;
 use crate::plan::{Edge, Nature};
 use crate::process::{Process, Surroundings};
 use crate::stage::Stage;
+use crate::users::ZONE;
 
 /// The name in volumes, which has no slash.
-const DRIVER: &str = "simulated.csi.example.com";
+pub(crate) const DRIVER: &str = "simulated.csi.example.com";
 /// Codes after which nobody knows whether there is a volume.
 const LOST: [Code; 5] = [Code::Unavailable, Code::Internal, Code::Unknown, Code::Cancelled, Code::DataLoss];
 /// Codes of a driver that has not looked at its volumes.
 const REFUSED: [Code; 4] = [Code::InvalidArgument, Code::NotFound, Code::PermissionDenied, Code::Unauthenticated];
 /// Codes of a driver that has no volume of this name.
 const WITHOUT: [Code; 2] = [Code::ResourceExhausted, Code::OutOfRange];
+
+/// A place without labels.
+const EVERYWHERE: Topology = Topology { segments: BTreeMap::new() };
 
 type Texts = BTreeMap<String, String>;
 
@@ -71,6 +76,9 @@ impl Sidecar {
         let mut settings = Settings::default();
         settings.extra_create_metadata = true;
         settings.retry_interval_max = pause;
+        if let Some(topology) = &stage.plan.topology {
+            (settings.strict_topology, settings.immediate_topology) = (topology.strict, topology.immediate);
+        }
         let inner = CsiProvisioner::new(driver, info, settings, process.name.clone());
         Self { inner, process, stage, calls }
     }
@@ -118,6 +126,7 @@ impl Hooks for Sidecar {
     }
 
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
+        self.stage.judge().requirement_ends(&attempt.name);
         self.inner.end_attempt(attempt).await
     }
 
@@ -128,11 +137,16 @@ impl Hooks for Sidecar {
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         self.inner.should_delete(volume).await
     }
+
+    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
+        self.inner.watches(client)
+    }
 }
 
 impl Driver {
-    async fn create(&self, name: &str, nature: Nature) -> Result<CsiVolume, Error> {
+    async fn create(&self, request: &CreateVolumeRequest, nature: Nature) -> Result<CsiVolume, Error> {
         let Author { process, stage, .. } = &self.author;
+        let name = &*request.name;
         let mut script = Script::draw(stage, "");
         match nature {
             // After a code that says nothing of earlier calls an attempt stays recorded until a person drops it.
@@ -150,7 +164,16 @@ impl Driver {
             }
             match asset.map(|asset| (asset.number, asset.stage)) {
                 Some((number, AssetStage::Exported)) => {
-                    return Ok(CsiVolume { volume_id: number.to_string(), ..CsiVolume::default() });
+                    let accessible_topology = match stage.plan.topology {
+                        Some(_) => places(number, request.accessibility_requirements.as_ref()),
+                        None => Vec::new(),
+                    };
+                    stage.judge().place(number, &accessible_topology);
+                    return Ok(CsiVolume {
+                        volume_id: number.to_string(),
+                        accessible_topology,
+                        ..CsiVolume::default()
+                    });
                 }
                 Some((_, AssetStage::Ordered | AssetStage::Fading)) => return Err(status(Code::Aborted)),
                 Some((_, stage)) => self.author.stage.advance(process, name, stage.next()),
@@ -224,9 +247,14 @@ impl driver_rpc::csi::Identity for Driver {
         &self,
         _: GetPluginCapabilitiesRequest,
     ) -> Result<GetPluginCapabilitiesResponse, Error> {
-        let kind = plugin_capability::service::Type::ControllerService.into();
-        let service = plugin_capability::Type::Service(plugin_capability::Service { r#type: kind });
-        Ok(GetPluginCapabilitiesResponse { capabilities: vec![PluginCapability { r#type: Some(service) }] })
+        use plugin_capability::service::Type::{ControllerService, VolumeAccessibilityConstraints};
+        let has_topology = self.author.stage.plan.topology.is_some();
+        let kinds = [Some(ControllerService), has_topology.then_some(VolumeAccessibilityConstraints)];
+        let capability = |kind: plugin_capability::service::Type| {
+            let service = plugin_capability::Service { r#type: kind.into() };
+            PluginCapability { r#type: Some(plugin_capability::Type::Service(service)) }
+        };
+        Ok(GetPluginCapabilitiesResponse { capabilities: kinds.into_iter().flatten().map(capability).collect() })
     }
 }
 
@@ -241,14 +269,36 @@ impl driver_rpc::csi::Controller for Driver {
 
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {
         let claim = request.parameters.get("csi.storage.k8s.io/pvc/name").map(String::as_str).unwrap_or_default();
-        let volume = self.create(&request.name, self.author.stage.nature(claim)).await?;
-        Ok(CreateVolumeResponse { volume: Some(volume) })
+        let Author { process, stage, .. } = &self.author;
+        if let Some(topology) = &stage.plan.topology {
+            let (name, required) = (&request.name, request.accessibility_requirements.as_ref());
+            stage.judge().require(stage.now(), &process.name, name, &self.claim_of(name), required, topology);
+        }
+        let made = self.create(&request, stage.nature(claim)).await;
+        if made.as_ref().is_err_and(|error| WITHOUT.contains(&error.code())) {
+            stage.judge().requirement_ends(&request.name);
+        }
+        Ok(CreateVolumeResponse { volume: Some(made?) })
     }
 
     async fn delete_volume(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Error> {
         self.delete(&request.volume_id).await?;
         Ok(DeleteVolumeResponse {})
     }
+}
+
+/// Where the volume with this number is. Mostly it is in the preferred place; some are in another one, and some can be used from two.
+fn places(number: u64, required: Option<&TopologyRequirement>) -> Vec<Topology> {
+    let Some(TopologyRequirement { requisite, preferred }) = required else {
+        return vec![Topology { segments: BTreeMap::from([(ZONE.to_owned(), "zone-0".to_owned())]) }];
+    };
+    let other = requisite.iter().cycle().nth(number as usize % 7);
+    let places = match number % 5 {
+        0 => [other, None, None],
+        1 => [preferred.first(), other, Some(&EVERYWHERE)],
+        _ => [preferred.first(), None, None],
+    };
+    places.into_iter().flatten().cloned().collect()
 }
 
 fn status(code: Code) -> Error {

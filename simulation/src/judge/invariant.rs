@@ -14,6 +14,8 @@ pub enum Invariant {
     NotAgain,
     /// Every call of an attempt gets what was prepared for its first one.
     Again,
+    /// The driver is told where the selected node is, and a volume is saved with the places that the driver has said.
+    Placed,
     /// No two processes call the backend for one name at the same time, unless one of them is dead or stood still.
     Exclusive,
     /// Nothing is removed of a claim that lives, of a volume that is to be kept, of somebody else.
@@ -41,11 +43,12 @@ pub enum Invariant {
 
 impl Invariant {
     /// All there are.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Covered,
         Self::Once,
         Self::NotAgain,
         Self::Again,
+        Self::Placed,
         Self::Exclusive,
         Self::Untouched,
         Self::Whole,
@@ -66,6 +69,7 @@ impl Invariant {
             Self::Once => "once",
             Self::NotAgain => "not-again",
             Self::Again => "again",
+            Self::Placed => "placed",
             Self::Exclusive => "exclusive",
             Self::Untouched => "untouched",
             Self::Whole => "whole",

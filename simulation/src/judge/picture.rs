@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_provisioner::protocol::{CLUSTER_ID, DELETING, FINALIZER, IDENTITY, PROVISIONED_BY};
+use kube_provisioner::protocol::{CLUSTER_ID, DELETING, FINALIZER, IDENTITY, PROVISIONED_BY, SELECTED_NODE};
 use kube_provisioner::quantity::parse_bytes;
 use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::places::Segments;
 use crate::PROVISIONER;
 use crate::backend::Asset;
 use crate::plan::Plan;
+use crate::users::ZONE;
 
 /// The entries of a journal that is a Lease.
 pub(crate) const LEASE_ENTRIES: &str = "kube-provisioner/journal-entries";
@@ -26,6 +29,8 @@ pub(crate) struct Picture {
     unserved: BTreeSet<String>,
     /// The keys of each journal's entries.
     pub(crate) journals: BTreeMap<String, BTreeSet<String>>,
+    /// By node, its zones and since which version; `None` while it has none or is gone.
+    pub(super) zones: BTreeMap<String, Vec<(u64, Option<String>)>>,
     /// Of the latest change.
     pub(crate) version: u64,
     /// Where names have only a part of the uid, the claim that was served last by each.
@@ -61,7 +66,9 @@ pub(crate) struct Volume {
     /// In bytes.
     pub(crate) capacity: u64,
     /// The number of its asset.
-    asset: String,
+    pub(super) asset: String,
+    /// The places of its `nodeAffinity`.
+    pub(super) places: BTreeSet<Segments>,
 }
 
 pub(crate) struct Claim {
@@ -73,6 +80,8 @@ pub(crate) struct Claim {
     /// What it asks for and what it has, in bytes.
     pub(crate) request: u64,
     pub(crate) capacity: u64,
+    /// The nodes that were selected for it, one after the other, and since which version.
+    pub(super) selected: Vec<(String, u64)>,
 }
 
 impl Picture {
@@ -119,13 +128,23 @@ impl Picture {
                 self.unserved.extend(gone.filter(|claim| claim.volume.is_empty()).map(|_| stored.uid().to_owned()));
             }
             "persistentvolumeclaims" => {
-                let claim = read().claim();
+                let object = read();
+                let node = object.metadata.annotations.get(SELECTED_NODE).cloned();
+                let mut claim = object.claim();
+                claim.selected =
+                    self.claims.get(stored.uid()).map(|before| before.selected.clone()).unwrap_or_default();
+                claim.selected.extend(node.map(|node| (node, self.version)));
+                claim.selected.dedup_by(|later, earlier| later.0 == earlier.0);
                 let (name, capacity, bound) = (claim.name.clone(), claim.capacity, claim.bound);
                 let before = self.claims.insert(stored.uid().to_owned(), claim);
                 // A claim whose volume is lost has no capacity any more.
                 if bound && before.is_some_and(|before| before.capacity > capacity && before.bound) {
                     return Some(Seen::Shrunk(name));
                 }
+            }
+            "nodes" => {
+                let zone = stored.label(ZONE).filter(|_| !deleted).map(str::to_owned);
+                self.zones.entry(stored.name().to_owned()).or_default().push((self.version, zone));
             }
             "configmaps" | "leases" if stored.label("app.kubernetes.io/component") != Some("journal") => {}
             "configmaps" | "leases" if deleted => drop(self.journals.remove(stored.name())),
@@ -227,6 +246,7 @@ struct Spec {
     claim_ref: Option<Reference>,
     nfs: Nfs,
     csi: Csi,
+    node_affinity: Value,
     persistent_volume_reclaim_policy: String,
     resources: Resources,
     storage_class_name: String,
@@ -292,6 +312,7 @@ impl Object {
             bound: self.status.phase == "Bound",
             capacity: self.spec.capacity.bytes(),
             asset: self.spec.nfs.path.trim_start_matches("/exports/").to_owned() + &self.spec.csi.volume_handle,
+            places: places(&self.spec.node_affinity),
             protected: self.metadata.finalizers.iter().any(|name| name == FINALIZER),
         }
     }
@@ -305,6 +326,7 @@ impl Object {
             volume: self.spec.volume_name,
             bound: self.status.phase == "Bound",
             deleting: self.metadata.deletion_timestamp.is_some(),
+            selected: Vec::new(),
         }
     }
 
@@ -319,4 +341,13 @@ impl Object {
         let keys = entries.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
         keys.collect()
     }
+}
+
+/// The labels of each term.
+fn places(affinity: &Value) -> BTreeSet<Segments> {
+    let list = |object: &Value, field: &str| object[field].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let label = |wanted: &Value| (text(&wanted["key"]), text(&wanted["values"][0]));
+    let terms = list(&affinity["required"], "nodeSelectorTerms");
+    terms.iter().map(|term| list(term, "matchExpressions").iter().map(label).collect()).collect()
 }

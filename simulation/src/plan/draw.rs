@@ -1,6 +1,7 @@
 //! Draws plans: small, as different from each other as possible, and nasty at the dangerous places.
 
 mod special;
+mod topology;
 mod worlds;
 
 use std::time::Duration;
@@ -31,14 +32,26 @@ impl Plan {
         }
         refuse(&mut plan);
         shorten_names(&mut plan);
-        plan.deeds.sort_by_key(|(when, _)| match when {
+        plan.sort();
+        plan
+    }
+
+    /// The plan of a seed for the controller with a CSI driver whose volumes only some nodes can use.
+    pub fn draw_with_topology(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        topology::limit(&mut plan);
+        plan.sort();
+        plan
+    }
+
+    fn sort(&mut self) {
+        self.deeds.sort_by_key(|(when, _)| match when {
             When::At(time) => (0, *time),
             When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
             When::Deletion(count) => (2, Duration::from_secs(u64::from(*count))),
             When::Write(count) => (3, Duration::from_secs(u64::from(*count))),
             When::Saved(count) => (4, Duration::from_secs(u64::from(*count))),
         });
-        plan
     }
 
     fn of_all_kinds(seed: u64, dice: &mut Dice) -> Self {
@@ -75,6 +88,7 @@ impl Plan {
             deeds,
             slots,
             other: None,
+            topology: None,
         }
     }
 }

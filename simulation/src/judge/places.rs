@@ -1,0 +1,105 @@
+//! Where volumes must be, and where they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use driver_rpc::csi::{Topology as Place, TopologyRequirement};
+
+use super::{Invariant, Judge};
+use crate::plan::Topology;
+use crate::users::{HOSTNAME, ZONE};
+
+/// The labels of a place.
+pub(super) type Segments = BTreeMap<String, String>;
+
+#[derive(Default)]
+pub(super) struct Places {
+    /// By name, what the driver was told first, until the attempt has ended without a volume or its volume is gone.
+    required: BTreeMap<String, Option<TopologyRequirement>>,
+    /// By the number of an asset, where the driver has said that it is.
+    answered: BTreeMap<u64, BTreeSet<Segments>>,
+}
+
+impl Judge {
+    /// The driver is called for a volume.
+    pub(crate) fn require(
+        &mut self,
+        at: Duration,
+        who: &str,
+        name: &str,
+        claim: &str,
+        required: Option<&TopologyRequirement>,
+        plan: &Topology,
+    ) {
+        self.look(at);
+        let Some(first) = self.places.required.get(name) else {
+            if let Some(problem) = self.unfit(claim, required, plan) {
+                let seen = format!("{who} calls the driver for {name} with {required:?}: {problem}");
+                self.accuse(at, Invariant::Placed, seen);
+            }
+            self.places.required.insert(name.to_owned(), required.cloned());
+            return;
+        };
+        if first.as_ref() != required && !self.forgiven.contains(name) && !self.emptied.contains(name) {
+            let seen = format!("{who} calls the driver for {name} with {required:?}, and at first it was {first:?}");
+            self.accuse(at, Invariant::Again, seen);
+        }
+    }
+
+    /// What is wrong with the first requirement of an attempt.
+    fn unfit(&self, claim: &str, required: Option<&TopologyRequirement>, plan: &Topology) -> Option<&'static str> {
+        // What is cleaned up may have lost its claim.
+        let claim = self.picture.claims.get(claim)?;
+        let Some(TopologyRequirement { requisite, preferred }) = required else {
+            return (!claim.selected.is_empty()).then_some("there is a selected node");
+        };
+        if claim.selected.is_empty() {
+            let class = claim.class.strip_prefix("class-").and_then(|number| number.parse::<usize>().ok());
+            let is_free = !plan.immediate && class.is_some_and(|class| plan.allowed[class].is_empty());
+            return is_free.then_some("the choice is the driver's");
+        }
+        if plan.strict && requisite.len() != 1 {
+            return Some("there is one selected node");
+        }
+        let first = &preferred.first()?.segments;
+        let is_there = |(node, since): &(String, u64)| self.was_in(node, *since, first);
+        (!claim.selected.iter().any(is_there)).then_some("the selected node was never there while it was selected")
+    }
+
+    /// Whether a node was in a place at any time since a version of the cluster.
+    fn was_in(&self, node: &str, since: u64, place: &Segments) -> bool {
+        let Some(zones) = self.picture.zones.get(node) else { return false };
+        let ends = zones.iter().skip(1).map(|(version, _)| *version).chain([u64::MAX]);
+        let mut zones = zones.iter().zip(ends).filter(|(_, end)| *end > since).map(|((_, zone), _)| zone);
+        zones.any(|zone| {
+            place.iter().all(|(key, value)| match key.as_str() {
+                ZONE => zone.as_ref() == Some(value),
+                HOSTNAME => value == node,
+                _ => false,
+            })
+        })
+    }
+
+    /// The attempt has ended, or the driver has said that nothing is left of it. A volume keeps its place.
+    pub(crate) fn requirement_ends(&mut self, name: &str) {
+        if !self.assets.contains_key(name) {
+            self.places.required.remove(name);
+        }
+    }
+
+    /// The driver has said where a volume is.
+    pub(crate) fn place(&mut self, number: u64, places: &[Place]) {
+        let places = places.iter().filter(|place| !place.segments.is_empty()).map(|place| place.segments.clone());
+        self.places.answered.insert(number, places.collect());
+    }
+
+    /// Whether a volume is saved with other places than the driver has said.
+    pub(super) fn check_places(&mut self, at: Duration, name: &str) {
+        let Some(volume) = self.picture.volumes.get(name) else { return };
+        let answered = volume.asset.parse().ok().and_then(|number: u64| self.places.answered.get(&number));
+        if answered.is_some_and(|answered| *answered != volume.places) {
+            let seen = format!("{name} is saved with {:?}, and the driver has said {answered:?}", volume.places);
+            self.accuse(at, Invariant::Placed, seen);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Nodes in zones, and a CSI driver whose volumes only some of them can use.
+
+use std::time::Duration;
+
+use super::Dice;
+use crate::plan::{Deed, Plan, Sharing, Topology, When};
+use crate::users::zone_of;
+
+/// Limits the driver's volumes to some nodes. Nodes, labels and registrations come, go and change.
+pub(super) fn limit(plan: &mut Plan) {
+    let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0070_9010_95ed));
+    (plan.whole_author, plan.unhindered, plan.other) = (false, false, None);
+    // A replica on each node is a deployment of its own.
+    for life in plan.slots.iter_mut().flatten().filter(|life| life.sharing == Sharing::Nodes) {
+        life.sharing = Sharing::Leases(1);
+    }
+    for class in &mut plan.classes {
+        class.waits = dice.chance(0.7);
+    }
+    let topology = Topology {
+        strict: dice.chance(0.5),
+        immediate: dice.chance(0.7),
+        // The first node is in zone 0, and no node is ever in zone 9.
+        allowed: plan.classes.iter().map(|_| dice.pick(&[vec![], vec![], vec![0], vec![1, 0], vec![9, 0]])).collect(),
+        keys: [(); 3].map(|()| dice.pick(&[1, 1, 2])),
+    };
+    let seconds = plan.storm.as_secs_f64();
+    if dice.chance(0.6) {
+        plan.deeds.push((When::At(dice.seconds(0.0, seconds * 0.5)), Deed::MakeNode(2)));
+    }
+    for (node, keys) in topology.keys.into_iter().enumerate() {
+        let at = if dice.chance(0.7) { Duration::ZERO } else { dice.seconds(0.0, seconds * 0.5) };
+        plan.deeds.push((When::At(at), Deed::Register(node, keys)));
+        for _ in 0..dice.pick(&[0, 1, 1, 2, 3]) {
+            let begin = dice.seconds(0.0, seconds);
+            let when = match dice.number(0, 3) {
+                0 => When::Step(dice.small(16)),
+                1 => When::Write(dice.small(24)),
+                _ => When::At(begin),
+            };
+            // Often soon.
+            let end = begin + if dice.chance(0.5) { dice.seconds(0.0, 1.0) } else { dice.seconds(0.0, seconds) };
+            let registered = end + dice.seconds(0.0, 3.0);
+            let deeds = match dice.number(0, 5) {
+                0 | 1 => [Some((when, Deed::LoseNode(node))), Some((When::At(end), Deed::MakeNode(node)))],
+                2 => [Some((when, Deed::Unregister(node))), None],
+                3 => [
+                    Some((when, Deed::Label(node, None))),
+                    Some((When::At(end), Deed::Label(node, Some(zone_of(node))))),
+                ],
+                _ => [Some((when, Deed::Label(node, Some(dice.index(3))))), None],
+            };
+            plan.deeds.extend(deeds.into_iter().flatten());
+            plan.deeds.push((When::At(registered), Deed::Register(node, dice.pick(&[1, 2, keys]))));
+        }
+    }
+    plan.topology = Some(topology);
+}

@@ -4,6 +4,7 @@ mod capacity;
 mod claims;
 mod fixture;
 mod grants;
+mod killed;
 mod node_deployment;
 mod rights;
 mod sources;

@@ -1,0 +1,103 @@
+//! The program itself, on the simulated cluster's port.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use driver_rpc::Server;
+use kube_sim::serve::{self, Transport};
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::fixture::{Fixture, cluster};
+use super::topology::{csi_node, node, on_node, registered, two_zones};
+
+const ROUNDS: usize = 3;
+/// Longer than it takes to see a call and to kill the program.
+const LATENCY: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(120);
+
+struct Program(Child);
+
+impl Program {
+    fn start(folder: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"));
+        command.arg(format!("--csi-address={}", folder.join("csi.sock").display()));
+        command.arg(format!("--kubeconfig={}", folder.join("kubeconfig").display()));
+        command.args(["--strict-topology", "--leader-election-namespace=default"]).env_clear();
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Fixture {
+    fn create_node(&self, name: &str, zone: &str) {
+        self.create(node(name, json!({"zone": zone})));
+        self.create(csi_node(name, json!([registered(&["zone"])])));
+    }
+
+    fn is_called_for(&self, volume: &str) -> bool {
+        self.creations().iter().any(|call| call.name == volume)
+    }
+}
+
+#[tokio::test]
+async fn a_killed_program_repeats_the_requirement_for_a_deleted_node_and_leaves_no_volume() {
+    let fixture = two_zones(cluster().build());
+    fixture.driver.configure(|settings| settings.latency = LATENCY);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let socket = Server::bind(&folder.join("csi.sock")).unwrap().csi(fixture.driver.clone());
+    tokio::spawn(socket.serve());
+    let address = ([127, 0, 0, 1], 0).into();
+    let server = serve::Server::bind(fixture.cluster.clone(), address, Transport::Http).await.unwrap();
+    server.write_kubeconfig(&folder.join("kubeconfig")).unwrap();
+    tokio::spawn(server.run(std::future::pending()));
+    let until = async |what: &str, so: &dyn Fn() -> bool| timeout(LIMIT, fixture.until(what, so)).await.expect(what);
+
+    let mut program = Program::start(folder);
+    let mut volumes = Vec::new();
+    for round in 0..ROUNDS {
+        let (claim, node) = (format!("claim-{round}"), format!("node-{round}"));
+        fixture.create_node(&node, "a");
+        let volume = fixture.claim(&claim, "late", on_node(&node));
+        until("called", &|| fixture.is_called_for(&volume)).await;
+        fixture.delete_node(&node);
+        drop(program);
+        assert!(fixture.volume(&volume).is_none());
+        match round % 3 {
+            0 => {}
+            1 => fixture.create_node(&node, "b"),
+            _ => fixture.delete_claim(&claim),
+        }
+        program = Program::start(folder);
+        volumes.push(volume);
+    }
+    until("bound", &|| {
+        (0..ROUNDS).filter(|round| round % 3 < 2).all(|round| fixture.is_bound(&format!("claim-{round}")))
+    })
+    .await;
+    let mut calls = BTreeMap::<_, Vec<_>>::new();
+    for call in fixture.creations() {
+        calls.entry(call.name).or_default().push(call.accessibility_requirements);
+    }
+    for volume in &volumes {
+        let calls = &calls[volume];
+        assert!(calls.len() > 1 && calls.iter().all(|call| call.is_some() && *call == calls[0]), "{calls:?}");
+    }
+    (0..ROUNDS).filter(|round| round % 3 < 2).for_each(|round| fixture.delete_claim(&format!("claim-{round}")));
+    until("empty", &|| {
+        fixture.driver.volumes().is_empty() && volumes.iter().all(|name| fixture.volume(name).is_none())
+    })
+    .await;
+    // What an answer of a call that is under way would make.
+    sleep(2 * LATENCY).await;
+    assert_eq!(fixture.driver.volumes(), []);
+}

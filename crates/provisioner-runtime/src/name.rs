@@ -42,8 +42,8 @@ pub(crate) fn label_value(name: &str) -> String {
     if name.len() <= LABEL { name.to_owned() } else { hashed(name, name, LABEL) }
 }
 
-/// A hash of a text, as eight characters.
-pub(crate) fn short_hash(text: &str) -> String {
+/// A hash of a text (FNV-1a with 32 bits), as eight hexadecimal digits.
+pub fn short_hash(text: &str) -> String {
     // FNV-1a: the same in every version, unlike the standard library's hash.
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     format!("{:08x}", text.bytes().fold(0x811c_9dc5, mix))

@@ -24,17 +24,21 @@ use kube_provisioner::prometheus_client::metrics::gauge::Gauge;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::quantity::{format_bytes, parse_bytes};
 use kube_provisioner::{Change, ObjectWatch, StartError, Wake, error_chain};
-use provisioner_runtime::{Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, call, stable_hash};
+use provisioner_runtime::{
+    Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, call, short_hash, stable_hash,
+};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::nodes::Nodes;
+use crate::own_node::OwnNode;
 use crate::parameters::Texts;
 use crate::topology::Term;
 use crate::watched::{Changed, Watched};
 
 const DRIVER: &str = "csi.storage.k8s.io/drivername";
 const MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
+const MANAGER: &str = "external-provisioner";
 /// Changes of nodes, classes and objects come in bursts. They are considered together.
 const SETTLING: Duration = Duration::from_secs(1);
 /// Limit of a request to the API server.
@@ -176,6 +180,8 @@ pub(crate) struct Capacity {
     driver: String,
     settings: CapacitySettings,
     nodes: Nodes,
+    /// The only node, where each node has a replica.
+    own_node: Option<OwnNode>,
     state: Mutex<State>,
     goal: Gauge,
     current: Gauge,
@@ -183,9 +189,9 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    pub(crate) fn new(driver: &str, settings: CapacitySettings, nodes: Nodes) -> Self {
+    pub(crate) fn new(driver: &str, settings: CapacitySettings, nodes: Nodes, own_node: Option<OwnNode>) -> Self {
         let (goal, current, obsolete) = Default::default();
-        Self { driver: driver.to_owned(), settings, nodes, state: Mutex::default(), goal, current, obsolete }
+        Self { driver: driver.to_owned(), settings, nodes, own_node, state: Mutex::default(), goal, current, obsolete }
     }
 
     /// Finds the owner of the objects.
@@ -273,7 +279,11 @@ impl Capacity {
 
     /// Compares the objects that there are with those that there should be.
     fn settle(&self) {
-        let Some(segments) = self.nodes.segments() else { return };
+        let segments = match &self.own_node {
+            Some(node) => Some([node.segment()].into()),
+            None => self.nodes.segments(),
+        };
+        let Some(segments) = segments else { return };
         let mut state = self.lock();
         let (Some(classes), Some(objects)) = (state.classes.all(), state.objects.all()) else { return };
         let classes = classes.iter().filter(|(_, class)| self.settings.for_immediate_binding || !class.is_immediate);
@@ -455,7 +465,11 @@ impl Capacity {
 
     /// Publishes what there is for this class on this node before the scheduler selects a node again.
     pub(crate) async fn publish_for(&self, class: &str, node: &str, client: &Client, driver: &impl Controller) {
-        let Some(segment) = self.nodes.segment_of(node) else { return };
+        let segment = match &self.own_node {
+            Some(node) => Some(node.segment()),
+            None => self.nodes.segment_of(node),
+        };
+        let Some(segment) = segment else { return };
         let key = Key { class: class.to_owned(), segment };
         // The object may be written for an earlier answer at the same time.
         for _ in 0..2 {
@@ -479,8 +493,8 @@ impl Capacity {
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
-        let labels = [(DRIVER, &*self.driver), (MANAGED_BY, "external-provisioner")];
-        labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+        let manager = self.own_node.as_ref().map_or_else(|| MANAGER.to_owned(), |node| manager_on(node.name()));
+        [(DRIVER, self.driver.clone()), (MANAGED_BY, manager)].map(|(key, value)| (key.to_owned(), value)).into()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -488,8 +502,37 @@ impl Capacity {
     }
 }
 
+/// The label of the objects of one node. A long name is shortened as external-provisioner shortens it:
+/// <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/cmd/csi-provisioner/util.go>.
+fn manager_on(node: &str) -> String {
+    const LONGEST: usize = 63;
+    let name = format!("{MANAGER}-{node}");
+    if name.len() <= LONGEST {
+        return name;
+    }
+    match LONGEST.checked_sub("-12345678-".len() + node.len()).filter(|length| *length > 0) {
+        Some(length) => format!("{}-{}-{node}", &MANAGER[..length], short_hash(MANAGER)),
+        None => format!("{MANAGER}-{}", short_hash(&name)),
+    }
+}
+
 /// They are large, and a write without them changes nothing of them.
 fn without_managed_fields(mut object: CSIStorageCapacity) -> CSIStorageCapacity {
     object.metadata.managed_fields = None;
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manager_of_a_long_node_name_is_short() {
+        assert_eq!(manager_on("node-1"), "external-provisioner-node-1");
+        let long = "n".repeat(45);
+        let manager = manager_on(&long);
+        assert!(manager.starts_with("external-") && manager.ends_with(&long) && manager.len() <= 63, "{manager}");
+        let manager = manager_on(&"n".repeat(100));
+        assert!(manager.starts_with("external-provisioner-") && manager.len() == 29, "{manager}");
+    }
 }

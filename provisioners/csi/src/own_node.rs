@@ -8,7 +8,7 @@ use kube_provisioner::ProvisionRequest;
 use crate::driver::DriverError;
 use crate::parameters::Texts;
 use crate::request::Settings;
-use crate::topology::{Labels, Registered, Requirement, Unmet, Wish};
+use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish};
 
 /// The node whose claims and volumes are served, and no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,10 @@ impl OwnNode {
         &self.segments
     }
 
+    pub(crate) fn segment(&self) -> Term {
+        self.segments.clone().into_iter().collect()
+    }
+
     /// Where the volume of a new attempt must be, if no other node has a part in it.
     pub(crate) fn requirement(
         &self,
@@ -49,7 +53,7 @@ impl OwnNode {
         let wish = Wish {
             claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
             allowed: request.allowed_topologies(),
-            selected: Some(self.segments.clone().into_iter().collect()),
+            selected: Some(self.segment()),
             strict: settings.strict_topology,
             immediate: settings.immediate_topology,
         };

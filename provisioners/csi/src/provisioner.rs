@@ -105,10 +105,11 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// A provisioner for a driver that [has been asked](DriverInfo::ask).
     pub fn new(driver: D, info: DriverInfo, settings: Settings, identity: impl Into<String>) -> Self {
         let nodes = Nodes::of_driver(info.name());
+        let own_node = settings.own_node.clone();
         let capacity = settings.capacity.clone().filter(|_| info.can_get_capacity());
         Self {
             driver,
-            capacity: capacity.map(|settings| Arc::new(Capacity::new(info.name(), settings, nodes.clone()))),
+            capacity: capacity.map(|settings| Arc::new(Capacity::new(info.name(), settings, nodes.clone(), own_node))),
             nodes,
             info,
             settings,

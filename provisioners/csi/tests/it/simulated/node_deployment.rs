@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use csi_provisioner::{OwnNode, Settings};
+use csi_provisioner::{CapacitySettings, OwnNode, Settings};
 use csi_sim::{Capability, Driver, Method, NodeSettings, Pool, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::controller_service_capability::rpc::Type as Rpc;
@@ -28,6 +28,7 @@ struct Fleet {
     drivers: Vec<Driver>,
     base_delay: Duration,
     takes_immediate: bool,
+    capacity: Option<CapacitySettings>,
 }
 
 fn fleet(count: usize) -> Fleet {
@@ -44,7 +45,7 @@ fn fleet_on(cluster: Builder, count: usize) -> Fleet {
     for at in 0..count {
         put_node(&fixture, &format!("node-{at}"), &format!("node-{at}"));
     }
-    Fleet { fixture, drivers, base_delay: Duration::from_secs(20), takes_immediate: true }
+    Fleet { fixture, drivers, base_delay: Duration::from_secs(20), takes_immediate: true, capacity: None }
 }
 
 fn driver_at(place: &str) -> Driver {
@@ -100,6 +101,7 @@ impl Fleet {
         let mut settings = Settings::default();
         (settings.strict_topology, settings.immediate_topology) = (true, false);
         settings.own_node = Some(node.clone());
+        settings.capacity = self.capacity.clone();
         self.fixture.start_driver(number, &self.drivers[at], settings, as_on_node).await
     }
 
@@ -472,4 +474,34 @@ async fn a_replica_looks_at_no_other_node_while_nothing_happens() {
     let trace = fleet.fixture.cluster.trace();
     let nodes: Vec<&str> = trace.lines().filter(|line| line.contains("sidecar-") && line.contains("nodes")).collect();
     assert!(nodes.is_empty(), "{nodes:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_node_publishes_its_own_capacity() {
+    let mut fleet = fleet(2);
+    fleet.capacity = Some(CapacitySettings::new("default"));
+    let running = fleet.start_all().await;
+    let published = || {
+        let objects = fleet.fixture.cluster.list("storage.k8s.io", "csistoragecapacities", Some("default")).unwrap();
+        let mut all: Vec<_> = objects
+            .iter()
+            .map(|object| {
+                let manager = &object["metadata"]["labels"]["csi.storage.k8s.io/managed-by"];
+                let place = &object["nodeTopology"]["matchLabels"][KEY];
+                [manager, place, &object["capacity"]].map(|text| text.as_str().unwrap().to_owned()).join(" ")
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let expected = |first: &str| {
+        [format!("external-provisioner-node-0 node-0 {first}"), "external-provisioner-node-1 node-1 1Ti".to_owned()]
+    };
+    fleet.fixture.until("published", || published() == expected("1Ti")).await;
+    fleet.fixture.claim("data", "late", on_node("node-0"));
+    fleet.fixture.until("smaller", || published() == expected("1023Gi")).await;
+    // Another node's objects are not this one's.
+    running[0].abort();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(published(), expected("1023Gi"));
 }

@@ -232,6 +232,7 @@ pub(super) fn grant_rights_of_charts(fixture: &Fixture, numbers: RangeInclusive<
         rule("storage.k8s.io", &["storageclasses", "csinodes", "volumeattachments"], &[&READ]),
         rule("", &["nodes"], &[&READ]),
         rule("", &["events"], &[&["create", "patch"]]),
+        rule("storage.k8s.io", &["csistoragecapacities"], &[&READ, &["create", "update", "patch", "delete"]]),
         rule("coordination.k8s.io", &["leases"], &[&READ, &["create", "update"]]),
     ];
     fixture.create(json!({

@@ -1,6 +1,6 @@
-//! What claims and classes may ask of a provisioner, as its author declares it.
+//! Declares which features of claims and classes a provisioner supports.
 
-/// What a provisioner can do beyond plain file systems.
+/// The features that a provisioner supports in addition to plain file systems.
 ///
 /// ```
 /// use kube_provisioner::{AccessMode, Capabilities};
@@ -28,7 +28,7 @@ pub struct Capabilities {
     pub(crate) secrets: Vec<SecretRole>,
 }
 
-/// A Secret that classes may name.
+/// A Secret that classes can name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretRole {
     pub(crate) role: String,
@@ -36,113 +36,114 @@ pub(crate) struct SecretRole {
 }
 
 impl Capabilities {
-    /// Raw block devices (`volumeMode: Block`).
+    /// Supports raw block devices (`volumeMode: Block`).
     pub fn block(mut self) -> Self {
         self.block = true;
         self
     }
 
-    /// Only these access modes. Without this call all are accepted.
+    /// Supports only these access modes. Without this call, claims with any access mode are accepted.
     pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
         self.access_modes = Some(modes.into_iter().collect());
         self
     }
 
-    /// Claims with a label selector; the author gives the volume matching labels.
+    /// Supports claims with a label selector; the provisioner gives the volume matching labels.
     pub fn selectors(mut self) -> Self {
         self.selectors = true;
         self
     }
 
-    /// Claims with a data source of these kinds, which the author fills the volume from: `PersistentVolumeClaim`, or with
-    /// their group, such as `VolumeSnapshot.snapshot.storage.k8s.io`.
+    /// Supports claims with a data source of these kinds, from which the provisioner fills the volume: `PersistentVolumeClaim`, or a kind with
+    /// its API group, such as `VolumeSnapshot.snapshot.storage.k8s.io`.
     pub fn data_sources<S: Into<String>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.data_sources = kinds.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Claims whose data source is in another namespace (`dataSourceRef.namespace`). The author reads that namespace from
-    /// [`ProvisionRequest::data_source`](crate::ProvisionRequest::data_source), and copies only what a ReferenceGrant there
-    /// gives to the claim's namespace. Without this call such claims are refused: the API server does not check the grant.
+    /// Supports claims whose data source is in another namespace (`dataSourceRef.namespace`). The provisioner reads that namespace from
+    /// [`ProvisionRequest::data_source`](crate::ProvisionRequest::data_source), and must only copy sources to which a ReferenceGrant in that
+    /// namespace
+    /// gives the claim's namespace access: the API server does not check the grant. Without this call such claims are rejected.
     /// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#cross-namespace-data-sources>
     pub fn sources_of_other_namespaces(mut self) -> Self {
         self.sources_of_other_namespaces = true;
         self
     }
 
-    /// Claims that name a VolumeAttributesClass; the author honours it.
+    /// Supports claims that name a VolumeAttributesClass, which the provisioner applies.
     pub fn volume_attributes_classes(mut self) -> Self {
         self.volume_attributes_classes = true;
         self
     }
 
-    /// Classes with `allowedTopologies`; the author [makes volumes there](crate::ProvisionRequest::allowed_topologies) alone.
+    /// Supports classes with `allowedTopologies`; the provisioner [creates volumes only there](crate::ProvisionRequest::allowed_topologies).
     pub fn allowed_topologies(mut self) -> Self {
         self.allowed_topologies = true;
         self
     }
 
-    /// Classes with `mountOptions`; what they mean is known for the author's kind of volume. They are copied to the volume.
+    /// Supports classes with `mountOptions`, if they are meaningful for this kind of volume. The controller copies them to the volume.
     pub fn mount_options(mut self) -> Self {
         self.mount_options = true;
         self
     }
 
-    /// The author reads [the selected node's labels](crate::ProvisionRequest::node_labels). The node is read before each
-    /// call, for which the account needs the right to get nodes.
+    /// Provides [the selected node's labels](crate::ProvisionRequest::node_labels). The controller reads the node before each
+    /// call, which requires the permission to get nodes.
     pub fn node_labels(mut self) -> Self {
         self.node_labels = true;
         self
     }
 
-    /// Volumes can grow: the author implements [`expand`](crate::Provisioner::expand). The account needs the right to
-    /// change the status of claims. Not beside an external-resizer for the same CSI driver.
+    /// Supports volume expansion: the provisioner implements [`expand`](crate::Provisioner::expand). The account needs the permission to
+    /// update the status of claims. Do not run it together with an external-resizer for the same CSI driver.
     pub fn expansion(mut self) -> Self {
         self.expansion = true;
         self
     }
 
-    /// The author implements [`end_attempt`](crate::Hooks::end_attempt).
+    /// Declares that the provisioner implements [`end_attempt`](crate::Hooks::end_attempt).
     pub fn attempt_end(mut self) -> Self {
         self.attempt_end = true;
         self
     }
 
-    /// Annotations of claims that the author reads. All others are left out of
-    /// [what the author gets](crate::ProvisionRequest::claim), since each attempt keeps what it gets. A key that
-    /// ends with `/`, such as `example.com/`, stands for all keys that begin with it.
+    /// Names the annotations of claims that the provisioner reads. All others are left out of
+    /// [the request](crate::ProvisionRequest::claim), because each attempt records its request. A key that
+    /// ends with `/`, such as `example.com/`, matches all keys with this prefix.
     pub fn claim_annotations<S: Into<String>>(mut self, keys: impl IntoIterator<Item = S>) -> Self {
         self.claim_annotations = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Of the annotations of claims the author reads those that the class's parameters name, as in
-    /// `${pvc.annotations['example.com/team']}`. [What the author gets](crate::ProvisionRequest::claim) has no labels and owner
-    /// references then, and of the specification the fields that are common to all claims, so that an attempt's record is small whatever
+    /// Provides the annotations of claims that are named in the class's parameters, as in
+    /// `${pvc.annotations['example.com/team']}`. [The claim in the request](crate::ProvisionRequest::claim) then contains no labels and no owner
+    /// references, and only the fields of the specification that are common to all claims. An attempt's record thus stays small whatever
     /// tenants write.
     pub fn class_templates(mut self) -> Self {
         self.class_templates = true;
         self
     }
 
-    /// Annotations of classes that the author reads, as [`claim_annotations`](Self::claim_annotations).
+    /// Names the annotations of classes that the provisioner reads, as [`claim_annotations`](Self::claim_annotations) does for claims.
     pub fn class_annotations<S: Into<String>>(mut self, keys: impl IntoIterator<Item = S>) -> Self {
         self.class_annotations = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// A Secret that every class names by two parameters: for the role `admin` these are `adminSecretName` and
-    /// `adminSecretNamespace`, for the empty role `secretName` and `secretNamespace`. `${pvc.name}`, `${pvc.namespace}` and
-    /// `${pv.name}` in them stand for the names of the claim and of the volume. The author gets its data in
-    /// [`ProvisionRequest::secrets`](crate::ProvisionRequest::secrets) and [`ProvisionedVolume::secrets`], and the two
-    /// parameters are no others of the author's. The account needs the right to get these Secrets.
+    /// Requires every class to name a Secret by two parameters: for the role `admin` these are `adminSecretName` and
+    /// `adminSecretNamespace`, for the empty role `secretName` and `secretNamespace`. In their values, `${pvc.name}`, `${pvc.namespace}` and
+    /// `${pv.name}` are replaced by the names of the claim and of the volume. The provisioner receives the Secret's data in
+    /// [`ProvisionRequest::secrets`](crate::ProvisionRequest::secrets) and [`ProvisionedVolume::secrets`], and cannot define these two
+    /// parameters itself. The account needs the permission to get these Secrets.
     ///
     /// [`ProvisionedVolume::secrets`]: crate::ProvisionedVolume::secrets
     pub fn secret(self, role: impl Into<String>) -> Self {
         self.with_secret(role.into(), true)
     }
 
-    /// As [`secret`](Self::secret), but a class need not name it.
+    /// Allows classes to name a Secret, like [`secret`](Self::secret), but does not require it.
     pub fn optional_secret(self, role: impl Into<String>) -> Self {
         self.with_secret(role.into(), false)
     }
@@ -153,7 +154,7 @@ impl Capabilities {
     }
 }
 
-/// How pods may mount a volume.
+/// The ways in which pods can mount a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AccessMode {
@@ -168,7 +169,7 @@ pub enum AccessMode {
 }
 
 impl AccessMode {
-    /// The name in the Kubernetes API.
+    /// Returns the name in the Kubernetes API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ReadOnlyMany => "ReadOnlyMany",

@@ -1,4 +1,4 @@
-//! The errors that an author's code returns.
+//! The errors that a provisioner returns.
 
 mod delete;
 mod expand;
@@ -16,7 +16,7 @@ pub use self::provision::{ProvisionError, ProvisionVerdict};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A failed call of the author's code: the inside of all errors with a verdict.
+/// A failed call of the provisioner: the content of all errors with a verdict.
 struct Failure<V> {
     verdict: V,
     retry_after: Option<Duration>,
@@ -44,7 +44,7 @@ impl<V> Failure<V> {
     }
 }
 
-/// Says that the provisioner's log has more than an event.
+/// Adds a hint that the provisioner's log contains more than the event.
 pub(crate) fn with_log_hint(text: &str) -> String {
     format!("{text} (for the administrator: the provisioner's log has the details)")
 }
@@ -61,47 +61,47 @@ impl<V: fmt::Debug> fmt::Debug for Failure<V> {
     }
 }
 
-/// The methods and traits that all errors with a verdict have. `?` always means `Retry`.
+/// Defines the methods and traits shared by all errors with a verdict. `?` always means `Retry`.
 macro_rules! error_with_verdict {
     ($error:ident, $verdict:ident) => {
         impl $error {
-            /// The pause before the next attempt, instead of the controller's own. Verdicts without a retry ignore it.
+            /// Sets the pause before the next attempt, instead of the controller's own back-off. Verdicts without a retry ignore it.
             #[must_use]
             pub fn after(mut self, pause: Duration) -> Self {
                 self.0.retry_after = Some(pause);
                 self
             }
 
-            /// Sets the text that the claim's user reads in events. Use it where the error itself names what only an administrator
-            /// may see, such as the paths of a node. The log has the error itself.
+            /// Sets the text that the claim's user reads in events. Use it if the error itself contains details that only an administrator
+            /// may see, such as the paths of a node. The log contains the error itself.
             #[must_use]
             pub fn with_user_text(mut self, text: impl Into<String>) -> Self {
                 self.0.user_text = Some(text.into());
                 self
             }
 
-            /// The text that the claim's user reads in events: the one that was set, or else the error's own text without its
+            /// Returns the text that the claim's user reads in events: the one that was set, or else the error's own text without its
             /// sources. `Display` adds the sources.
             pub fn user_text(&self) -> String {
                 self.0.user_text()
             }
 
-            /// The text of an event on the claim. Logs the rest of the error.
+            /// Returns the text of an event on the claim, and logs the rest of the error.
             pub(crate) fn event_text(&self, about: &dyn fmt::Display) -> String {
                 self.0.event_text(about)
             }
 
-            /// What the controller does about the error.
+            /// Returns the verdict, which determines what the controller does about the error.
             pub fn verdict(&self) -> $verdict {
                 self.0.verdict
             }
 
-            /// What it was made of, for the author's code to recognise an error of its own by `downcast_ref`.
+            /// Returns the error that this one was created from, so that the provisioner can recognise its own errors with `downcast_ref`.
             pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
                 &*self.0.source
             }
 
-            /// The pause that the author asked for.
+            /// Returns the pause that the provisioner requested.
             pub fn retry_after(&self) -> Option<Duration> {
                 self.0.retry_after
             }
@@ -133,7 +133,7 @@ macro_rules! error_with_verdict {
 
 use error_with_verdict;
 
-/// Why a provisioner cannot begin yet, or cannot work now. Any error is turned into this type by `?`.
+/// The reason why a provisioner cannot start yet, or cannot work now. `?` converts any error into this type.
 ///
 /// ```
 /// use kube_provisioner::StartError;
@@ -150,7 +150,7 @@ use error_with_verdict;
 pub struct StartError(BoxError);
 
 impl StartError {
-    /// From a text or a boxed error.
+    /// Creates an error from a text or a boxed error.
     pub fn new(source: impl Into<BoxError>) -> Self {
         Self(source.into())
     }

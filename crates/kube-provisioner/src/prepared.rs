@@ -1,4 +1,4 @@
-//! What an author has found out before an attempt begins.
+//! The information that a provisioner collects before an attempt begins.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The result of [`Hooks::prepare`](crate::Hooks::prepare), which all calls of an attempt get. Empty by default.
+/// The result of [`Hooks::prepare`](crate::Hooks::prepare), which all calls of an attempt receive. Empty by default.
 ///
 /// ```
 /// use kube_provisioner::Prepared;
@@ -20,36 +20,36 @@ use serde_json::value::RawValue;
 #[serde(transparent)]
 pub struct Prepared {
     own: Option<Box<RawValue>>,
-    /// Its own part of the record.
+    /// A separate part of the record.
     #[serde(skip)]
     pub(crate) shared: Option<Arc<str>>,
 }
 
 impl Prepared {
-    /// Keeps a value as JSON. It becomes part of the attempt's record, so it must be small and contain no secrets.
+    /// Stores a value as JSON. It becomes part of the attempt's record, so it must be small and contain no secrets.
     ///
     /// # Errors
-    /// If the value cannot be written as JSON.
+    /// If the value cannot be serialized as JSON.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Self> {
         Ok(Self { own: Some(serde_json::value::to_raw_value(value)?), shared: None })
     }
 
-    /// Keeps a text besides, which may be larger: the records of all attempts with the same text contain it once. It must not contain line
+    /// Stores an additional text, which may be larger: the records of all attempts with the same text contain it once. It must not contain line
     /// breaks.
     #[must_use]
     pub fn with_shared(self, text: impl Into<Arc<str>>) -> Self {
         Self { shared: Some(text.into()), ..self }
     }
 
-    /// The text that was kept besides.
+    /// Returns the additional text.
     pub fn shared(&self) -> Option<&str> {
         self.shared.as_deref()
     }
 
-    /// The value that was kept; `null` where there is none.
+    /// Returns the stored value, or reads `null` if there is none.
     ///
     /// # Errors
-    /// If the value has another shape.
+    /// If the value cannot be deserialized as `T`.
     pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(self.own.as_deref().map_or("null", RawValue::get))
     }

@@ -1,4 +1,4 @@
-//! The trait that an author implements.
+//! The trait that volume provisioners implement.
 
 use serde::de::DeserializeOwned;
 
@@ -8,23 +8,22 @@ use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::start::Start;
 use crate::volume::Volume;
 
-/// Makes and removes the storage behind PersistentVolumes.
+/// Creates and deletes the storage behind PersistentVolumes.
 ///
 /// # Contract
 ///
-/// * **Idempotent by name.** A call may come again after a crash, a time-out or a failed save, with
-///   the same [`name`](ProvisionRequest::name): it must find what the first call made and return the
-///   same volume. Deleting what is already gone is success.
-/// * **One call at a time per volume.** Calls for different volumes run at the same time.
-/// * **Something may be left.** A failed `provision` is taken to have left something behind, unless the error says
-///   otherwise: `?` and [`ProvisionError::retry`] mean "something may be there", and the attempt is remembered until it
-///   has ended. [`ProvisionError::nothing_left`], `invalid`, `ignored` and `reschedule` say that nothing is there.
-/// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await`; the
-///   controller then calls again until there is a final answer. Blocking work belongs into
-///   `tokio::task::spawn_blocking`, and asks its [`FencingToken`](crate::FencingToken) before each step that makes or removes something.
-/// * A panic costs the attempt and nothing else, in every method.
+/// * **Idempotent by name.** A call may be repeated with the same [`name`](ProvisionRequest::name) after a crash, a timeout or a failed save. It must
+///   find what the first call created and return the same volume. Deleting storage that no longer exists must succeed.
+/// * **One call at a time per volume.** Calls for different volumes run concurrently.
+/// * **Failed attempts may leave storage behind.** The controller assumes that a failed `provision` left something in the backend unless the error
+///   says otherwise: `?` and [`ProvisionError::retry`] mean "something may be left", and the controller remembers the attempt until it has ended.
+///   [`ProvisionError::nothing_left`], `invalid`, `ignored` and `reschedule` state that the backend contains nothing for this attempt.
+/// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await`; the controller then calls again until it receives a final
+///   answer. Run blocking work in `tokio::task::spawn_blocking`, and have it check its [`FencingToken`](crate::FencingToken) before each step that
+///   creates or removes something.
+/// * A panic in any method fails only the current attempt.
 ///
-/// The methods that few provisioners need are in [`Hooks`](crate::Hooks).
+/// [`Hooks`](crate::Hooks) has the methods that few provisioners need.
 ///
 /// # Example
 ///
@@ -64,33 +63,33 @@ use crate::volume::Volume;
 )]
 pub trait Provisioner: Send + Sync + 'static {
     /// The class's `parameters`, parsed before [`provision`](Self::provision) is called: a struct with named fields,
-    /// `()` where none are allowed, or a `BTreeMap<String, String>` for anything. An event of the claim names unknown
+    /// `()` if no parameters are allowed, or a `BTreeMap<String, String>` for arbitrary ones. An event on the claim names unknown
     /// and malformed keys, see [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;
 
     /// Creates the storage, or finds what an earlier call created, and describes it.
     ///
     /// # Errors
-    /// [`ProvisionError`] says what the failure means: `?` is "try again later, something may be left".
+    /// The [`ProvisionError`] determines how the controller continues: `?` means "try again later, something may be left".
     fn provision(
         &self,
         request: ProvisionRequest<Self::Parameters>,
     ) -> impl Future<Output = Result<Volume, ProvisionError>> + Send;
 
-    /// Deletes the storage. Storage that is already gone is success.
+    /// Deletes the storage. Returns `Ok` if it no longer exists.
     ///
-    /// Every user with permission to create PersistentVolumes can have written the volume object: check it before acting on it.
+    /// Any user with permission to create PersistentVolumes may have written the volume object: check it before acting on it.
     ///
     /// # Errors
-    /// [`DeleteError`] says what the failure means: `?` is "try again later".
+    /// The [`DeleteError`] determines how the controller continues: `?` means "try again later".
     fn delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Removes whatever an unfinished attempt of this name may have left. The argument has the claim and the class as
-    /// they were when the attempt began. Nothing there is success. For backends that find their assets by name.
+    /// Removes whatever an unfinished attempt of this name may have left behind. The argument contains the claim and the class as they were when the
+    /// attempt began. Return `Ok` if there is nothing to remove. Implement this if your backend can look up assets by name.
     ///
-    /// The controller calls it when the claim of an unfinished attempt is deleted, and when its class was deleted and created
-    /// again; the claim then continues with the new class. Without this method the controller calls `provision` until it
-    /// succeeds or fails for good, and then deletes what it created.
+    /// The controller calls it when the claim of an unfinished attempt is deleted, and when its class was deleted and recreated;
+    /// the claim then continues with the new class. If this method is not implemented, the controller calls `provision` until it
+    /// succeeds or fails permanently, and then deletes what it created.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -111,7 +110,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// As for [`delete`](Self::delete): the controller calls it again.
+    /// Same as [`delete`](Self::delete): the controller calls it again.
     fn clean_up(
         &self,
         attempt: ProvisionRequest<Self::Parameters>,
@@ -120,14 +119,14 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Err(DeleteError::unsupported()) }
     }
 
-    /// Makes the storage at least this many bytes large. Large enough already is success. For authors who
-    /// [declare it](crate::Capabilities::expansion).
+    /// Expands the storage to at least `bytes`. Returns `Ok` if it is already that large, since volumes never shrink. Only called if the provisioner
+    /// [declares it](crate::Capabilities::expansion).
     ///
-    /// It is called when the claim of a bound volume asks for more than the volume has, and again with the same or
-    /// another size until one call succeeds. Only afterwards do volume and claim say the new size. As for
-    /// [`delete`](Self::delete), check the volume object before acting on it. Nothing ever shrinks: a size below that of
-    /// the asset is success. Kubernetes does not grow a file system on a device that is no CSI driver's: that belongs to
-    /// this call, or to nobody.
+    /// The controller calls it when the claim of a bound volume requests more than the volume's capacity, and again with the same or
+    /// another size until one call succeeds. Only then do the volume and the claim show the new size. As for
+    /// [`delete`](Self::delete), check the volume object before acting on it. Kubernetes does not grow a file system on a non-CSI block device, so
+    /// this
+    /// method must do it.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -152,26 +151,27 @@ pub trait Provisioner: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// [`ExpandError`] says what the failure means: `?` is "try again later".
+    /// The [`ExpandError`] determines how the controller continues: `?` means "try again later".
     fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> impl Future<Output = Result<(), ExpandError>> + Send {
         drop((volume, bytes));
         async { Err(ExpandError::unsupported()) }
     }
 
-    /// Whether the backend can work now, for the readiness probe: the counterpart of the CSI Identity service's `Probe`.
-    /// Asked only when somebody asks `/readyz`, with a time limit and not more often than every few seconds.
+    /// Reports to the readiness probe that the backend can work now: the counterpart of `Probe` in the CSI Identity service.
+    /// Called only when `/readyz` is requested, with a time limit and at most once every few seconds.
     ///
-    /// It may be asked before [`start`](Self::start), also in a replica that waits for its turn.
-    /// A process that is not ready continues to work: a probe informs people and tools, it does not stop calls.
+    /// It may be called before [`start`](Self::start), also in a replica that waits to become the leader.
+    /// A process that is not ready continues to work: the probe informs users and tools, it does not stop calls.
     ///
     /// # Errors
-    /// Any: `/readyz` answers 503 and shows its text.
+    /// On any error, `/readyz` answers 503 and shows the error's text.
     fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
         async { Ok(()) }
     }
 
-    /// Called before the first other call whenever this process gets work that another one may have done until then:
-    /// at the start and with every term of leadership. Restores what an author keeps in memory, such as the group ids in use.
+    /// Called before any other call whenever this process takes over work from another one: at startup and at the beginning of each term of
+    /// leadership.
+    /// Restores state that the provisioner keeps in memory, such as the group IDs in use.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -195,14 +195,15 @@ pub trait Provisioner: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// Any: nothing is begun before it succeeds. It is called again, and readiness and events say why.
+    /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the reason.
     fn start(&self, start: Start) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }
     }
 
-    /// What claims and classes may ask for. The controller refuses everything else before it calls `provision`, and so
-    /// does the command `check-class`.
+    /// Declares the features that claims and classes may use. The controller, and the command `check-class`, reject everything else before
+    /// `provision`
+    /// is called.
     fn capabilities() -> Capabilities
     where
         Self: Sized,

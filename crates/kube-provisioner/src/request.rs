@@ -1,4 +1,4 @@
-//! The arguments of an author's methods.
+//! The arguments of the provisioner's methods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::secrets::Secrets;
 use crate::topology;
 use provisioner_runtime::controller::FencingToken;
 
-/// What [`Provisioner::provision`](crate::Provisioner::provision) is asked for: immutable snapshots of claim and class.
+/// The argument of [`Provisioner::provision`](crate::Provisioner::provision): immutable snapshots of the claim and its class.
 ///
-/// The snapshots are the same in every attempt, the one that another process finishes included. Of the claim there are
-/// `spec` and of `metadata` `name`, `namespace`, `uid`, `resourceVersion`, `creationTimestamp`, `labels`, `ownerReferences` and
-/// `annotations`; of the class everything but `metadata.managedFields`. Of the annotations there are those that
-/// [the author declares](crate::Capabilities::claim_annotations), and a claim's that name its provisioner, its selected node
-/// and its class. An author who reads [what classes name](crate::Capabilities::class_templates) gets less of the claim.
+/// The snapshots are the same in every attempt, even if another process finishes it. The claim contains its
+/// `spec` and, in its `metadata`, `name`, `namespace`, `uid`, `resourceVersion`, `creationTimestamp`, `labels`, `ownerReferences` and
+/// `annotations`; the class contains everything except `metadata.managedFields`. The annotations are limited to those that
+/// [the provisioner declares](crate::Capabilities::claim_annotations) and, on a claim, those that name its provisioner, its selected node
+/// and its class. The claim contains less if the provisioner uses [class templates](crate::Capabilities::class_templates).
 ///
-/// One for an author's own tests:
+/// In tests:
 ///
 /// ```
 /// # use kube_provisioner::ProvisionRequest;
@@ -35,9 +35,9 @@ use provisioner_runtime::controller::FencingToken;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ProvisionRequest<P> {
-    /// The name of the PersistentVolume to be, unique in the cluster and the same in every attempt.
+    /// The name of the PersistentVolume to create, unique in the cluster and the same in every attempt.
     pub name: String,
-    /// The requested size in bytes, rounded up. 0 where the claim asks for nothing.
+    /// The requested size in bytes, rounded up. 0 if the claim requests no size.
     pub bytes: u64,
     /// The class's parameters.
     pub parameters: Arc<P>,
@@ -45,32 +45,32 @@ pub struct ProvisionRequest<P> {
     pub claim: Arc<PersistentVolumeClaim>,
     /// The claim's class.
     pub class: Arc<StorageClass>,
-    /// The node that the scheduler chose, for classes that wait for the first consumer.
+    /// The node chosen by the scheduler, if the class waits for the first consumer.
     pub selected_node: Option<String>,
-    /// The labels of the selected node, for authors who [ask for them](crate::Capabilities::node_labels).
+    /// The labels of the selected node, if the provisioner [requests them](crate::Capabilities::node_labels).
     pub node_labels: BTreeMap<String, String>,
-    /// The Secrets that the class names, by the roles that [the author declares](crate::Capabilities::secret).
+    /// The Secrets named by the class, by the roles that [the provisioner declares](crate::Capabilities::secret).
     pub secrets: Secrets,
-    /// The cluster in which this provisioner runs, for the marks that prove ownership: storage whose mark names another cluster
+    /// The ID of the cluster in which this provisioner runs, for ownership marks: storage whose mark names another cluster
     /// belongs to that cluster.
     pub cluster_id: String,
-    /// Random, and the same in all calls of one attempt, whichever process makes them: for backends whose requests are
-    /// idempotent by a token. An attempt ends when its volume is saved, or when it has left nothing behind.
+    /// A random token that is the same in all calls of one attempt, whichever process makes them, for backends with
+    /// idempotency tokens. An attempt ends when its volume is saved, or when it has left nothing behind.
     pub idempotency_token: String,
-    /// What [`Hooks::prepare`](crate::Hooks::prepare) returned when the attempt began.
+    /// The value that [`Hooks::prepare`](crate::Hooks::prepare) returned when the attempt began.
     pub prepared: Prepared,
-    /// Whether an earlier call of this attempt may have left something in the backend. Without one, an error of this call that
-    /// comes before anything is made leaves nothing behind.
+    /// True if an earlier call of this attempt may have left something in the backend. If false, an error that occurs
+    /// before this call creates anything leaves nothing behind.
     pub resumed: bool,
-    /// Whether this call may still act, for threads that cannot be dropped.
+    /// Reports whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
 
-/// The cluster of an author's own tests.
+/// The cluster ID in tests.
 pub(crate) const TEST_CLUSTER: &str = "test-cluster";
 
 impl<P> ProvisionRequest<P> {
-    /// A request of the claim `test/claim` for that many bytes, for an author's own tests. Its fields may be changed.
+    /// Creates a request of the claim `test/claim` for this size, for use in tests. Its fields can be changed.
     pub fn new(parameters: P, bytes: u64) -> Self {
         const UID: &str = "00000000-0000-4000-8000-000000000001";
         let mut claim = PersistentVolumeClaim::default();
@@ -104,7 +104,7 @@ impl<P> ProvisionRequest<P> {
         }
     }
 
-    /// As for a claim whose first consumer was scheduled to a node with these labels, for an author's own tests.
+    /// Makes the request that of a claim whose first consumer was scheduled to a node with these labels, for use in tests.
     #[must_use]
     pub fn on_node<K: Into<String>, V: Into<String>>(
         mut self,
@@ -116,67 +116,67 @@ impl<P> ProvisionRequest<P> {
         self
     }
 
-    /// Whether the claim asks for a raw block device.
+    /// Returns true if the claim requests a raw block device.
     pub fn is_block(&self) -> bool {
         self.claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()) == Some("Block")
     }
 
-    /// The claim's access modes.
+    /// Returns the claim's access modes.
     pub fn access_modes(&self) -> &[String] {
         self.claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default()
     }
 
-    /// The class's mount options; the controller copies them to the volume.
+    /// Returns the class's mount options; the controller copies them to the volume.
     pub fn mount_options(&self) -> &[String] {
         self.class.mount_options.as_deref().unwrap_or_default()
     }
 
-    /// `Delete` or `Retain`: what becomes of the volume after its claim. `Delete` where the class says nothing.
+    /// Returns `Delete` or `Retain`: the policy for the volume when its claim is deleted. `Delete` if the class sets none.
     pub fn reclaim_policy(&self) -> &str {
         self.class.reclaim_policy.as_deref().unwrap_or("Delete")
     }
 
-    /// Where the class lets its volumes be; empty is anywhere. Classes that say so are refused unless the author declares
-    /// that [they are heeded](crate::Capabilities::allowed_topologies).
+    /// Returns the topologies to which the class restricts its volumes; empty means unrestricted. Classes with such a restriction are
+    /// rejected unless the provisioner declares that [it respects them](crate::Capabilities::allowed_topologies).
     pub fn allowed_topologies(&self) -> &[TopologySelectorTerm] {
         self.class.allowed_topologies.as_deref().unwrap_or_default()
     }
 
-    /// What the volume is to be filled from, for authors who [can](crate::Capabilities::data_sources). Its `namespace` is that
-    /// of the claim or none, unless the author declares
-    /// [sources of other namespaces](crate::Capabilities::sources_of_other_namespaces).
+    /// Returns the source of the volume's initial data, for provisioners that [support it](crate::Capabilities::data_sources). Its `namespace` is
+    /// the claim's namespace or unset, unless the provisioner declares
+    /// [sources in other namespaces](crate::Capabilities::sources_of_other_namespaces).
     pub fn data_source(&self) -> Option<&TypedObjectReference> {
         self.claim.spec.as_ref()?.data_source_ref.as_ref()
     }
 
-    /// The zone that the volume has to be in: the selected node's, or the first that the class allows.
+    /// Returns the zone in which to create the volume: the selected node's zone, or the first zone that the class allows.
     pub fn zone(&self) -> Option<&str> {
         self.topology(topology::ZONE)
     }
 
-    /// The value that the volume's place has to have for this label of nodes: that of the selected node, or the first that
-    /// the class allows. [`Volume::in_topology`](crate::Volume::in_topology) is the way back.
+    /// Returns the value of this topology label for the volume to create: the selected node's value, or the first that
+    /// the class allows. [`Volume::in_topology`](crate::Volume::in_topology) is the inverse.
     pub fn topology(&self, label: &str) -> Option<&str> {
         let of_node = self.node_labels.get(label).map(String::as_str);
         of_node.or_else(|| topology::allowed(self.allowed_topologies(), label).next())
     }
 
-    /// The selected node's label `kubernetes.io/hostname`, by which volumes are bound to a node. It may differ from the
-    /// node's name, which stands in where the label is not known.
+    /// Returns the selected node's label `kubernetes.io/hostname`, by which volumes are bound to a node. It may differ from the
+    /// node's name, which is returned if the label is unknown.
     pub fn hostname(&self) -> Option<&str> {
         let label = self.node_labels.get(protocol::HOSTNAME_LABEL).map(String::as_str);
         label.or(self.selected_node.as_deref())
     }
 
-    /// The claim's namespace.
+    /// Returns the claim's namespace.
     pub fn namespace(&self) -> &str {
         self.claim.metadata.namespace.as_deref().unwrap_or_default()
     }
 }
 
-/// The volume that [`Provisioner::delete`](crate::Provisioner::delete) is to remove: a fresh snapshot of the PersistentVolume.
+/// The volume to remove in [`Provisioner::delete`](crate::Provisioner::delete): a fresh snapshot of the PersistentVolume.
 ///
-/// One for an author's own tests:
+/// In tests:
 ///
 /// ```
 /// # use kube_provisioner::ProvisionedVolume;
@@ -190,20 +190,20 @@ impl<P> ProvisionRequest<P> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProvisionedVolume {
-    /// The name that [`ProvisionRequest::name`] had.
+    /// The volume's name, as in [`ProvisionRequest::name`].
     pub name: String,
-    /// The whole object.
+    /// The whole PersistentVolume.
     pub object: Arc<PersistentVolume>,
-    /// The Secrets that the class named when the volume was made, as they are now.
+    /// The Secrets that the class named when the volume was created, with their current data.
     pub secrets: Secrets,
-    /// The cluster in which this provisioner runs, as [`ProvisionRequest::cluster_id`].
+    /// The ID of the cluster in which this provisioner runs, as in [`ProvisionRequest::cluster_id`].
     pub cluster_id: String,
-    /// Whether this call may still act, for threads that cannot be dropped.
+    /// Reports whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
 
 impl ProvisionedVolume {
-    /// Wraps a PersistentVolume, for an author's own tests. The fields may be changed.
+    /// Wraps a PersistentVolume, for use in tests. Its fields can be changed.
     pub fn new(object: impl Into<Arc<PersistentVolume>>) -> Self {
         let object = object.into();
         Self {
@@ -223,13 +223,13 @@ impl ProvisionedVolume {
         Self { secrets, fencing_token, ..self }
     }
 
-    /// The name of the volume's class. Old volumes have it in an annotation.
+    /// Returns the name of the volume's class, which old volumes have in an annotation.
     pub fn class_name(&self) -> Option<&str> {
         let annotation = self.annotation(protocol::BETA_STORAGE_CLASS);
         annotation.or_else(|| self.object.spec.as_ref()?.storage_class_name.as_deref())
     }
 
-    /// An annotation of the volume.
+    /// Returns an annotation of the volume.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! The argument of an author's `start`.
+//! The argument of `Provisioner::start`.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::request::{ProvisionedVolume, TEST_CLUSTER};
 
 type List = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<PersistentVolume>, StartError>> + Send + Sync>;
 
-/// What [`Provisioner::start`](crate::Provisioner::start) is given.
+/// The argument of [`Provisioner::start`](crate::Provisioner::start).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Start {
-    /// The client that the controller uses. What the author does with it needs
-    /// [rights of its own](crate::Hooks::access_rules).
+    /// The client that the controller uses. Requests of the provisioner itself need
+    /// [permissions of their own](crate::Hooks::access_rules).
     pub client: Client,
-    /// The cluster in which this provisioner runs, as [`ProvisionRequest::cluster_id`](crate::ProvisionRequest::cluster_id).
+    /// The ID of the cluster in which this provisioner runs, as in [`ProvisionRequest::cluster_id`](crate::ProvisionRequest::cluster_id).
     pub cluster_id: String,
     list: List,
 }
 
 impl Start {
-    /// For an author's own tests: a client, and the volumes that there are.
+    /// Creates a value with a client and the existing volumes, for use in tests.
     pub fn new(client: Client, volumes: Vec<PersistentVolume>) -> Self {
         Self::listing(client, TEST_CLUSTER, move || {
             let volumes = volumes.clone();
@@ -40,10 +40,10 @@ impl Start {
         Self { client, cluster_id: cluster_id.to_owned(), list: Arc::new(list) }
     }
 
-    /// The volumes of this provisioner that exist now. They are listed when they are asked for.
+    /// Lists the volumes of this provisioner that exist now. The list is read from the API server on each call.
     ///
     /// # Errors
-    /// When the API server does not list them.
+    /// If the API server cannot list them.
     pub async fn volumes(&self) -> Result<Vec<ProvisionedVolume>, StartError> {
         let volumes = (self.list)().await?;
         let here = |volume| ProvisionedVolume::new(volume).in_cluster(&self.cluster_id);

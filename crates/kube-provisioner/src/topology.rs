@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSele
 /// The label that names a node's zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The values that a class's `allowedTopologies` give a label, in their order.
+/// Returns the values that a class's `allowedTopologies` allow for a label, in their order.
 ///
 /// ```
 /// # use kube_provisioner::topology::{ZONE, allowed};
@@ -20,7 +20,7 @@ pub fn allowed<'a>(terms: &'a [TopologySelectorTerm], label: &str) -> impl Itera
     of_label.flat_map(|requirement| requirement.values.iter().map(String::as_str))
 }
 
-/// The nodes whose label has this value.
+/// Selects the nodes whose label has this value.
 pub fn nodes_with(label: impl Into<String>, value: impl Into<String>) -> NodeSelector {
     NodeSelector {
         node_selector_terms: vec![NodeSelectorTerm {

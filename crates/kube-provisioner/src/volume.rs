@@ -1,4 +1,4 @@
-//! The return value of an author's `provision`: the volume's source, and what only the author knows of it.
+//! The result of a successful `provision`: the volume's source, and the properties that only the provisioner knows.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::capabilities::AccessMode;
 use crate::protocol;
 use crate::topology;
 
-/// A provisioned volume, as its author describes it.
+/// A provisioned volume, as its provisioner describes it.
 ///
 /// The controller adds the rest of the PersistentVolume: name, claim reference, class, capacity,
 /// access modes, volume mode, reclaim policy and mount options.
@@ -27,7 +27,7 @@ use crate::topology;
 #[must_use]
 #[non_exhaustive]
 pub struct Volume {
-    /// Where the data is.
+    /// The location of the data.
     pub source: VolumeSource,
     /// See [`capacity`](Self::capacity).
     pub capacity: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A volume with the given source.
+    /// Creates a volume with this source.
     pub fn new(source: impl Into<VolumeSource>) -> Self {
         Self {
             source: source.into(),
@@ -60,78 +60,77 @@ impl Volume {
         }
     }
 
-    /// A directory of the host, which must exist when a pod uses it (type `Directory`).
+    /// Creates a volume in a directory on the host, which must exist when a pod uses it (type `Directory`).
     pub fn host_path(path: impl Into<String>) -> Self {
         Self::new(HostPathVolumeSource { path: path.into(), type_: Some("Directory".to_owned()) })
     }
 
-    /// A directory or file system of one node. Needs [`Volume::on_node`].
+    /// Creates a volume in a directory or file system on one node. Requires [`Volume::on_node`].
     pub fn local(path: impl Into<String>) -> Self {
         Self::new(LocalVolumeSource { path: path.into(), fs_type: None })
     }
 
-    /// A directory of an NFS server.
+    /// Creates a volume in a directory of an NFS server.
     pub fn nfs(server: impl Into<String>, path: impl Into<String>) -> Self {
         Self::new(NFSVolumeSource { server: server.into(), path: path.into(), read_only: None })
     }
 
-    /// Usable on one node only: the node whose label `kubernetes.io/hostname` has this value.
+    /// Restricts the volume to the node whose label `kubernetes.io/hostname` has this value.
     pub fn on_node(self, hostname: impl Into<String>) -> Self {
         self.in_topology(protocol::HOSTNAME_LABEL, hostname)
     }
 
-    /// Usable only on nodes whose label has this value, such as the zone of
+    /// Restricts the volume to nodes whose label has this value, such as the zone from
     /// [`ProvisionRequest::zone`](crate::ProvisionRequest::zone).
     pub fn in_topology(self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.node_affinity(topology::nodes_with(label, value))
     }
 
-    /// Usable on the selected nodes only.
+    /// Restricts the volume to the selected nodes.
     pub fn node_affinity(mut self, required: NodeSelector) -> Self {
         self.node_affinity = Some(VolumeNodeAffinity { required: Some(required) });
         self
     }
 
-    /// The real size in bytes, where it is larger than the requested one.
+    /// Sets the real size in bytes, if it is larger than the requested one.
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.capacity = Some(bytes);
         self
     }
 
-    /// The access modes of the volume, where it has more than the claim asks for. All that the claim asks for must be
-    /// among them.
+    /// Sets the access modes of the volume, if it supports more than the claim requests. They must include all modes that the
+    /// claim requests.
     pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
         self.access_modes = Some(modes.into_iter().collect());
         self
     }
 
-    /// What the claim's user should know although the volume was made, such as "the size is not enforced": one Warning
-    /// event of the claim, beside that of the success. The last call counts.
+    /// Emits a Warning event on the claim in addition to the success event, such as "the size is not enforced". Later calls override earlier ones.
     pub fn warning(mut self, text: impl Into<String>) -> Self {
         self.warning = Some(text.into());
         self
     }
 
-    /// An annotation of the PersistentVolume, for instance what `delete` needs to find the asset.
+    /// Adds an annotation to the PersistentVolume, such as data that `delete` needs to find the asset.
     pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.annotations.insert(key.into(), value.into());
         self
     }
 
-    /// A label of the PersistentVolume.
+    /// Adds a label to the PersistentVolume.
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Mount options in place of the class's.
+    /// Sets the mount options, instead of the class's.
     pub fn mount_options<S: Into<String>>(mut self, options: impl IntoIterator<Item = S>) -> Self {
         self.mount_options = Some(options.into_iter().map(Into::into).collect());
         self
     }
 }
 
-/// Where the data of a volume is: the part of a PersistentVolume that only the author knows.
+/// The location of a volume's data: the part of a PersistentVolume that only the provisioner knows.
 ///
 /// ```
 /// use kube_provisioner::k8s_openapi::api::core::v1::ISCSIPersistentVolumeSource;
@@ -147,17 +146,17 @@ impl Volume {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum VolumeSource {
-    /// A CSI driver's volume.
+    /// A volume of a CSI driver.
     Csi(Box<CSIPersistentVolumeSource>),
     /// A Fibre Channel device.
     Fc(Box<FCVolumeSource>),
     /// A volume of a FlexVolume driver.
     Flex(Box<FlexPersistentVolumeSource>),
-    /// A path of the host.
+    /// A path on the host.
     HostPath(HostPathVolumeSource),
     /// An iSCSI device.
     Iscsi(Box<ISCSIPersistentVolumeSource>),
-    /// A path or device of one node.
+    /// A path or device on one node.
     Local(LocalVolumeSource),
     /// A directory of an NFS server.
     Nfs(NFSVolumeSource),

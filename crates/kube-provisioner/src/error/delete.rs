@@ -1,4 +1,4 @@
-//! The error of an author's `delete`, `clean_up` and `should_delete`.
+//! The error of `delete`, `clean_up` and `should_delete`.
 
 use std::error::Error;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::{BoxError, Failure, error_with_verdict};
 
-/// Why a volume's asset was not deleted.
+/// The reason why a volume's asset was not deleted.
 ///
-/// Any error turned into this type by `?` is retried with back-off. An asset that is
-/// already gone is no error: return `Ok(())`.
+/// The controller retries with back-off after any error that `?` converted into this type. If the asset no longer exists, return `Ok(())`
+/// instead of an error.
 ///
 /// ```
 /// use kube_provisioner::{DeleteError, DeleteVerdict};
@@ -26,7 +26,7 @@ pub struct DeleteError(Failure<DeleteVerdict>);
 
 error_with_verdict!(DeleteError, DeleteVerdict);
 
-/// What a failed deletion means for the volume.
+/// The meaning of a failed deletion for the volume.
 ///
 /// | verdict | the controller | the volume's events say |
 /// |---|---|---|
@@ -39,29 +39,29 @@ error_with_verdict!(DeleteError, DeleteVerdict);
 pub enum DeleteVerdict {
     /// The call failed and may succeed later.
     Retry,
-    /// The volume is still in use. This is no failure.
+    /// The volume is still in use, which is not a failure.
     InUse,
-    /// The backend is working.
+    /// The backend is still working.
     InProgress,
-    /// Another instance's volume.
+    /// The volume belongs to another instance.
     Ignored,
-    /// The provisioner has no such method.
+    /// The provisioner does not implement the method.
     #[doc(hidden)]
     Unsupported,
 }
 
 impl DeleteError {
-    /// The controller retries with back-off. The same as `?`, for texts and boxed errors.
+    /// The controller retries with back-off. Same as `?`, for texts and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::Retry, source)
     }
 
-    /// Still in use. The controller tries again, without a warning.
+    /// The volume is still in use. The controller tries again, without a warning.
     pub fn in_use(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::InUse, source)
     }
 
-    /// The backend is working. The controller asks again until it is done.
+    /// The backend is still working. The controller calls again until it is done.
     pub fn in_progress(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::InProgress, source)
     }
@@ -70,7 +70,7 @@ impl DeleteError {
         Self::new(DeleteVerdict::Unsupported, "this provisioner cannot do that")
     }
 
-    /// Not this instance's volume. The controller leaves it alone, without an event.
+    /// The volume belongs to another instance. The controller leaves it alone, without an event.
     pub fn ignored(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::Ignored, source)
     }

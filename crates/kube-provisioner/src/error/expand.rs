@@ -1,4 +1,4 @@
-//! The error of an author's `expand`.
+//! The error of `expand`.
 
 use std::error::Error;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::{BoxError, Failure, error_with_verdict};
 
-/// Why a volume's asset was not expanded.
+/// The reason why a volume's asset was not expanded.
 ///
-/// Any error turned into this type by `?` is retried with back-off. An asset that has the size already is no
-/// error: return `Ok(())`. The text reaches the claim's user in an event.
+/// The controller retries with back-off after any error that `?` converted into this type. If the asset already has the requested size, return
+/// `Ok(())` instead of an error. The claim's user reads the text in an event.
 ///
 /// ```
 /// use kube_provisioner::{ExpandError, ExpandVerdict};
@@ -26,7 +26,7 @@ pub struct ExpandError(Failure<ExpandVerdict>);
 
 error_with_verdict!(ExpandError, ExpandVerdict);
 
-/// What a failed expansion means for the claim.
+/// The meaning of a failed expansion for the claim.
 ///
 /// | verdict | the controller | the claim's user sees |
 /// |---|---|---|
@@ -35,40 +35,40 @@ error_with_verdict!(ExpandError, ExpandVerdict);
 /// | `Infeasible` | marks the claim `ControllerResizeInfeasible` and tries again after a long pause, or when the claim changes | `VolumeResizeFailed` |
 /// | `Ignored` | leaves the volume to another instance | nothing |
 ///
-/// After `Infeasible` the user may lower the request again, but not below the size that the volume has.
+/// After `Infeasible` the user may lower the request again, but not below the volume's current size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExpandVerdict {
     /// The call failed and may succeed later.
     Retry,
-    /// The backend is working.
+    /// The backend is still working.
     InProgress,
-    /// Cannot be done, and the asset has its old size.
+    /// The expansion is impossible, and the asset still has its old size.
     Infeasible,
-    /// Another instance's volume.
+    /// The volume belongs to another instance.
     Ignored,
-    /// The provisioner has no such method.
+    /// The provisioner does not implement the method.
     #[doc(hidden)]
     Unsupported,
 }
 
 impl ExpandError {
-    /// The controller retries with back-off. The same as `?`, for texts and boxed errors.
+    /// The controller retries with back-off. Same as `?`, for texts and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(ExpandVerdict::Retry, source)
     }
 
-    /// The backend is working. The controller asks again until it is done.
+    /// The backend is still working. The controller calls again until it is done.
     pub fn in_progress(source: impl Into<BoxError>) -> Self {
         Self::new(ExpandVerdict::InProgress, source)
     }
 
-    /// The asset cannot have this size and still has its old one. The user may ask for less.
+    /// The asset cannot have this size and still has its old one. The user may request less.
     pub fn infeasible(source: impl Into<BoxError>) -> Self {
         Self::new(ExpandVerdict::Infeasible, source)
     }
 
-    /// Not this instance's volume. The controller leaves it alone, without an event.
+    /// The volume belongs to another instance. The controller leaves it alone, without an event.
     pub fn ignored(source: impl Into<BoxError>) -> Self {
         Self::new(ExpandVerdict::Ignored, source)
     }

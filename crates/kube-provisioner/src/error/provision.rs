@@ -1,4 +1,4 @@
-//! The error of an author's `provision`.
+//! The error of `provision`.
 
 use std::error::Error;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{BoxError, Failure, error_with_verdict};
 
-/// Why a volume was not provisioned, and what that means for the claim.
+/// The reason why a volume was not provisioned, and its meaning for the claim.
 ///
-/// Any error turned into this type by `?` means [`ProvisionVerdict::Retry`]: something may have been left behind, so the attempt is
-/// remembered until it has ended. Where nothing was made yet, say so by [`nothing_left`](Self::nothing_left). The text reaches the claim's
-/// user in an event, so it should say what is wrong, who has to act, and what to do. The error's sources only reach the log.
+/// `?` converts any error into this type with [`ProvisionVerdict::Retry`]: something may be left in the backend, so the controller remembers the
+/// attempt until it has ended. If nothing has been created yet, use [`nothing_left`](Self::nothing_left). The claim's user reads the text in an
+/// event, so it should say what is wrong, who has to act, and what to do. The error's sources only appear in the log.
 ///
 /// ```
 /// use kube_provisioner::{ProvisionError, ProvisionVerdict};
@@ -28,21 +28,21 @@ pub struct ProvisionError(Failure<ProvisionVerdict>);
 
 error_with_verdict!(ProvisionError, ProvisionVerdict);
 
-/// What a failed attempt means for the claim.
+/// The meaning of a failed attempt for the claim.
 ///
 /// | verdict | the controller | the claim's user sees |
 /// |---|---|---|
 /// | `Retry` | retries with back-off; when the claim is deleted, [cleans up] or calls `provision` until it ends | `ProvisioningFailed` |
 /// | `NothingLeft` | retries with back-off while the claim exists | `ProvisioningFailed` |
-/// | `NoChange` | retries with back-off; an attempt that has begun before goes on as for `Retry` | `ProvisioningFailed` |
-/// | `AlreadyExists` | the same; a driver of COSI answers `AlreadyExists` | `ProvisioningFailed` |
+/// | `NoChange` | retries with back-off; an attempt that began earlier continues as for `Retry` | `ProvisioningFailed` |
+/// | `AlreadyExists` | as for `NoChange`; a COSI driver answers `AlreadyExists` | `ProvisioningFailed` |
 /// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
 /// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
 /// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
 /// | `Ignored` | leaves the claim to another provisioner | nothing |
 ///
-/// `NothingLeft`, `Reschedule`, `Invalid` and `Ignored` end the attempt: the author guarantees that no call of it has left anything
-/// in the backend. `Retry` and `InProgress` mean that something may be there.
+/// `NothingLeft`, `Reschedule`, `Invalid` and `Ignored` end the attempt: the provisioner guarantees that none of its calls has left anything
+/// in the backend. `Retry` and `InProgress` mean that something may be left.
 ///
 /// [cleans up]: crate::Provisioner::clean_up
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,29 +52,29 @@ pub enum ProvisionVerdict {
     Retry,
     /// Nothing was left behind; another attempt may succeed.
     NothingLeft,
-    /// The call has asked the backend for nothing: what earlier calls may have left is as it was.
+    /// The call has not asked the backend to change anything: leftovers of earlier calls, if any, are unchanged.
     NoChange,
-    /// The backend has an asset of this name that contradicts what is asked, and the call has left it as it is.
+    /// The backend has an asset of this name that contradicts the request, and the call has not changed it.
     AlreadyExists,
-    /// The backend may still be working, or may have made something that only another call finds.
+    /// The backend may still be working, or may have created something that only another call can find.
     InProgress,
-    /// Cannot be done on the selected node, and nothing was left behind there.
+    /// Impossible on the selected node, and nothing was left behind there.
     Reschedule,
-    /// Cannot be done with this claim and this class, however often it is tried. Nothing was left behind.
+    /// Impossible with this claim and this class, even if repeated. Nothing was left behind.
     Invalid,
     /// The claim belongs to another provisioner. Nothing was left behind.
     Ignored,
 }
 
 impl ProvisionVerdict {
-    /// Whether something may be left in the backend, by this call or an earlier one.
+    /// Returns true if this call or an earlier one may have left something in the backend.
     pub(crate) fn may_be_left(self) -> bool {
         matches!(self, Self::Retry | Self::InProgress | Self::NoChange | Self::AlreadyExists)
     }
 }
 
 impl ProvisionError {
-    /// The controller retries with back-off. Something may have been left behind. The same as `?`, for texts
+    /// The controller retries with back-off. Something may have been left behind. Same as `?`, for texts
     /// and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::Retry, source)
@@ -86,14 +86,14 @@ impl ProvisionError {
         Self::new(ProvisionVerdict::NothingLeft, source)
     }
 
-    /// The controller retries with back-off. This call has asked the backend for nothing, such as when a Secret is missing:
-    /// whether an earlier call has left something is as it was.
+    /// The controller retries with back-off. This call has asked the backend for nothing, for example because a Secret is missing:
+    /// leftovers of earlier calls, if any, are unchanged.
     pub fn no_change(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::NoChange, source)
     }
 
-    /// The same error of a call that has only read from the backend so far: a retry becomes [`no_change`](Self::no_change). If nothing
-    /// was asked of the backend before, the attempt ends, and the next one uses the class as it is then.
+    /// Converts an error of a call that has only read from the backend so far: a retry becomes [`no_change`](Self::no_change). If no earlier call
+    /// asked the backend for anything, the attempt ends, and the next one uses the class as it is then.
     ///
     /// ```
     /// # use kube_provisioner::{ProvisionError, ProvisionVerdict};
@@ -113,28 +113,28 @@ impl ProvisionError {
         Self(Failure { verdict, ..failure })
     }
 
-    /// The controller retries with back-off. What is asked contradicts what the backend has under this name, such as a bucket in
-    /// another region. This call has left that as it is.
+    /// The controller retries with back-off. The request contradicts an existing asset of this name in the backend, such as a bucket in
+    /// another region. This call has not changed that asset.
     pub fn already_exists(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::AlreadyExists, source)
     }
 
-    /// The backend is still working. The controller asks again until it is done, whatever happens to the claim.
+    /// The backend is still working. The controller calls again until it is done, whatever happens to the claim.
     pub fn in_progress(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::InProgress, source)
     }
 
-    /// Not possible on the selected node. The controller asks the scheduler for another one.
+    /// Impossible on the selected node. The controller asks the scheduler for another one.
     pub fn reschedule(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::Reschedule, source)
     }
 
-    /// Not possible with this claim and class. The controller tries again when one of them changes.
+    /// Impossible with this claim and class. The controller tries again when one of them changes.
     pub fn invalid(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::Invalid, source)
     }
 
-    /// Not this provisioner's claim. The controller leaves it alone, without an event.
+    /// The claim belongs to another provisioner. The controller leaves it alone, without an event.
     pub fn ignored(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::Ignored, source)
     }

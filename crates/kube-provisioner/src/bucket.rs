@@ -1,13 +1,13 @@
-//! Buckets on request: what an author of a bucket provisioner implements and is given.
+//! Buckets on request: the traits of bucket provisioners, with their arguments and results.
 //!
-//! An ObjectBucketClaim names a StorageClass, the class names a provisioner, the provisioner makes a bucket and an account with
-//! a key, and the claim's namespace gets a Secret and a ConfigMap that a pod takes with `envFrom`.
+//! An ObjectBucketClaim names a StorageClass, and the class names a provisioner. The provisioner creates a bucket and an account with
+//! a key, and the claim's namespace receives a Secret and a ConfigMap that a pod can use with `envFrom`.
 //!
-//! * **claim**: an ObjectBucketClaim, what a user asks for.
-//! * **object bucket**: an ObjectBucket, the object that stands for a bucket. It is written before anything is made, with all
-//!   that deletion needs.
-//! * **bucket**: the bucket itself, in the **backend** that the author's code talks to.
-//! * **account**: who is let into buckets, with a key or by a service account.
+//! * **claim**: an ObjectBucketClaim, a user's request.
+//! * **object bucket**: an ObjectBucket, the object that represents a bucket. It is written before anything is created, with all
+//!   data that deletion needs.
+//! * **bucket**: the bucket itself, in the **backend** that the provisioner talks to.
+//! * **account**: an identity with access to buckets, by a key or by a service account.
 
 mod account;
 mod answer;
@@ -35,5 +35,5 @@ pub use self::request::{
 };
 #[cfg(feature = "planted-faults")]
 pub use crate::controller::bucket::BucketSafeguard;
-/// Who finds these names in a cluster; see [`objectbucket_api`].
+/// The API's types, wire names and CRDs; see [`objectbucket_api`].
 pub use objectbucket_api;

@@ -1,7 +1,7 @@
-//! Buckets for the Container Object Storage Interface (COSI): the author's bucket provisioner as a driver on a socket, below
-//! upstream's sidecar, in the versions `v1alpha1` and `v1alpha2`. In the place of the sidecar there is [`controller`].
+//! Buckets for the Container Object Storage Interface (COSI): the bucket provisioner as a driver on a socket, used by the
+//! upstream sidecar, in the versions `v1alpha1` and `v1alpha2`. [`controller`] replaces the sidecar.
 //!
-//! The sidecar elects a leader and repeats failed calls, so the driver has neither Leases nor a queue. What COSI does not keep is
+//! The sidecar elects a leader and repeats failed calls, so the driver has neither Leases nor a queue. State that COSI does not store is
 //! in a Secret for each account, see [`accounts`].
 
 mod accounts;
@@ -38,13 +38,13 @@ use crate::controller::shared::program::Program;
 use crate::options::{BucketOptions, Options};
 use crate::rbac;
 
-/// The pause between attempts to start the author's code.
+/// The pause between attempts to start the provisioner.
 const START_PAUSE: Duration = Duration::from_secs(1);
-/// The bound of concurrent calls of the author's code where none is given.
+/// The limit of concurrent calls to the provisioner if the options set none.
 const CALLS: usize = 100;
 
-/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as a driver of the Container Object Storage Interface (COSI), in the place of a
-/// [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it where
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as a driver of the Container Object Storage Interface (COSI), instead of a
+/// [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it if
 /// [`BucketOptions::cosi_endpoint`] is set.
 ///
 /// ```no_run
@@ -63,15 +63,15 @@ pub struct CosiDriver {
 }
 
 impl CosiDriver {
-    /// A driver for this provisioner. Nothing happens before it runs.
+    /// Creates a driver for this provisioner. It does nothing before it runs.
     pub fn new(provisioner: impl BucketHooks, options: BucketOptions) -> Self {
         Self { options, backend: Arc::new(provisioner) }
     }
 
-    /// Runs as a program: sets up logs, connects, checks its rights and serves until SIGTERM or SIGINT.
+    /// Runs as a program: sets up logs, connects, checks its permissions and serves until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// When the API server or the socket cannot be used. Later interruptions are waited out.
+    /// If the API server or the socket cannot be used. Later interruptions are retried.
     pub async fn run(self) -> Result<(), RunError> {
         let (capabilities, own) = capabilities(|| (self.backend.capabilities(), self.backend.access_rules()))?;
         let options = &self.options.options;
@@ -86,10 +86,10 @@ impl CosiDriver {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
     ///
     /// # Errors
-    /// When the socket, or the address for probes, cannot be had, or when the options make no sense.
+    /// If the socket or the address for probes is not available, or if the options are invalid.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend } = self;
         let address = options.cosi_endpoint.clone();
@@ -120,7 +120,7 @@ impl CosiDriver {
                 .serve();
             served.await.map(|never| match never {}).map_err(|source| in_vain(&address, source))
         };
-        // Calls that are under way end at their next `.await`, and the sidecar repeats them.
+        // Running calls end at their next `.await`, and the sidecar repeats them.
         shutdown.run_until_cancelled(serve).await.unwrap_or(Ok(()))
     }
 }
@@ -131,7 +131,7 @@ impl fmt::Debug for CosiDriver {
     }
 }
 
-/// The command that grants missing rights, for this mode.
+/// Replaces the advice about missing permissions by the command for this mode.
 fn advised(error: RunError, options: &Options, advice: impl FnOnce(&str) -> String) -> RunError {
     match error {
         RunError::Access { error, advice: usual } if usual.contains(" rbac ") => {
@@ -145,7 +145,7 @@ fn advised(error: RunError, options: &Options, advice: impl FnOnce(&str) -> Stri
 fn bind(address: &Address) -> Result<Server, RunError> {
     let path = address.path();
     let server = Server::bind(path).map_err(|source| in_vain(address, source))?;
-    // The sidecar has another user in some pods, and the pod's group.
+    // In some pods the sidecar runs as another user, with the pod's group.
     set_permissions(path, Permissions::from_mode(0o660)).map_err(|source| in_vain(address, source))?;
     Ok(server)
 }
@@ -154,7 +154,7 @@ fn in_vain(address: &Address, source: std::io::Error) -> RunError {
     RunError::Socket { address: address.to_string(), source }
 }
 
-/// Calls the author's `start` until it succeeds.
+/// Calls the provisioner's `start` until it succeeds.
 async fn start(options: &Options, backend: &dyn BucketBackend, start: BucketStart, readiness: &Readiness) {
     while let Err(problem) = start_backend(options.provision_timeout, backend.start(start.clone())).await {
         tracing::warn!(problem, "the provisioner cannot start yet");
@@ -163,7 +163,7 @@ async fn start(options: &Options, backend: &dyn BucketBackend, start: BucketStar
     }
 }
 
-/// Whether the driver is served.
+/// The readiness of the driver.
 #[derive(Clone, Default)]
 struct Readiness(Arc<Mutex<Option<Result<(), String>>>>);
 
@@ -178,7 +178,7 @@ impl Readiness {
     }
 }
 
-/// Serves probes until the answer is dropped.
+/// Serves probes until the returned guard is dropped.
 async fn serve_admin(
     options: &Options,
     backend: &Arc<dyn BucketBackend>,

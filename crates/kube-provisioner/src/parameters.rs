@@ -1,4 +1,4 @@
-//! StorageClass parameters, which Kubernetes keeps as texts, read into an author's struct.
+//! StorageClass parameters, which Kubernetes stores as texts, parsed into a provisioner's struct.
 //!
 //! ```
 //! # use std::collections::BTreeMap;
@@ -52,43 +52,43 @@ pub(crate) use suggest::nearest;
 /// Reads `map`, the `parameters` of a StorageClass, into `T`.
 ///
 /// `T` is usually a struct with one field per parameter. `()` allows no parameters, and a map such as
-/// `BTreeMap<String, String>` allows any. Keys that begin with `csi.storage.k8s.io/` are never handed to `T` and never
-/// unknown: Kubernetes reserves them for its own components
+/// `BTreeMap<String, String>` allows any. Keys that begin with `csi.storage.k8s.io/` are never passed to `T` and never
+/// count as unknown: Kubernetes reserves them for its own components
 /// (<https://kubernetes-csi.github.io/docs/external-provisioner.html>).
 ///
-/// A value is given as text and read as its field's type wants it:
+/// Each value is a text, which is parsed according to the type of its field:
 ///
 /// | type | text |
 /// |---|---|
-/// | `String`, `PathBuf` and the like | as it is |
+/// | `String`, `PathBuf` and similar | unchanged |
 /// | `bool` | `true` or `false` |
-/// | integers, floats, `char` | Rust's own notation; no infinities |
+/// | integers, floats, `char` | Rust's notation; no infinities |
 /// | enum of plain variants | name of a variant |
-/// | `Option<T>` | `T`, and `None` only where the key is absent |
-/// | `Vec<T>`, sets, arrays, tuples | elements separated by commas, blanks around them dropped; the empty text is the empty list |
-/// | a type with its own `Deserialize` | what it accepts as text |
+/// | `Option<T>` | `T`; `None` only if the key is absent |
+/// | `Vec<T>`, sets, arrays, tuples | elements separated by commas, surrounding blanks removed; the empty text is the empty list |
+/// | a type with a custom `Deserialize` | whatever it accepts as text |
 ///
 /// The attributes `default`, `rename`, `rename_all`, `alias`, `with` and `deserialize_with` work as usual.
-/// Unknown keys are refused even without `deny_unknown_fields`.
+/// Unknown keys are rejected even without `deny_unknown_fields`.
 ///
 /// # Limits
 ///
-/// Serde hides the types behind `flatten`, `untagged` and `tag`: what is read through them gets nothing but text, so
-/// `String`, `Option<String>`, plain enums and maps of these work there and numbers do not. A struct with a flattened
-/// field is a map to serde: its unknown keys are noticed only by a flattened struct of its own making. A hand-written
-/// `Deserialize` names all its keys when it asks for a struct, or asks for a map.
+/// Serde hides the types behind `flatten`, `untagged` and `tag`: values read through them are always texts, so
+/// `String`, `Option<String>`, plain enums and maps of these work there, but numbers do not. To serde, a struct with a flattened
+/// field is a map: its unknown keys are noticed only if the flattened struct itself rejects them. A custom
+/// `Deserialize` must either request a struct and name all its keys, or request a map.
 ///
 /// # Errors
 ///
-/// One [`ParameterError`] that names every unknown key and every malformed value, or, where no value is malformed, the first
-/// key that is missing.
+/// Returns one [`ParameterError`] that names every unknown key and every malformed value or, if no value is malformed, the first
+/// missing key.
 pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T, ParameterError> {
     let given = || map.iter().filter(|(key, _)| !is_reserved(key));
     let mut class = ClassMap::new(given());
     let mut result = T::deserialize(&mut class);
     let mut problems = class.into_unknown();
     let (mut malformed, unknown) = (BTreeSet::new(), problems.len());
-    // Serde stops at the first problem. What follows a key that is left out may only be missing because of that.
+    // Serde stops at the first problem. Problems after an omitted key may only be caused by the omission.
     loop {
         let problem = match result {
             Ok(parameters) if problems.is_empty() => return Ok(parameters),
@@ -107,18 +107,18 @@ pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T
     Err(ParameterError { problems })
 }
 
-/// The keys that `T` knows, if it is a struct.
+/// Returns the keys that `T` knows, if it is a struct.
 pub(crate) fn keys_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
     let mut class = ClassMap::new(std::iter::empty());
-    // Only the request for fields counts: a required field is missing.
+    // Only the requested fields matter. The result is an error if a field is required.
     let _ = T::deserialize(&mut class);
     class.fields()
 }
 
-/// More than fit into an event.
+/// The maximum number of reported problems, which is more than fit into an event.
 const MOST_PROBLEMS: usize = 64;
 
-/// Reads a parameter whose empty text counts as absent, as templates of manifests write it.
+/// Reads a parameter and treats an empty text as absent, because manifest templates produce empty texts.
 ///
 /// ```
 /// #[derive(serde::Deserialize)]
@@ -134,14 +134,14 @@ const MOST_PROBLEMS: usize = 64;
 ///
 /// # Errors
 ///
-/// Those of `T`.
+/// The errors of `T`.
 pub fn unless_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() { Ok(None) } else { T::deserialize(text.into_deserializer()).map(Some) }
 }
 
-/// Implements `Deserialize` for types with [`FromStr`](std::str::FromStr), so that they are parameters as well as flags. The crate
-/// that calls it needs `serde`.
+/// Implements `Deserialize` for types with [`FromStr`](std::str::FromStr), so that they can be parameters as well as flags. The calling
+/// crate needs `serde`.
 ///
 /// ```
 /// #[derive(Debug, PartialEq)]
@@ -169,14 +169,14 @@ macro_rules! deserialize_from_str {
     )+};
 }
 
-/// What is wrong with the parameters of a StorageClass. Its text is one line, fit for an event.
+/// The problems in the parameters of a StorageClass, displayed as one line for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterError {
     problems: Vec<Problem>,
 }
 
 impl ParameterError {
-    /// At least one problem, and at most 65: unknown keys first, then malformed values.
+    /// Returns at least one problem, and at most 65: unknown keys first, then malformed values.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -196,7 +196,7 @@ impl fmt::Display for ParameterError {
 impl std::error::Error for ParameterError {}
 
 impl Problem {
-    /// The key that is there and cannot be used.
+    /// Returns the key that is set but cannot be used.
     pub(crate) fn key(&self) -> Option<&str> {
         match self {
             Self::Unknown { key, .. }
@@ -208,9 +208,9 @@ impl Problem {
     }
 }
 
-/// One thing that is wrong with the parameters of a StorageClass.
+/// A problem in the parameters of a StorageClass.
 ///
-/// Texts quoted in `reason` are cut after 64 characters and hold nothing unprintable; `key` is as the class has it.
+/// Texts quoted in `reason` are truncated after 64 characters and contain no unprintable characters; `key` is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Problem {
@@ -218,36 +218,36 @@ pub enum Problem {
     Unknown {
         /// As written in the class.
         key: String,
-        /// A similar key that the provisioner knows and the class does not have.
+        /// A similar key that the provisioner knows and the class does not contain.
         suggestion: Option<String>,
     },
-    /// The parameter is given a second time under another of its names.
+    /// The parameter is set a second time under another of its names.
     Repeated {
         /// The later one of the two keys.
         key: String,
-        /// The parameter's own name.
+        /// The parameter's canonical name.
         name: String,
     },
-    /// The value is not what the parameter takes.
+    /// The parameter does not accept the value.
     Malformed {
         /// As written in the class.
         key: String,
         /// The value and what is expected instead, such as `"ten" is not a whole number between 0 and 255`.
         reason: String,
     },
-    /// A mistake in the provisioner: the parameter's type is a map or a struct, or the variant holds data.
+    /// A bug in the provisioner: the parameter's type is a map or a struct, or the variant holds data.
     Unsupported {
         /// As written in the class.
         key: String,
     },
-    /// A parameter without a default is not given.
+    /// A parameter without a default is missing.
     Missing {
-        /// Its own name, not an alias.
+        /// The canonical name, not an alias.
         key: String,
     },
-    /// The author's type refuses the parameters as a whole.
+    /// The provisioner's type rejects the parameters as a whole.
     Rejected {
-        /// The author's message.
+        /// The type's message.
         reason: String,
     },
 }
@@ -278,12 +278,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// "Did you mean", for a misspelt key.
+/// Returns the "did you mean" addition for a misspelt key.
 pub(crate) fn suggestion_text(suggestion: Option<&str>) -> String {
     suggestion.map(|known| format!(" (did you mean {}?)", quoted(known))).unwrap_or_default()
 }
 
-/// Whether Kubernetes keeps `key` for its own components.
+/// Returns true if Kubernetes reserves `key` for its own components.
 pub(crate) fn is_reserved(key: &str) -> bool {
     key.starts_with("csi.storage.k8s.io/")
 }

@@ -1,4 +1,4 @@
-//! The rights that a provisioner needs. The manifests and the check at the start use the same list.
+//! The permissions that a provisioner needs. The manifests and the check at startup use the same list.
 
 #[cfg(test)]
 mod tests;
@@ -17,21 +17,21 @@ use crate::options::{Coordination, Options};
 
 pub use provisioner_runtime::access::AccessRule;
 
-/// The account that gets the rights.
+/// The account that receives the permissions.
 #[derive(Clone, Debug)]
 pub struct Account<'a> {
-    /// Name of the ServiceAccount, also of the roles and their bindings.
+    /// The name of the ServiceAccount, its roles and their bindings.
     pub name: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
 }
 
-/// Every right that the controller needs with these options, and for what the author's code is
-/// [capable](crate::Provisioner::capabilities) of. [`Hooks::access_rules`](crate::Hooks::access_rules) come on
-/// top of these.
+/// Returns every permission that the controller needs with these options and for the provisioner's
+/// [capabilities](crate::Provisioner::capabilities). [`Hooks::access_rules`](crate::Hooks::access_rules) are additional
+/// permissions.
 ///
-/// Rights to objects of known names are limited to these names. `former_shards` are the `--shards` with which this
-/// installation has run before: what their journals hold is adopted. Those of one shard are always among them.
+/// Permissions on objects with known names are limited to these names. `former_shards` are the values of `--shards` with which this
+/// installation has run before: the entries in their journals are adopted. The journals of a single shard are always included.
 ///
 /// ```
 /// use kube_provisioner::rbac::{Account, manifests, rules};
@@ -50,7 +50,7 @@ pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u3
     rules
 }
 
-/// Of [`rules`] those that the controller cannot work without.
+/// Returns the subset of [`rules`] that the controller cannot work without.
 pub(crate) fn required_rules(options: &Options, capabilities: &Capabilities, former_shards: &[u32]) -> Vec<AccessRule> {
     let (of_claims, of_events): (&[_], _) = if options.sidecar_rbac {
         (&["get", "list", "watch"], "")
@@ -80,7 +80,7 @@ pub(crate) fn required_rules(options: &Options, capabilities: &Capabilities, for
     rules
 }
 
-/// As [`rules`], for the controller of buckets. The Secrets and ConfigMaps of claims are in any namespace.
+/// Returns the permissions as [`rules`] does, for the bucket controller. The Secrets and ConfigMaps of claims can be in any namespace.
 pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[u32]) -> Vec<AccessRule> {
     const GROUP: &str = objectbucket_api::GROUP;
     const OWN: &[&str] = &["get", "list", "watch", "create", "delete", "patch"];
@@ -89,7 +89,7 @@ pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[
         cluster(GROUP, "objectbuckets/status", &["patch"]),
         cluster(GROUP, "objectbucketclaims", &["get", "list", "watch", "patch"]),
         cluster(GROUP, "objectbucketclaims/status", &["patch"]),
-        // An owner that is to wait for what it owns has to be one whose finalizers may be changed.
+        // To block the deletion of an owner, its dependent's creator must be allowed to change the owner's finalizers.
         cluster(GROUP, "objectbucketclaims/finalizers", &["update"]),
         cluster("", "secrets", OWN),
         cluster("", "configmaps", OWN),
@@ -102,8 +102,8 @@ pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[
     rules
 }
 
-/// As [`rules`], for a COSI driver: the Secrets of its accounts are in its own namespace, and those of classes in any. The
-/// sidecar needs rights of its own.
+/// Returns the permissions as [`rules`] does, for a COSI driver: the Secrets of its accounts are in its own namespace, those of classes can be
+/// in any. The sidecar needs additional permissions.
 #[cfg(feature = "cosi")]
 pub fn cosi_rules(options: &Options, capabilities: &BucketCapabilities) -> Vec<AccessRule> {
     let mut rules = vec![own("secrets", &["get", "create", "update", "delete"])];
@@ -114,8 +114,8 @@ pub fn cosi_rules(options: &Options, capabilities: &BucketCapabilities) -> Vec<A
     rules
 }
 
-/// As [`cosi_rules`], for the controller of a driver's Buckets and BucketAccesses. The Secrets of BucketAccesses are in any
-/// namespace. It deletes no object of COSI, and needs no rights to claims and classes.
+/// Returns the permissions as [`cosi_rules`] does, for the controller of a driver's Buckets and BucketAccesses. The Secrets of BucketAccesses can
+/// be in any namespace. The controller deletes no COSI objects, and needs no permissions on claims and classes.
 #[cfg(feature = "cosi")]
 pub fn cosi_controller_rules(driver: &str, options: &Options) -> Vec<AccessRule> {
     const GROUP: &str = "objectstorage.k8s.io";
@@ -137,11 +137,11 @@ pub fn cosi_controller_rules(driver: &str, options: &Options) -> Vec<AccessRule>
     rules
 }
 
-/// ServiceAccount, roles and their bindings for a provisioner.
+/// Generates the ServiceAccount, roles and role bindings of a provisioner.
 pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let Account { name, namespace } = account;
-    // Cluster-wide names must not meet those of another installation.
+    // Cluster-wide names must not collide with those of another installation.
     let cluster_name = format!("{namespace}-{name}");
     let in_namespace = json!({"name": name, "namespace": namespace});
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
@@ -170,18 +170,18 @@ pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
     ]
 }
 
-/// Advice about missing rights: the `rbac` command of this program with the relevant options.
+/// Returns advice about missing permissions: the `rbac` command of this program with the relevant options.
 pub fn advice(options: &Options, namespace: &str) -> String {
     advice_with(options, namespace, "")
 }
 
-/// The same for a COSI driver.
+/// Returns the advice for a COSI driver.
 #[cfg(feature = "cosi")]
 pub(crate) fn cosi_advice(options: &Options, namespace: &str) -> String {
     advice_with(options, namespace, " --cosi")
 }
 
-/// The same for the controller in the place of a sidecar.
+/// Returns the advice for the controller that replaces COSI's sidecar.
 #[cfg(feature = "cosi")]
 pub(crate) fn cosi_controller_advice(options: &BucketOptions, namespace: &str) -> String {
     let name = options.cosi_driver_name.as_ref().map(|name| format!(" --cosi-driver-name {name}"));
@@ -207,17 +207,17 @@ fn advice_with(options: &Options, namespace: &str, mode: &str) -> String {
     )
 }
 
-/// The namespace by whose uid the cluster is known.
+/// The permission to read the namespace whose uid identifies the cluster.
 fn cluster_id(options: &Options) -> Option<AccessRule> {
     let rule = || Rule { names: vec![SYSTEM_NAMESPACE.to_owned()], ..cluster("", "namespaces", &["get"]) };
     options.cluster_id.is_none().then(rule)
 }
 
-/// The ConfigMaps in which attempts are recorded.
+/// The permissions on the ConfigMaps in which attempts are recorded.
 fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     const NAMED: &[&str] = &["get", "update", "delete"];
     let shards = match options.coordination {
-        // The names of future nodes are not known.
+        // The names of future nodes are unknown.
         Coordination::PerNode => return vec![own("configmaps", &["get", "list", "create", "update", "delete"])],
         Coordination::None => 1,
         Coordination::Lease => options.shards,
@@ -230,9 +230,9 @@ fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     vec![Rule { names, ..own("configmaps", NAMED) }, own("configmaps", &["list", "create"])]
 }
 
-/// The Leases in which attempts are recorded where ConfigMaps are not, see [`Options::sidecar_rbac`].
+/// Returns the permissions on the Leases in which attempts are recorded if ConfigMaps are not permitted, see [`Options::sidecar_rbac`].
 pub(crate) fn journal_leases() -> AccessRule {
-    // Not all drivers' charts grant deletion, which only tidies up.
+    // Some drivers' charts do not grant deletion, which is only used to clean up.
     const VERBS: &[&str] = &["get", "list", "create", "update"];
     Rule { namespaced: true, ..cluster("coordination.k8s.io", "leases", VERBS) }
 }
@@ -242,8 +242,8 @@ fn leases(options: &Options) -> Vec<AccessRule> {
         return Vec::new();
     }
     let all = lease::access_rule(options.shards);
-    // With several shards each replica has another Lease of its own, of unknown name. A sidecar's Lease has its driver's name
-    // in another form.
+    // With several shards, each replica has an additional Lease with an unknown name. A sidecar's Lease is named after its driver, in
+    // another form.
     if options.shards > 1 || options.sidecar_rbac {
         return vec![all];
     }
@@ -256,7 +256,7 @@ fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'stati
     Rule { group, resource, verbs, names: Vec::new(), namespaced: false }
 }
 
-/// In the provisioner's own namespace.
+/// A rule for the provisioner's own namespace.
 fn own(resource: &'static str, verbs: &'static [&'static str]) -> AccessRule {
     Rule { namespaced: true, ..cluster("", resource, verbs) }
 }

@@ -1,4 +1,4 @@
-//! Who has buckets and who may use them, as an author's methods get them.
+//! Owners and users of buckets, as the provisioner's methods receive them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,23 +9,23 @@ use super::parameters::Access;
 use crate::error::ProvisionError;
 use crate::protocol::{BUCKET_CLAIM_NAME, EXISTING_BUCKETS};
 
-/// Namespace, name and uid of a claim: all that identifies it.
+/// The namespace, name and uid that identify a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClaimName {
-    /// The namespace. Empty for a bucket or an account of the Container Object Storage Interface (COSI), which does not tell it.
+    /// The namespace. Empty for a bucket or an account of the Container Object Storage Interface (COSI), which does not pass the namespace.
     pub namespace: String,
-    /// The name; of COSI that of the bucket or the account itself.
+    /// The name; for COSI, the name of the bucket or the account itself.
     pub name: String,
-    /// The uid. Empty if an object of another provisioner does not have it. Of COSI a text that no other asset has.
+    /// The uid. Empty if an object of another provisioner does not contain it. For COSI, a text that is unique among all assets.
     pub uid: String,
 }
 
-/// What the uids of COSI's buckets and of its accounts begin with. The uid of a claim has no dot.
+/// The prefixes in the uids of COSI's buckets and accounts. The uid of a claim contains no dot.
 const OF_BUCKET: &str = "b.";
 const OF_ACCESS: &str = "a.";
 
 impl ClaimName {
-    /// The [name of the account](Account::name).
+    /// Returns the [name of the account](Account::name).
     pub(crate) fn user(&self) -> String {
         let Self { namespace, name, uid } = self;
         match (namespace.is_empty(), uid.strip_prefix(OF_BUCKET), uid.strip_prefix(OF_ACCESS)) {
@@ -35,7 +35,7 @@ impl ClaimName {
         }
     }
 
-    /// The name of an account of COSI.
+    /// Returns the name, if this is a COSI account.
     pub(crate) fn cosi_account(&self) -> Option<&str> {
         self.uid.strip_prefix(OF_ACCESS).filter(|_| self.namespace.is_empty())
     }
@@ -50,29 +50,29 @@ impl fmt::Display for ClaimName {
     }
 }
 
-/// One who has a bucket, or who is let into some.
+/// An identity that owns a bucket, or that has access to some buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Account {
-    /// A name for its user in the backend. It is the same in every attempt, and no other account ever has it.
+    /// The name of its user in the backend. It is the same in every attempt, and never used for another account.
     pub name: String,
-    /// The claim that it is for. After a restore it keeps the uid that the claim had when the account was made.
+    /// The claim that the account belongs to. After a restore it keeps the uid that the claim had when the account was created.
     pub claim: ClaimName,
 }
 
 impl Account {
-    /// That of an ObjectBucketClaim, or of a bucket or an account of COSI.
+    /// Returns the account of an ObjectBucketClaim, or of a COSI bucket or account.
     pub fn of(claim: ClaimName) -> Self {
         Self { name: claim.user(), claim }
     }
 
-    /// The owner of the bucket of COSI with this name.
+    /// Returns the owner of the COSI bucket with this name.
     #[cfg(feature = "cosi")]
     pub(crate) fn of_cosi_bucket(name: &str) -> Self {
         Self::of_cosi(OF_BUCKET, name)
     }
 
-    /// The account of COSI with this name.
+    /// Returns the COSI account with this name.
     #[cfg(feature = "cosi")]
     pub(crate) fn of_cosi_access(name: &str) -> Self {
         Self::of_cosi(OF_ACCESS, name)
@@ -84,20 +84,20 @@ impl Account {
     }
 }
 
-/// Whose a bucket or a user in the backend is, by its tags or labels.
+/// The owner of a bucket or a user in the backend, according to its tags or labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The claim's.
+    /// The claim in question.
     Claim,
-    /// Another claim's, or another cluster's.
+    /// Another claim, or another cluster.
     Other,
     /// No tag or label names a claim.
     Unknown,
 }
 
-/// A bucket that an account is let into, or was.
+/// A bucket to which an account has, or had, access.
 ///
-/// One for an author's own tests:
+/// In tests:
 ///
 /// ```
 /// # use kube_provisioner::bucket::{BucketAccess, GrantRequest};
@@ -110,36 +110,36 @@ pub enum Owner {
 pub struct BucketAccess {
     /// The bucket's name.
     pub name: String,
-    /// What the account may do at most. Class and claim may allow less, if the author has parameters for that.
+    /// The maximum access of the account. Class and claim may allow less, if the provisioner has parameters for that.
     pub access: Access,
-    /// For whom it was made: the account itself, or the one of another claim of the namespace. `None` where the class names the
-    /// bucket.
+    /// The account that the bucket was created for: this account, or the account of another claim in the namespace. `None` if the class names
+    /// the bucket.
     pub owner: Option<Account>,
-    /// What [`Bucket::state`](super::Bucket::state) was the last time; empty where the class names the bucket.
+    /// The last value of [`Bucket::state`](super::Bucket::state); empty if the class names the bucket.
     pub state: BTreeMap<String, String>,
 }
 
 impl BucketAccess {
-    /// Full access to a bucket that was made for this one, or exists by itself.
+    /// Grants full access to a bucket that was created for this owner, or to an existing one if there is no owner.
     pub fn new(name: impl Into<String>, owner: Option<Account>) -> Self {
         Self { name: name.into(), access: Access::default(), owner, state: BTreeMap::new() }
     }
 
-    /// What the account may do, by a class that allows this and a claim that asks for `asked`, or for nothing by itself.
+    /// Returns the account's access under a class that allows `class` and a claim that requests `asked`, if it requests anything.
     ///
     /// # Errors
-    /// When one of them asks for more than the other allows.
+    /// If the claim requests more than the class allows, or if [`access`](Self::access) is restricted to more than both allow.
     pub fn allowed(&self, class: Access, asked: Option<Access>) -> Result<Access, ProvisionError> {
         let allowed = class.restricted_to(asked)?;
         if self.access == Access::default() { Ok(allowed) } else { allowed.restricted_to(Some(self.access)) }
     }
 
-    /// Whether it was made for this account.
+    /// Returns true if the bucket was created for this account.
     pub fn belongs_to(&self, account: &Account) -> bool {
         self.owner.as_ref() == Some(account)
     }
 
-    /// The error of a grant for a bucket that does not exist. Its claim or an administrator may create it.
+    /// Returns the error of a grant for a bucket that does not exist. Its claim or an administrator may create it.
     pub fn missing(&self) -> ProvisionError {
         let bucket = &self.name;
         match &self.owner {
@@ -154,7 +154,7 @@ impl BucketAccess {
         }
     }
 
-    /// The error of a grant for a bucket that was not made for its recorded owner, or was replaced since.
+    /// Returns the error text of a grant for a bucket that was not created for its recorded owner, or was replaced since.
     pub fn is_not_its_owners(&self) -> String {
         let bucket = &self.name;
         match &self.owner {
@@ -171,7 +171,7 @@ impl BucketAccess {
     }
 }
 
-/// COSI does not tell a driver the namespace of anything.
+/// COSI does not pass the namespace of any object to a driver.
 fn is_of_cosi(owner: &Account) -> bool {
     owner.claim.namespace.is_empty()
 }

@@ -1,11 +1,11 @@
-//! What an author's methods for buckets answer.
+//! The results of a bucket provisioner's methods.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::endpoint::Endpoint;
 
-/// A bucket that was made, as [`create_bucket`](super::BucketProvisioner::create_bucket) answers.
+/// A created bucket, returned by [`create_bucket`](super::BucketProvisioner::create_bucket).
 ///
 /// ```
 /// use kube_provisioner::bucket::{Bucket, Endpoint};
@@ -17,7 +17,7 @@ use super::endpoint::Endpoint;
 #[must_use]
 #[non_exhaustive]
 pub struct Bucket {
-    /// Where it is reached.
+    /// The endpoint that serves the bucket.
     pub endpoint: Endpoint,
     /// See [`state`](Self::state).
     pub state: BTreeMap<String, String>,
@@ -26,26 +26,26 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket that is reached here.
+    /// Creates a result for a bucket at this endpoint.
     pub fn new(endpoint: Endpoint) -> Self {
         Self { endpoint, state: BTreeMap::new(), warning: None }
     }
 
-    /// Something that later calls about the bucket need, kept in the ObjectBucket's `spec.additionalState`. No secrets:
-    /// administrators see it. [`Granted::state`] is kept beside it, so the two need keys of their own.
+    /// Stores a value that later calls about the bucket need, in the ObjectBucket's `spec.additionalState`. It must not contain secrets, because
+    /// administrators can read it. [`Granted::state`] is stored next to it, so the two need distinct keys.
     pub fn state(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.state.insert(key.into(), value.into());
         self
     }
 
-    /// A warning for the claim's user although the call succeeded; it becomes an event.
+    /// Sets a warning for the claim's user although the call succeeded; it becomes an event.
     pub fn warning(mut self, text: impl Into<String>) -> Self {
         self.warning = Some(text.into());
         self
     }
 }
 
-/// An account that was let into buckets, as [`grant`](super::BucketProvisioner::grant) answers.
+/// An account with access to buckets, returned by [`grant`](super::BucketProvisioner::grant).
 ///
 /// ```
 /// use kube_provisioner::bucket::{Credentials, Endpoint, Granted};
@@ -57,9 +57,9 @@ impl Bucket {
 #[must_use]
 #[non_exhaustive]
 pub struct Granted {
-    /// Where the buckets are reached.
+    /// The endpoint that serves the buckets.
     pub endpoint: Endpoint,
-    /// The account's key. `None` where pods identify themselves by their service account.
+    /// The account's key. `None` if pods identify themselves by their service account.
     pub credentials: Option<Credentials>,
     /// See [`state`](Self::state).
     pub state: BTreeMap<String, String>,
@@ -72,13 +72,13 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Access with this key to buckets that are reached here.
+    /// Grants access with this key to buckets at this endpoint.
     pub fn new(endpoint: Endpoint, credentials: Credentials) -> Self {
         Self { credentials: Some(credentials), ..Self::without_key(endpoint) }
     }
 
-    /// Access without a key: the backend knows the pods of a service account. The claim's Secret gets no key, and what clients
-    /// need stands in [its ConfigMap](Self::config).
+    /// Grants access without a key: the backend recognises the pods of a service account. The claim's Secret contains no key; put the values that
+    /// clients need in [the ConfigMap](Self::config).
     pub fn without_key(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
@@ -90,32 +90,32 @@ impl Granted {
         }
     }
 
-    /// Something that later calls about the account need, kept as [`Bucket::state`].
+    /// Stores a value that later calls about the account need, like [`Bucket::state`].
     pub fn state(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.state.insert(key.into(), value.into());
         self
     }
 
-    /// Another entry of the claim's ConfigMap.
+    /// Adds an entry to the claim's ConfigMap.
     pub fn config(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.config_data.insert(key.into(), value.into());
         self
     }
 
-    /// Another entry of the claim's Secret.
+    /// Adds an entry to the claim's Secret.
     pub fn secret(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.secret_data.insert(key.into(), value.into());
         self
     }
 
-    /// As [`Bucket::warning`].
+    /// Sets a warning, like [`Bucket::warning`].
     pub fn warning(mut self, text: impl Into<String>) -> Self {
         self.warning = Some(text.into());
         self
     }
 }
 
-/// Without the values of the Secret.
+/// Omits the values of the Secret.
 impl fmt::Debug for Granted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { endpoint, credentials, state, config_data, secret_data, warning } = self;
@@ -130,18 +130,18 @@ impl fmt::Debug for Granted {
     }
 }
 
-/// A key of the backend's.
+/// A key of the backend.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credentials {
-    /// Its id, which is no secret.
+    /// The key's id, which is not secret.
     pub access_key_id: String,
-    /// Its secret.
+    /// The key's secret.
     pub secret_access_key: String,
 }
 
 impl Credentials {
-    /// A key of these two parts.
+    /// Creates a key from its two parts.
     pub fn new(access_key_id: impl Into<String>, secret_access_key: impl Into<String>) -> Self {
         Self { access_key_id: access_key_id.into(), secret_access_key: secret_access_key.into() }
     }

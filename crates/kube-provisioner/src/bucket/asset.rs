@@ -1,4 +1,4 @@
-//! What a backend has for the claims of a cluster, as the command `orphans` compares it with the ObjectBuckets.
+//! The assets in a backend, which the command `orphans` compares with the ObjectBuckets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use super::account::{Account, ClaimName};
 use crate::secrets::Secrets;
 
-/// Where [`BucketHooks::list_assets`](super::BucketHooks::list_assets) looks.
+/// The argument of [`BucketHooks::list_assets`](super::BucketHooks::list_assets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListAssets<P> {
     /// The class's parameters.
     pub parameters: Arc<P>,
-    /// The Secrets that the class names.
+    /// The Secrets named by the class.
     pub secrets: Secrets,
-    /// The cluster, as [`BucketRequest::cluster_id`](super::BucketRequest::cluster_id).
+    /// The cluster ID, as in [`BucketRequest::cluster_id`](super::BucketRequest::cluster_id).
     pub cluster_id: String,
 }
 
 impl<P> ListAssets<P> {
-    /// For an author's own tests. Its fields may be changed.
+    /// Creates an argument, for use in tests. Its fields can be changed.
     pub fn new(parameters: P, secrets: Secrets, cluster_id: impl Into<String>) -> Self {
         Self { parameters: Arc::new(parameters), secrets, cluster_id: cluster_id.into() }
     }
@@ -29,35 +29,35 @@ impl<P> ListAssets<P> {
     }
 }
 
-/// What a backend has.
+/// The assets in a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Assets {
     /// The buckets and users whose marks name a claim.
     pub found: Vec<Asset>,
-    /// What could not be read, as sentences. Nothing that it may be a part of is in `found`.
+    /// Sentences that name what could not be read. `found` contains nothing that depends on it.
     pub unread: Vec<String>,
 }
 
-/// A bucket or a user that was made for a claim.
+/// A bucket or a user that was created for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Asset {
-    /// What it is.
+    /// The kind of asset.
     pub kind: AssetKind,
     /// Its name in the backend.
     pub name: String,
-    /// For whom it was made. Where marks do not tell the claim's namespace from its name, any division will do.
+    /// The claim's account. If marks do not separate the claim's namespace from its name, any split will do.
     pub owner: Account,
-    /// Which cluster its mark names.
+    /// The cluster that its mark names.
     pub cluster: MarkedCluster,
-    /// Whether its claim was released and the bucket was to stay, by the reclaim policy: the keys are gone.
+    /// True if the claim was released and its reclaim policy retained the bucket: the keys have been removed.
     pub retained: bool,
-    /// What [`ProvisionedBucket::state`](super::ProvisionedBucket::state) has to be to remove it.
+    /// The [`ProvisionedBucket::state`](super::ProvisionedBucket::state) that its removal requires.
     pub state: BTreeMap<String, String>,
 }
 
-/// What an [`Asset`] is.
+/// The kind of an [`Asset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AssetKind {
@@ -71,16 +71,16 @@ pub enum AssetKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarkedCluster {
-    /// [The one of the question](ListAssets::cluster_id).
+    /// The [cluster in question](ListAssets::cluster_id).
     This,
-    /// Another one, as the mark names it.
+    /// Another cluster, as named by the mark.
     Other(String),
-    /// None: the mark is an earlier version's.
+    /// No cluster: the mark was written by an earlier version.
     Unknown,
 }
 
 impl MarkedCluster {
-    /// That of a mark which names this cluster, or none.
+    /// Compares the cluster that a mark names, if any, with this cluster.
     pub fn of(marked: Option<&str>, this: &str) -> Self {
         match marked {
             None => Self::Unknown,
@@ -91,7 +91,7 @@ impl MarkedCluster {
 }
 
 impl Asset {
-    /// One that was not retained and needs no state. Its fields may be changed.
+    /// Creates an asset that was not retained and needs no state. Its fields can be changed.
     pub fn new(kind: AssetKind, name: impl Into<String>, owner: ClaimName, cluster: MarkedCluster) -> Self {
         let owner = Account::of(owner);
         Self { kind, name: name.into(), owner, cluster, retained: false, state: BTreeMap::new() }

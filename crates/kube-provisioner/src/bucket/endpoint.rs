@@ -1,4 +1,4 @@
-//! The address of a backend, as clients get it.
+//! The address of a backend, as clients receive it.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::error::StartError;
 
-/// Where clients reach a bucket.
+/// The endpoint at which clients reach a bucket.
 ///
 /// ```
 /// use kube_provisioner::bucket::Endpoint;
@@ -25,59 +25,59 @@ pub struct Endpoint {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Whether clients speak TLS with it.
+    /// True if clients connect with TLS.
     pub tls: bool,
-    /// The region, for backends that have some.
+    /// The region, for backends that have regions.
     pub region: String,
-    /// A part of the region, for backends that have some.
+    /// The part of the region, for backends that divide regions.
     pub sub_region: String,
 }
 
 impl Endpoint {
-    /// That of a host which serves HTTPS on port 443.
+    /// Creates the endpoint of a host that serves HTTPS on port 443.
     pub fn https(host: impl Into<String>) -> Self {
         Self { host: host.into(), port: 443, tls: true, ..Self::default() }
     }
 
-    /// That of a host which serves HTTP on port 80.
+    /// Creates the endpoint of a host that serves HTTP on port 80.
     pub fn http(host: impl Into<String>) -> Self {
         Self { host: host.into(), port: 80, ..Self::default() }
     }
 
-    /// Another port.
+    /// Sets the port.
     #[must_use]
     pub fn port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
-    /// In this region.
+    /// Sets the region.
     #[must_use]
     pub fn region(self, region: impl Into<String>) -> Self {
         Self { region: region.into(), ..self }
     }
 
-    /// In this part of its region.
+    /// Sets the part of the region.
     #[must_use]
     pub fn sub_region(self, sub_region: impl Into<String>) -> Self {
         Self { sub_region: sub_region.into(), ..self }
     }
 
-    /// Connects and sends nothing. Where the environment names a proxy, which alone may know the way, it does nothing.
+    /// Opens a connection without sending anything. Does nothing if the environment names a proxy, since a direct connection may then be impossible.
     ///
     /// # Errors
-    /// When nothing accepts connections there.
+    /// If the endpoint accepts no connections.
     pub async fn connect(&self) -> Result<(), StartError> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let proxies = if self.tls { ["HTTPS_PROXY", "https_proxy"] } else { ["HTTP_PROXY", "http_proxy"] };
         if proxies.into_iter().any(is_set) {
             return Ok(());
         }
-        // An IPv6 address has brackets here.
+        // The host contains the brackets of an IPv6 address.
         let connected = TcpStream::connect(format!("{}:{}", self.host, self.port)).await;
         connected.map(drop).map_err(|error| StartError::new(format!("cannot connect to {}: {error}", self.url())))
     }
 
-    /// The URL.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         let (scheme, usual) = if self.tls { ("https", 443) } else { ("http", 80) };
         if self.port == usual {
@@ -88,7 +88,7 @@ impl Endpoint {
     }
 }
 
-/// A text that is not the URL of an endpoint.
+/// The reason why a text is not the URL of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {

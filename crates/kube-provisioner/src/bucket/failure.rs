@@ -1,4 +1,4 @@
-//! Why a call for a bucket does not succeed, in terms that most backends share.
+//! Errors of bucket calls, in terms that most backends share.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use crate::error::{DeleteError, ProvisionError};
 
-/// The backend cannot be used: something is missing in the StorageClass, its Secret, the ObjectBucket, or the provisioner's
-/// arguments. The text says what to do.
+/// A backend that cannot be used because a value is missing in the StorageClass, its Secret, the ObjectBucket, or the provisioner's
+/// arguments. The text says how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misconfigured(String);
 
 impl Misconfigured {
-    /// From a text or an error.
+    /// Creates the error from a text or an error.
     pub fn new(text: impl Display) -> Self {
         Self(text.to_string())
     }
@@ -23,13 +23,13 @@ impl Misconfigured {
     /// Reads a file that an argument names.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the file cannot be read.
     pub fn read(file: &Path) -> Result<Vec<u8>, Self> {
         std::fs::read(file).map_err(|error| Self(format!("cannot read {}: {error}", file.display())))
     }
 }
 
-/// Why [`create_bucket`](super::BucketProvisioner::create_bucket) or [`grant`](super::BucketProvisioner::grant) does not succeed.
+/// The reason why [`create_bucket`](super::BucketProvisioner::create_bucket) or [`grant`](super::BucketProvisioner::grant) failed.
 ///
 /// ```
 /// # use kube_provisioner::ProvisionVerdict;
@@ -42,15 +42,15 @@ impl Misconfigured {
 /// ```
 #[derive(Debug)]
 pub enum Objection {
-    /// The backend cannot do what the claim asks for.
+    /// The backend cannot do what the claim requests.
     Refused(String),
-    /// Something failed.
+    /// A step failed.
     Failed(ProvisionError),
 }
 
 impl Objection {
-    /// The error of the call. A refusal is final if `undone` says that nothing is left of earlier attempts. It is not awaited for
-    /// a failure.
+    /// Returns the error of the call. A refusal is final if `undone` returns true, which means that nothing is left of earlier attempts. For
+    /// a failure, `undone` is not awaited.
     pub async fn into_error<E>(self, undone: impl Future<Output = Result<bool, E>>) -> ProvisionError
     where
         ProvisionError: From<E>,
@@ -78,7 +78,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Objection {
     }
 }
 
-/// Bounds the time in which one call deletes the objects of a bucket. The next call continues.
+/// A limit on the time in which one call deletes the objects of a bucket. The next call continues.
 #[derive(Debug)]
 pub struct Emptying<'a> {
     bucket: &'a str,
@@ -89,25 +89,25 @@ pub struct Emptying<'a> {
 impl<'a> Emptying<'a> {
     const SLICE: Duration = Duration::from_secs(20);
 
-    /// Begins with this bucket.
+    /// Starts the time for this bucket.
     pub fn new(bucket: &'a str) -> Self {
         Self { bucket, start: Instant::now(), deleted: 0 }
     }
 
-    /// Whether the call should end.
+    /// Returns true if the call should end.
     pub fn is_over(&self) -> bool {
         self.start.elapsed() >= Self::SLICE
     }
 
-    /// The objects that were deleted in this call.
+    /// Returns the number of objects deleted in this call.
     pub fn deleted(&self) -> usize {
         self.deleted
     }
 
-    /// Counts objects that were deleted.
+    /// Adds to the number of deleted objects.
     ///
     /// # Errors
-    /// When the call should end: it reports the progress.
+    /// If the call should end: the error reports the progress.
     pub fn add(&mut self, deleted: usize) -> Result<(), DeleteError> {
         self.deleted += deleted;
         if !self.is_over() {

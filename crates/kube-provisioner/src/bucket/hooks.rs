@@ -11,18 +11,18 @@ use super::provisioner::BucketProvisioner;
 use super::request::{BucketLookup, BucketStart, GrantedAccount};
 use crate::error::{DeleteError, ProvisionError, StartError};
 
-/// What some bucket provisioners can do beyond [`BucketProvisioner`]: rotate keys, look up buckets, list what the backend has, and say
-/// whether it can be reached. Every method has a default, so `impl BucketHooks for Store {}` is enough.
+/// Optional methods of a bucket provisioner: rotate keys, look up buckets, list the backend's assets, and probe the backend.
+/// Every method has a default, so `impl BucketHooks for Store {}` is enough.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which optional methods it has",
     note = "add `impl kube_provisioner::bucket::BucketHooks for {Self} {{}}`; each method has a default"
 )]
 pub trait BucketHooks: BucketProvisioner {
-    /// Finds the bucket with this name, whoever created it; `None` if it does not exist. Called for buckets that an administrator names in
+    /// Finds the bucket with this name, whoever created it; returns `None` if it does not exist. Called for buckets that an administrator names in
     /// the Container Object Storage Interface (COSI).
     ///
     /// # Errors
-    /// As of [`create_bucket`](BucketProvisioner::create_bucket). A bucket that cannot be read is an error.
+    /// Same as [`create_bucket`](BucketProvisioner::create_bucket). A bucket that cannot be read is an error.
     fn find_bucket(
         &self,
         bucket: BucketLookup<Self::Parameters>,
@@ -31,12 +31,12 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err(ProvisionError::invalid("this provisioner cannot look up buckets")) }
     }
 
-    /// Makes another key for the account. [The key that it has](GrantedAccount::access_key_id) stays valid; all others are
-    /// removed first, since an earlier call may have made one that nobody has. For authors who
-    /// [declare it](super::BucketCapabilities::rotation).
+    /// Creates another key for the account. [The current key](GrantedAccount::access_key_id) stays valid; all others are
+    /// removed first, since an earlier call may have created a key that was never delivered. Only called if the provisioner
+    /// [declares it](super::BucketCapabilities::rotation).
     ///
     /// # Errors
-    /// As of [`create_bucket`](BucketProvisioner::create_bucket).
+    /// Same as [`create_bucket`](BucketProvisioner::create_bucket).
     fn rotate(
         &self,
         account: GrantedAccount<Self::Parameters>,
@@ -45,11 +45,11 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err(ProvisionError::invalid("this provisioner cannot rotate keys")) }
     }
 
-    /// Removes all keys of the account but [the one that it has](GrantedAccount::access_key_id), some time after
+    /// Removes all keys of the account except [the current one](GrantedAccount::access_key_id). Called some time after
     /// [`rotate`](Self::rotate).
     ///
     /// # Errors
-    /// As of [`delete_bucket`](BucketProvisioner::delete_bucket).
+    /// Same as [`delete_bucket`](BucketProvisioner::delete_bucket).
     fn retire(
         &self,
         account: GrantedAccount<Self::Parameters>,
@@ -58,13 +58,13 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err(DeleteError::retry("this provisioner cannot rotate keys")) }
     }
 
-    /// Lists the ids of the account's keys that work: those that [`grant`](BucketProvisioner::grant) would return again. An account that does not
-    /// exist has none. `None` if the backend cannot tell by a cheap request.
+    /// Lists the ids of the account's working keys: those that [`grant`](BucketProvisioner::grant) would return again. Returns an empty list for an
+    /// account that does not exist, and `None` if the backend cannot list keys with a cheap request.
     ///
     /// The controller uses it to notice that an administrator deleted the key that it delivered.
     ///
     /// # Errors
-    /// Any: nothing is concluded about the keys then.
+    /// On any error, the controller draws no conclusions about the keys.
     fn list_keys(
         &self,
         account: GrantedAccount<Self::Parameters>,
@@ -73,14 +73,15 @@ pub trait BucketHooks: BucketProvisioner {
         async { Ok(None) }
     }
 
-    /// Lists what the backend of a class has for claims of any cluster, whether an ObjectBucket names it or not, for the command
-    /// `orphans`. What it removes, it removes by [`delete_bucket`](BucketProvisioner::delete_bucket) and [`revoke`](BucketProvisioner::revoke), with the
-    /// parameter `deletionPolicy` of a [`DeletionPolicy`](super::DeletionPolicy), and a user without
-    /// a bucket by `revoke` with no buckets. For authors who
-    /// [declare it](super::BucketCapabilities::assets).
+    /// Lists what the backend of a class contains for claims of any cluster, whether an ObjectBucket names it or not, for the command
+    /// `orphans`. The command removes assets by [`delete_bucket`](BucketProvisioner::delete_bucket) and [`revoke`](BucketProvisioner::revoke), with
+    /// the
+    /// parameter `deletionPolicy` set to a [`DeletionPolicy`](super::DeletionPolicy). It removes a user without
+    /// a bucket by calling `revoke` without buckets. Only called if the provisioner
+    /// [declares it](super::BucketCapabilities::assets).
     ///
     /// # Errors
-    /// Any: nothing of the class is listed then.
+    /// On any error, the command lists no assets of the class.
     fn list_assets(
         &self,
         list: ListAssets<Self::Parameters>,
@@ -89,26 +90,26 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err("this provisioner cannot list what its backend has".into()) }
     }
 
-    /// Whether the backend can work now, for the readiness probe. See [`Provisioner::probe`](crate::Provisioner::probe).
+    /// Reports to the readiness probe that the backend can work now. See [`Provisioner::probe`](crate::Provisioner::probe).
     /// For the backends that classes name, see [`probe_class`](Self::probe_class).
     ///
     /// # Errors
-    /// Any: `/readyz` answers 503 and shows its text.
+    /// On any error, `/readyz` answers 503 and shows the error's text.
     fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
         async { Ok(()) }
     }
 
-    /// Whether the backend of a StorageClass can be reached, for the readiness probe. Called for each class, without its
+    /// Reports to the readiness probe that the backend of a StorageClass can be reached. Called for each class, without its
     /// Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
     ///
     /// # Errors
-    /// Any: `/readyz` shows its text, and answers 503 if it is so for all classes.
+    /// On any error, `/readyz` shows the error's text. It answers 503 if all classes fail.
     fn probe_class(&self, parameters: Arc<Self::Parameters>) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(parameters);
         async { Ok(()) }
     }
 
-    /// Called before the first other call whenever this process gets work that another one may have done until then.
+    /// Called before any other call whenever this process takes over work from another one.
     ///
     /// ```
     /// # use kube_provisioner::bucket::*;
@@ -131,13 +132,13 @@ pub trait BucketHooks: BucketProvisioner {
     /// ```
     ///
     /// # Errors
-    /// Any: nothing is begun before it succeeds. It is called again, and readiness and events say why.
+    /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the reason.
     fn start(&self, start: BucketStart) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }
     }
 
-    /// Rights that the author's own calls to the API server need, for the generated manifests and the check at the start.
+    /// Returns the permissions that the provisioner's own calls to the API server need, for the generated manifests and the check at startup.
     fn access_rules() -> Vec<AccessRule> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What classes and claims of most backends say, as types for an author's parameters.
+//! Types for parameters that the classes and claims of most backends share.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::account::ClaimName;
 use crate::error::{DeleteError, ProvisionError};
 use crate::quantity::Quantity;
 
-/// What a user may do with the objects of a bucket, for an author's parameters. `read-write`, `read-only` or `write-only`.
+/// A user's access to the objects of a bucket, as a parameter: `read-write`, `read-only` or `write-only`.
 ///
 /// ```
 /// use kube_provisioner::bucket::Access;
@@ -38,10 +38,10 @@ pub enum Access {
 }
 
 impl Access {
-    /// What a claim may do whose class allows this and that asks for `asked`, or for nothing by itself.
+    /// Returns the access of a claim that requests `asked`, if it requests anything, under a class that allows this one.
     ///
     /// # Errors
-    /// When the claim asks for more.
+    /// If the claim requests more.
     pub fn restricted_to(self, asked: Option<Self>) -> Result<Self, ProvisionError> {
         match asked {
             None => Ok(self),
@@ -52,30 +52,30 @@ impl Access {
         }
     }
 
-    /// Whether objects may be read.
+    /// Returns true if objects may be read.
     pub fn reads(self) -> bool {
         self != Self::WriteOnly
     }
 
-    /// Whether objects may be written.
+    /// Returns true if objects may be written.
     pub fn writes(self) -> bool {
         self != Self::ReadOnly
     }
 }
 
-/// How the pods of a claim identify themselves to the backend, for an author's parameters. `Key` or `ServiceAccount`.
+/// The way in which the pods of a claim identify themselves to the backend, as a parameter: `Key` or `ServiceAccount`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub enum Authentication {
-    /// By the key in the claim's Secret.
+    /// With the key in the claim's Secret.
     #[default]
     Key,
-    /// By the token of a service account. There is no key.
+    /// With the token of a service account. There is no key.
     ServiceAccount,
 }
 
 impl Authentication {
-    /// The service account for a claim; `None` if it gets a key. A class with keys may have claims that ask for none, but not the
-    /// other way round. The name is that of the claim or else of the class.
+    /// Returns the service account for a claim, or `None` if the claim receives a key. A claim may opt out of a key if its class uses keys, but not
+    /// the other way round. The claim's name for the account takes precedence over the class's.
     ///
     /// ```
     /// use kube_provisioner::bucket::{Authentication, BucketRequest};
@@ -87,7 +87,7 @@ impl Authentication {
     /// ```
     ///
     /// # Errors
-    /// When the claim asks for what the class does not allow, or no service account is named.
+    /// If the claim requests what the class does not allow, or if neither names a service account.
     pub fn service_account(
         (class, of_class): (Self, Option<&str>),
         (asked, of_claim): (Option<Self>, Option<&str>),
@@ -119,11 +119,11 @@ impl Authentication {
     }
 }
 
-/// A service account. Its text is the name that the API server gives it.
+/// A service account. Its text is the user name that the API server gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceAccount {
-    /// The namespace, which is the claim's.
+    /// The namespace, which is that of the claim.
     pub namespace: String,
     /// The name.
     pub name: String,
@@ -146,23 +146,23 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// Whether a bucket keeps the versions of its objects, for an author's parameters. `Enabled` or `Suspended`, as in S3's API. S3 has no
-/// way back to a bucket without either, so a claim that asks for nothing leaves its bucket as it is.
+/// The versioning of a bucket's objects, as a parameter: `Enabled` or `Suspended`, as in S3's API. In S3 a bucket
+/// cannot return to its initial state without either, so a claim that sets neither leaves its bucket unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 pub enum Versioning {
-    /// An overwritten or deleted object stays as a version.
+    /// An overwritten or deleted object is kept as a version.
     Enabled,
-    /// No further versions are made, and those that exist stay.
+    /// No further versions are created, and existing ones are kept.
     Suspended,
 }
 
-/// A quota of bytes or objects, for an author's parameters: a quantity such as `1000` or `2Gi`.
+/// A quota of bytes or objects, as a parameter: a quantity such as `1000` or `2Gi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Limit(i64);
 
 impl Limit {
-    /// The number, which is positive.
+    /// Returns the number, which is positive.
     pub fn get(self) -> i64 {
         self.0
     }
@@ -175,25 +175,25 @@ impl TryFrom<String> for Limit {
         let limit = text.parse::<Quantity>().and_then(|quantity| quantity.bytes());
         match limit.map_err(|error| error.to_string())? {
             0 => Err("a limit of 0 would refuse every object: leave it out for no limit".to_owned()),
-            // Some backends count in kibibytes, and round up.
+            // Some backends count in kibibytes, rounded up.
             large if large > i64::MAX as u64 - 1023 => Err(format!("{text:?} is more than any store holds")),
             limit => Ok(Self(limit as i64)),
         }
     }
 }
 
-/// How the deletion of a claim treats the objects of its bucket, for an author's parameters. `Delete` or `DeleteIfEmpty`.
+/// The policy for the objects of a bucket when its claim is deleted, as a parameter: `Delete` or `DeleteIfEmpty`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub enum DeletionPolicy {
-    /// They go with the bucket.
+    /// The objects are deleted with the bucket.
     #[default]
     Delete,
-    /// A bucket with objects stays until somebody has deleted them.
+    /// A bucket that contains objects is kept until a user has deleted them.
     DeleteIfEmpty,
 }
 
 impl DeletionPolicy {
-    /// Why a bucket that holds objects is not deleted.
+    /// Returns the error for a bucket that is kept because it contains objects.
     pub fn not_empty(bucket: &str) -> DeleteError {
         DeleteError::retry(format!(
             "the bucket {bucket} holds objects, and its class deletes empty buckets only (deletionPolicy): delete them, with \

@@ -1,4 +1,4 @@
-//! The trait that an author of a bucket provisioner implements.
+//! The trait that bucket provisioners implement.
 
 use serde::de::DeserializeOwned;
 
@@ -7,29 +7,29 @@ use super::request::{GrantOf, GrantedAccount, ProvisionedBucket, RequestOf};
 use crate::capabilities::SecretRole;
 use crate::error::{DeleteError, ProvisionError};
 
-/// Makes and removes buckets, and accounts that may use them.
+/// Creates and deletes buckets, and accounts with access to them.
 ///
-/// A claim for a new bucket is `create_bucket` and then `grant`; its end is `delete_bucket` and then `revoke`. A claim on a
-/// bucket that exists is `grant` and `revoke` alone.
+/// For a claim that requests a new bucket, the controller calls `create_bucket` and then `grant`; when the claim is deleted, `delete_bucket` and
+/// then `revoke`. For a claim on an existing bucket, it only calls `grant` and `revoke`.
 ///
 /// # Contract
 ///
-/// * **Idempotent.** Every call may come again, after a crash too, with the same names: it must find what an earlier call
-///   made. Removing what is already gone is success. [`Account::name`] is a name for the user in the backend.
-/// * **Nothing that is not ours.** A bucket of the wanted name that was not made for this owner is refused with
-///   [`ProvisionError::invalid`], and never deleted: `delete_bucket` is called for unfinished attempts too, so it asks the
-///   backend whose the bucket is.
-/// * **Each method cleans up after its counterpart.** `delete_bucket` removes what `create_bucket` has made, and `revoke` what
-///   `grant` has made, also where either has failed on its way. Some backends want a user to own a bucket: `create_bucket` makes it, under
-///   the name of the bucket's owner, and `grant` to that account gives the same user its key. Then the call that comes later
-///   removes it.
-/// * **One call at a time per claim.** Calls for different claims run at the same time.
-/// * **Something may be left.** `?` and [`ProvisionError::retry`] mean "something may be there";
-///   [`ProvisionError::nothing_left`], `invalid` and `ignored` say that nothing is that this method makes.
-/// * **Cancellable.** A call that takes longer than its time limit is dropped at an `.await` and comes again.
-/// * A panic costs the attempt and nothing else, in every method.
+/// * **Idempotent.** Every call may be repeated with the same names, also after a crash: it must find what an earlier call
+///   created. Removing what no longer exists must succeed. [`Account::name`] is a name for the user in the backend.
+/// * **Never touch a bucket that belongs to another owner.** Refuse a bucket of the requested name that was not created for this owner with
+///   [`ProvisionError::invalid`], and never delete it: `delete_bucket` is called for unfinished attempts too, so it must ask the
+///   backend who owns the bucket.
+/// * **Each method cleans up after its counterpart.** `delete_bucket` removes what `create_bucket` has created, and `revoke` what
+///   `grant` has created, also if either failed midway. Some backends require a user that owns the bucket: `create_bucket` creates it, under
+///   the name of the bucket's owner, and `grant` to that account gives the same user its key. The later of the two removing calls then
+///   deletes the user.
+/// * **One call at a time per claim.** Calls for different claims run concurrently.
+/// * **Failed calls may leave something behind.** `?` and [`ProvisionError::retry`] mean "something may be left";
+///   [`ProvisionError::nothing_left`], `invalid` and `ignored` state that the backend contains nothing that this method creates.
+/// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await` and repeated later.
+/// * A panic in any method fails only the current attempt.
 ///
-/// Rotation of keys and other abilities are in [`BucketHooks`](crate::bucket::BucketHooks).
+/// [`BucketHooks`](crate::bucket::BucketHooks) has the optional methods, such as key rotation.
 ///
 /// [`Account::name`]: super::Account::name
 ///
@@ -81,60 +81,62 @@ use crate::error::{DeleteError, ProvisionError};
     note = "implement `kube_provisioner::bucket::BucketProvisioner`: `type Parameters`, `type Config`, `create_bucket`, `delete_bucket`, `grant` and `revoke`"
 )]
 pub trait BucketProvisioner: Send + Sync + Sized + 'static {
-    /// The class's `parameters` without those of the controller: a struct with named fields, `()` where none are allowed,
-    /// or a `BTreeMap<String, String>` for anything. An event of the claim names unknown and malformed keys, see
+    /// The class's `parameters` except those of the controller: a struct with named fields, `()` if no parameters are allowed,
+    /// or a `BTreeMap<String, String>` for arbitrary ones. An event on the claim names unknown and malformed keys, see
     /// [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;
 
-    /// The claim's `additionalConfig`, read in the same way.
+    /// The claim's `additionalConfig`, parsed in the same way.
     type Config: DeserializeOwned + Send + Sync + 'static;
 
-    /// Makes a bucket, or finds what an earlier call made and brings it in line with the request. Nobody may use it yet.
+    /// Creates a bucket, or finds what an earlier call created and updates it to match the request. It grants no access yet.
     ///
-    /// It is called for a new claim, when the claim's `additionalConfig` changes, and when the claim's Secret is lost.
+    /// The controller calls it for a new claim, when the claim's `additionalConfig` changes, and when the claim's Secret is lost.
     ///
     /// # Errors
-    /// [`ProvisionError`] says what the failure means: `?` is "try again later, something may be left".
+    /// The [`ProvisionError`] determines how the controller continues: `?` means "try again later, something may be left".
     fn create_bucket(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
 
-    /// Removes the bucket with what is in it, and what else [`create_bucket`](Self::create_bucket) has made. What is gone already
-    /// is success. What is not the owner's stays. Take away the rights of all accounts before you empty the bucket, because a
-    /// client that still writes could keep it from ever becoming empty.
+    /// Deletes the bucket with its contents, and everything else that [`create_bucket`](Self::create_bucket) has created. Returns `Ok` if it no
+    /// longer
+    /// exists. Must not remove anything that does not belong to the owner. Revoke the access of all accounts before you empty the bucket, because a
+    /// client that still writes could prevent it from ever becoming empty.
     ///
     /// # Errors
-    /// [`DeleteError`] says what the failure means: `?` is "try again later".
+    /// The [`DeleteError`] determines how the controller continues: `?` means "try again later".
     fn delete_bucket(
         &self,
         bucket: ProvisionedBucket<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Makes an account with a key, or finds it, and lets it into the buckets, which exist. A bucket that has an
-    /// [owner](super::BucketAccess::owner) must be found to be the owner's. The buckets and the rights of others stay as they are.
+    /// Creates an account with a key, or finds it, and grants it access to the buckets, which exist. If a bucket has an
+    /// [owner](super::BucketAccess::owner), verify that it belongs to this owner. Do not change the buckets or the permissions of other accounts.
     ///
-    /// It is called when [`create_bucket`](Self::create_bucket) is, and answers with the key [that the account
-    /// has](super::GrantRequest::access_key_id), or with a new one if the backend does not show it. The former keys stay valid then,
-    /// because pods may use them: the controller calls [`retire`](crate::bucket::BucketHooks::retire) later. If the account has no such key, no key of it was
-    /// delivered, and all of them can be removed.
+    /// The controller calls it whenever it calls [`create_bucket`](Self::create_bucket). It returns [the account's current
+    /// key](super::GrantRequest::access_key_id), or a new one if the backend does not show it again. Former keys must then stay valid,
+    /// because pods may use them: the controller calls [`retire`](crate::bucket::BucketHooks::retire) later. If the request has no current key, no
+    /// key of
+    /// the account was delivered, and all of them can be removed.
     ///
     /// # Errors
-    /// As of [`create_bucket`](Self::create_bucket).
+    /// Same as [`create_bucket`](Self::create_bucket).
     fn grant(&self, request: GrantOf<Self>) -> impl Future<Output = Result<Granted, ProvisionError>> + Send;
 
-    /// Removes the account with its keys, and its rights in these buckets, which are all that it has. The buckets stay, with what
-    /// is in them and who else may use them; they may also be gone.
+    /// Removes the account with its keys, and its permissions on these buckets, which are all that it has. Buckets, their contents and other grants
+    /// are left untouched. Buckets may no longer exist.
     ///
     /// # Errors
-    /// As of [`delete_bucket`](Self::delete_bucket).
+    /// Same as [`delete_bucket`](Self::delete_bucket).
     fn revoke(&self, account: GrantedAccount<Self::Parameters>)
     -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// What classes may ask for.
+    /// Declares the features that classes may use.
     fn capabilities() -> BucketCapabilities {
         BucketCapabilities::default()
     }
 }
 
-/// What a bucket provisioner can do beyond making and removing buckets.
+/// The features that a bucket provisioner supports in addition to creating and deleting buckets.
 ///
 /// ```
 /// use kube_provisioner::bucket::BucketCapabilities;
@@ -153,42 +155,42 @@ pub struct BucketCapabilities {
 }
 
 impl BucketCapabilities {
-    /// Keys can be rotated: the author implements [`rotate`](crate::bucket::BucketHooks::rotate) and
+    /// Supports key rotation: the provisioner implements [`rotate`](crate::bucket::BucketHooks::rotate) and
     /// [`retire`](crate::bucket::BucketHooks::retire).
     pub fn rotation(mut self) -> Self {
         self.rotation = true;
         self
     }
 
-    /// One call of [`grant`](BucketProvisioner::grant) may let an account into several buckets, as a BucketAccess of the Container
-    /// Object Storage Interface (COSI) asks for. Without this call all lists contain one bucket, as they do for ObjectBucketClaims.
+    /// Supports several buckets in one call of [`grant`](BucketProvisioner::grant), as a BucketAccess of the Container
+    /// Object Storage Interface (COSI) requests. Without this call all lists contain one bucket, as they do for ObjectBucketClaims.
     pub fn multiple_buckets(mut self) -> Self {
         self.multiple_buckets = true;
         self
     }
 
-    /// The program has the command `orphans`: the author implements [`list_assets`](crate::bucket::BucketHooks::list_assets), and classes have
+    /// Enables the command `orphans`: the provisioner implements [`list_assets`](crate::bucket::BucketHooks::list_assets), and classes have
     /// the parameter `deletionPolicy`.
     pub fn assets(mut self) -> Self {
         self.assets = true;
         self
     }
 
-    /// The keys of `additionalConfig` that are settings of the bucket. COSI has no `additionalConfig`, so there they are parameters of a
+    /// Names the keys of `additionalConfig` that are settings of the bucket. COSI has no `additionalConfig`, so there they are parameters of a
     /// BucketClass.
     pub fn bucket_settings<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.bucket_settings.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// A Secret that every class names by two parameters, as [`Capabilities::secret`](crate::Capabilities::secret) of volumes;
-    /// `${pvc.name}` and `${pvc.namespace}` stand for the claim's name and namespace. The account needs the right to get these
+    /// Requires every class to name a Secret by two parameters, like [`Capabilities::secret`](crate::Capabilities::secret) for volumes;
+    /// `${pvc.name}` and `${pvc.namespace}` are replaced by the claim's name and namespace. The account needs the permission to get these
     /// Secrets.
     pub fn secret(self, role: impl Into<String>) -> Self {
         self.with_secret(role.into(), true)
     }
 
-    /// As [`secret`](Self::secret), but a class need not name it.
+    /// Allows classes to name a Secret, like [`secret`](Self::secret), but does not require it.
     pub fn optional_secret(self, role: impl Into<String>) -> Self {
         self.with_secret(role.into(), false)
     }

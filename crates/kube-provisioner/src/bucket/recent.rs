@@ -1,4 +1,4 @@
-//! What this process has created a moment ago, for backends that are eventually consistent.
+//! A memory of recently created objects, for backends that are eventually consistent.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What this process has created a moment ago.
+/// The objects that this process has created recently.
 ///
-/// Some backends may not show a new object for some seconds, IAM of AWS and of Google among them. An author who asks such a
-/// backend before removing something must not believe its "not found" yet, or the object leaks.
+/// Some backends, such as the IAM services of AWS and Google, may not show a new object for some seconds. A provisioner that looks up an
+/// object before it removes something must not trust "not found" during that time, or the object leaks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct RecentlyCreated {
 }
 
 impl RecentlyCreated {
-    /// A backend that shows a new object after `window` at the latest.
+    /// Creates a memory for a backend that shows a new object after at most `window`.
     pub fn within(window: Duration) -> Self {
         Self { window, since: Mutex::default() }
     }
@@ -40,12 +40,12 @@ impl RecentlyCreated {
         since.insert(name.to_owned(), Instant::now());
     }
 
-    /// Forgets an object that was removed.
+    /// Forgets an object that has been removed.
     pub fn removed(&self, name: &str) {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// Whether the backend may not show the object yet.
+    /// Returns true if the backend may not show the object yet.
     pub fn has(&self, name: &str) -> bool {
         let since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         since.get(name).is_some_and(|created| created.elapsed() < self.window)

@@ -1,4 +1,4 @@
-//! The arguments of an author's methods for buckets.
+//! The arguments of a bucket provisioner's methods.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +14,9 @@ use super::provisioner::BucketProvisioner;
 use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
 
-/// What [`BucketProvisioner::create_bucket`] is asked for.
+/// The argument of [`BucketProvisioner::create_bucket`].
 ///
-/// One for an author's own tests:
+/// In tests:
 ///
 /// ```
 /// # use kube_provisioner::bucket::BucketRequest;
@@ -27,36 +27,36 @@ use crate::secrets::Secrets;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BucketRequest<P, C> {
-    /// The bucket's name: the claim's own, or one made of its prefix and its uid.
+    /// The bucket's name: set by the claim, or generated from its prefix and its uid.
     pub name: String,
-    /// For whom the bucket is made. Where the backend wants a user to own it, that is a user of this name.
+    /// The account that the bucket is created for. If the backend requires a user as the bucket's owner, use this account's name.
     pub owner: Account,
     /// The class's parameters, as they were when the attempt began.
     pub parameters: Arc<P>,
     /// The claim's `additionalConfig`.
     pub config: Arc<C>,
-    /// The same as texts, to be written down for others to read.
+    /// The `additionalConfig` as texts, which the provisioner can store for other tools to read.
     pub config_texts: BTreeMap<String, String>,
-    /// What [`Bucket::state`](super::Bucket::state) and [`Granted::state`](super::Granted::state) were the last time; empty the
-    /// first time. Other provisioners of the same backend may have written it.
+    /// The last values of [`Bucket::state`](super::Bucket::state) and [`Granted::state`](super::Granted::state); empty for the
+    /// first call. Other provisioners of the same backend may have written them.
     pub state: BTreeMap<String, String>,
-    /// The Secrets that the class names, by the roles that [the author declares](super::BucketCapabilities::secret).
+    /// The Secrets named by the class, by the roles that [the provisioner declares](super::BucketCapabilities::secret).
     pub secrets: Secrets,
-    /// Every key of the claim's `additionalConfig` that may have been applied: the last time, by an attempt that failed on its
-    /// way, or by another provisioner of the same backend. What it has and `config_texts` lacks is to be taken away.
+    /// Every key of the claim's `additionalConfig` that may have been applied: by the last attempt, by an attempt that failed midway,
+    /// or by another provisioner of the same backend. Remove the settings whose keys are here but not in `config_texts`.
     pub applied_config: BTreeMap<String, String>,
-    /// The cluster in which this provisioner runs, for the tags and labels that prove ownership: a bucket whose tags name
+    /// The ID of the cluster in which this provisioner runs, for ownership tags and labels: a bucket whose tags name
     /// another cluster belongs to that cluster.
     pub cluster_id: String,
-    /// Whether this call may still act, for threads that cannot be dropped.
+    /// Reports whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
 
-/// The request of one author's [`create_bucket`](BucketProvisioner::create_bucket).
+/// The argument of [`create_bucket`](BucketProvisioner::create_bucket) for a provisioner type.
 pub type RequestOf<B> = BucketRequest<<B as BucketProvisioner>::Parameters, <B as BucketProvisioner>::Config>;
 
 impl<P, C> BucketRequest<P, C> {
-    /// A request of the claim `test/claim` for a bucket of this name, for an author's own tests. Its fields may be changed.
+    /// Creates a request of the claim `test/claim` for a bucket of this name, for use in tests. Its fields can be changed.
     pub fn new(name: impl Into<String>, parameters: P, config: C) -> Self {
         Self {
             name: name.into(),
@@ -73,40 +73,40 @@ impl<P, C> BucketRequest<P, C> {
     }
 }
 
-/// What [`BucketProvisioner::grant`] is asked for.
+/// The argument of [`BucketProvisioner::grant`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GrantRequest<P, C> {
-    /// Who is let in.
+    /// The account that receives access.
     pub account: Account,
-    /// The buckets: one, unless the author [declares more](super::BucketCapabilities::multiple_buckets).
+    /// The buckets: one, unless the provisioner [supports several](super::BucketCapabilities::multiple_buckets).
     pub buckets: Vec<BucketAccess>,
     /// The class's parameters, as they were when the attempt began.
     pub parameters: Arc<P>,
     /// The claim's `additionalConfig`.
     pub config: Arc<C>,
-    /// The same as texts, to be written down for others to read.
+    /// The `additionalConfig` as texts, which the provisioner can store for other tools to read.
     pub config_texts: BTreeMap<String, String>,
-    /// As [`BucketRequest::state`]: what an earlier grant to this account has answered is in it.
+    /// The state as in [`BucketRequest::state`], including what an earlier grant to this account returned.
     pub state: BTreeMap<String, String>,
-    /// The id of the key that the account has, once it was delivered. The backend may have others, which are removed later.
+    /// The id of the account's current key, once it was delivered. The backend may have other keys, which are removed later.
     pub access_key_id: Option<String>,
-    /// That key as it is in the claim's Secret, where the Secret is as the controller has written it. For backends that
+    /// The current key as stored in the claim's Secret, if the Secret is unchanged since the controller wrote it. For backends that
     /// show a key only once.
     pub credentials: Option<Credentials>,
-    /// The Secrets that the class names, as [`BucketRequest::secrets`].
+    /// The Secrets named by the class, as in [`BucketRequest::secrets`].
     pub secrets: Secrets,
-    /// The cluster in which this provisioner runs, as [`BucketRequest::cluster_id`].
+    /// The ID of the cluster in which this provisioner runs, as in [`BucketRequest::cluster_id`].
     pub cluster_id: String,
-    /// Whether this call may still act, for threads that cannot be dropped.
+    /// Reports whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
 
-/// The request of one author's [`grant`](BucketProvisioner::grant).
+/// The argument of [`grant`](BucketProvisioner::grant) for a provisioner type.
 pub type GrantOf<B> = GrantRequest<<B as BucketProvisioner>::Parameters, <B as BucketProvisioner>::Config>;
 
 impl<P, C> GrantRequest<P, C> {
-    /// A request of the claim `test/claim` for its own bucket of this name, for an author's own tests. Its fields may be
+    /// Creates a request of the claim `test/claim` for its own bucket of this name, for use in tests. Its fields can be
     /// changed.
     pub fn new(bucket: impl Into<String>, parameters: P, config: C) -> Self {
         let account = test_account();
@@ -125,21 +125,20 @@ impl<P, C> GrantRequest<P, C> {
         }
     }
 
-    /// The bucket, for authors who get one.
+    /// Returns the bucket, for provisioners that receive one at a time.
     ///
     /// # Panics
-    /// Where a test has made a request for none.
+    /// If a test has created a request without buckets.
     pub fn bucket(&self) -> &BucketAccess {
         &self.buckets[0]
     }
 
-    /// Refuses a grant whose claim sets one of these keys of `additionalConfig`, which are [settings of the bucket], though the
-    /// bucket was not made for it.
+    /// Checks that a claim whose bucket was not created for it sets none of these keys of `additionalConfig`, which are [settings of the bucket].
     ///
     /// [settings of the bucket]: super::BucketCapabilities::bucket_settings
     ///
     /// # Errors
-    /// [`Objection::Refused`].
+    /// [`Objection::Refused`] if the claim sets one of them.
     pub fn check_settings(&self, bucket: &BucketAccess, settings: &[&str]) -> Result<(), Objection> {
         match settings.iter().find(|key| self.config_texts.contains_key(**key)) {
             Some(key) if !bucket.belongs_to(&self.account) => Err(Objection::Refused(format!(
@@ -150,9 +149,9 @@ impl<P, C> GrantRequest<P, C> {
     }
 }
 
-/// The bucket that is to be deleted, as its ObjectBucket records it.
+/// The bucket to delete, as recorded in its ObjectBucket.
 ///
-/// One for an author's own tests:
+/// In tests:
 ///
 /// ```
 /// # use kube_provisioner::bucket::ProvisionedBucket;
@@ -165,25 +164,26 @@ impl<P, C> GrantRequest<P, C> {
 pub struct ProvisionedBucket<P> {
     /// The bucket's name.
     pub name: String,
-    /// For whom it was made. The claim may be gone; its uid is empty if an object of another provisioner does not have it.
+    /// The account that the bucket was created for. The claim may no longer exist; its uid is empty if an object of another provisioner does not
+    /// contain it.
     pub owner: Account,
-    /// The class's parameters as they were when the bucket was made. `None` for a bucket of another provisioner whose class
-    /// is gone.
+    /// The class's parameters as they were when the bucket was created. `None` for a bucket of another provisioner whose class
+    /// no longer exists.
     pub parameters: Option<Arc<P>>,
-    /// As [`BucketRequest::state`]. Empty where no attempt has come to its end yet.
+    /// The state as in [`BucketRequest::state`]. Empty if no attempt has finished yet.
     pub state: BTreeMap<String, String>,
-    /// The claim's `additionalConfig`, as it was applied the last time.
+    /// The claim's `additionalConfig`, as it was last applied.
     pub config_texts: BTreeMap<String, String>,
-    /// The Secrets that the class named, as they are now.
+    /// The Secrets that the class named, with their current data.
     pub secrets: Secrets,
-    /// The cluster in which this provisioner runs, as [`BucketRequest::cluster_id`].
+    /// The ID of the cluster in which this provisioner runs, as in [`BucketRequest::cluster_id`].
     pub cluster_id: String,
-    /// Whether this call may still act, for threads that cannot be dropped.
+    /// Reports whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
 
 impl<P> ProvisionedBucket<P> {
-    /// A bucket of the claim `test/claim`, for an author's own tests. Its fields may be changed.
+    /// Creates a bucket of the claim `test/claim`, for use in tests. Its fields can be changed.
     pub fn new(name: impl Into<String>, parameters: P) -> Self {
         let request = BucketRequest::new(name, parameters, ());
         Self {
@@ -200,10 +200,10 @@ impl<P> ProvisionedBucket<P> {
 }
 
 impl<P> ProvisionedBucket<P> {
-    /// What is recorded, if that is enough to find the backend.
+    /// Returns the recorded data, if it is enough to find the backend.
     ///
     /// # Errors
-    /// When the class is gone.
+    /// If the class no longer exists and its parameters are unknown.
     pub fn record(&self) -> Result<Record<'_, P>, Misconfigured> {
         Ok(Record {
             account: &self.owner,
@@ -216,7 +216,7 @@ impl<P> ProvisionedBucket<P> {
     }
 }
 
-/// What an ObjectBucket records, in a [`ProvisionedBucket`] as in a [`GrantedAccount`]. The fields are theirs.
+/// The data recorded in an ObjectBucket, from a [`ProvisionedBucket`] or a [`GrantedAccount`]. Its fields have the same meaning there.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields of both")]
 pub struct Record<'a, P> {
@@ -240,43 +240,43 @@ pub struct BucketLookup<P> {
     pub name: String,
     /// The class's parameters.
     pub parameters: Arc<P>,
-    /// The Secrets that the class names, as [`BucketRequest::secrets`].
+    /// The Secrets named by the class, as in [`BucketRequest::secrets`].
     pub secrets: Secrets,
 }
 
 impl<P> BucketLookup<P> {
-    /// For an author's own tests. Its fields may be changed.
+    /// Creates a lookup, for use in tests. Its fields can be changed.
     pub fn new(name: impl Into<String>, parameters: P) -> Self {
         Self { name: name.into(), parameters: Arc::new(parameters), secrets: Secrets::default() }
     }
 }
 
-/// An account that was let into buckets, and whose keys are to be changed, or which is to go.
+/// An account with access to buckets, whose keys are to be changed or which is to be removed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GrantedAccount<P> {
-    /// The account. Its claim may be gone, as [`ProvisionedBucket::owner`].
+    /// The account. Its claim may no longer exist, as in [`ProvisionedBucket::owner`].
     pub account: Account,
-    /// All buckets that it was let into. They may be gone.
+    /// All buckets to which the account has access. They may no longer exist.
     pub buckets: Vec<BucketAccess>,
-    /// The class's parameters, as [`ProvisionedBucket::parameters`].
+    /// The class's parameters, as in [`ProvisionedBucket::parameters`].
     pub parameters: Option<Arc<P>>,
-    /// As [`GrantRequest::state`]. Empty where no attempt has come to its end yet.
+    /// The state as in [`GrantRequest::state`]. Empty if no attempt has finished yet.
     pub state: BTreeMap<String, String>,
-    /// The claim's `additionalConfig`, as it was applied the last time.
+    /// The claim's `additionalConfig`, as it was last applied.
     pub config_texts: BTreeMap<String, String>,
-    /// The id of the key that the account has, if it is known.
+    /// The id of the account's current key, if it is known.
     pub access_key_id: Option<String>,
-    /// The Secrets that the class named, as they are now.
+    /// The Secrets that the class named, with their current data.
     pub secrets: Secrets,
-    /// The cluster in which this provisioner runs, as [`BucketRequest::cluster_id`].
+    /// The ID of the cluster in which this provisioner runs, as in [`BucketRequest::cluster_id`].
     pub cluster_id: String,
-    /// Whether this call may still act, for threads that cannot be dropped.
+    /// Reports whether this call may still act, for threads that cannot be dropped.
     pub fencing_token: FencingToken,
 }
 
 impl<P> GrantedAccount<P> {
-    /// The account of the claim `test/claim` with its own bucket of this name, for an author's own tests. Its fields may be
+    /// Creates the account of the claim `test/claim` with its own bucket of this name, for use in tests. Its fields can be
     /// changed.
     pub fn new(bucket: impl Into<String>, parameters: P) -> Self {
         let request = GrantRequest::new(bucket, parameters, ());
@@ -293,10 +293,10 @@ impl<P> GrantedAccount<P> {
         }
     }
 
-    /// What is recorded, as [`ProvisionedBucket::record`].
+    /// Returns the recorded data, like [`ProvisionedBucket::record`].
     ///
     /// # Errors
-    /// When the class is gone.
+    /// If the class no longer exists and its parameters are unknown.
     pub fn record(&self) -> Result<Record<'_, P>, Misconfigured> {
         Ok(Record {
             account: &self.account,
@@ -308,10 +308,10 @@ impl<P> GrantedAccount<P> {
         })
     }
 
-    /// The bucket, as [`GrantRequest::bucket`].
+    /// Returns the bucket, like [`GrantRequest::bucket`].
     ///
     /// # Panics
-    /// Where a test has made one without.
+    /// If a test has created an account without buckets.
     pub fn bucket(&self) -> &BucketAccess {
         &self.buckets[0]
     }
@@ -325,19 +325,19 @@ fn test_account() -> Account {
     })
 }
 
-/// What [`BucketHooks::start`](super::BucketHooks::start) is given.
+/// The argument of [`BucketHooks::start`](super::BucketHooks::start).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct BucketStart {
-    /// The client that the controller uses. What the author does with it needs
-    /// [rights of its own](super::BucketHooks::access_rules).
+    /// The client that the controller uses. Requests of the provisioner itself need
+    /// [permissions of their own](super::BucketHooks::access_rules).
     pub client: Client,
-    /// The cluster in which this provisioner runs, as [`BucketRequest::cluster_id`].
+    /// The ID of the cluster in which this provisioner runs, as in [`BucketRequest::cluster_id`].
     pub cluster_id: String,
 }
 
 impl BucketStart {
-    /// For an author's own tests. Its fields may be changed.
+    /// Creates an argument, for use in tests. Its fields can be changed.
     pub fn new(client: Client) -> Self {
         Self { client, cluster_id: TEST_CLUSTER.to_owned() }
     }

@@ -1,8 +1,8 @@
-//! What is known of each account, in a Secret of the driver's own namespace.
+//! Records of COSI accounts, each in a Secret in the driver's own namespace.
 //!
-//! A sidecar calls `DriverGrantBucketAccess` again whenever it starts, some stores show a key only once, and `v1alpha1` says
-//! nothing but ids when access is revoked. The Secret is written before the author's code is called for the first time, and has
-//! the key before the sidecar gets it. So a key is the same as long as it works, and an account without a Secret has nothing.
+//! A sidecar calls `DriverGrantBucketAccess` again whenever it starts, some backends show a key only once, and `v1alpha1` passes
+//! only ids when access is revoked. The Secret is written before the provisioner is called for the first time, and contains
+//! the key before the sidecar receives it. So the key stays the same as long as it works, and an account without a Secret has no assets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,18 +41,18 @@ pub(super) struct Accounts {
     pub(super) cluster_id: String,
 }
 
-/// What was asked for, and what the author's code has answered last.
+/// The request, and the provisioner's last answer.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Record {
     /// The buckets by name.
     pub(super) buckets: BTreeMap<String, Access>,
-    /// Those of the BucketAccessClass.
+    /// The parameters of the BucketAccessClass.
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) key: Option<Credentials>,
     pub(super) state: BTreeMap<String, String>,
 }
 
-/// A record with its Secret.
+/// A record and the Secret that stores it.
 pub(super) struct Kept {
     pub(super) record: Record,
     secret: Secret,
@@ -77,7 +77,7 @@ impl Record {
         data.into_iter().map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes()))).collect()
     }
 
-    /// `None` for something else.
+    /// Returns `None` if the data is not a record.
     fn of_data(data: &BTreeMap<String, ByteString>) -> Option<Self> {
         let text = |key: &str| data.get(key).and_then(|value| String::from_utf8(value.0.clone()).ok());
         let key = match (text(KEY_ID), text(KEY)) {
@@ -98,7 +98,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// As [`Access`] is read.
+/// Formats the access as it is read.
 fn text(access: Access) -> Value {
     json!(match access {
         Access::ReadWrite => "read-write",
@@ -108,7 +108,7 @@ fn text(access: Access) -> Value {
 }
 
 impl Accounts {
-    /// What is known of an account. A Secret in its place that is not the driver's is an error.
+    /// Reads the record of an account. A foreign Secret of the same name is an error.
     pub(super) async fn read(&self, account: &str) -> Result<Option<Kept>, Status> {
         let name = self.secret_name(account);
         let secret = match call(LIMIT, self.api().get(&name)).await {
@@ -129,7 +129,7 @@ impl Accounts {
         Ok(Some(Kept { record, secret }))
     }
 
-    /// Records an account that nothing is known of.
+    /// Creates the record of an account that has none.
     pub(super) async fn create(&self, account: &str, record: Record) -> Result<Kept, Status> {
         let metadata = ObjectMeta {
             name: Some(self.secret_name(account)),
@@ -145,20 +145,20 @@ impl Accounts {
         Ok(Kept { record, secret })
     }
 
-    /// Records what has changed, unless somebody else has changed the Secret.
+    /// Writes a changed record, unless another writer has changed the Secret.
     pub(super) async fn replace(&self, kept: Kept, record: Record) -> Result<(), Status> {
         let name = kept.secret.metadata.name.clone().unwrap_or_default();
         let secret = Secret { data: Some(record.to_data()), ..kept.secret };
         let replaced = call(LIMIT, self.api().replace(&name, &PostParams::default(), &secret)).await;
         match replaced {
             Ok(_) => Ok(()),
-            // It was deleted meanwhile.
+            // The Secret has been deleted since it was read.
             Err(CallError::NotFound) => Err(Status::new(Code::Aborted, self.doing("replace", &name))),
             Err(error) => Err(not_answered(&self.doing("replace", &name), &error)),
         }
     }
 
-    /// Removes the record of an account that is gone.
+    /// Deletes the record of an account that no longer exists.
     pub(super) async fn remove(&self, kept: Kept) -> Result<(), Status> {
         let ObjectMeta { name, uid, resource_version, .. } = kept.secret.metadata;
         let name = name.unwrap_or_default();
@@ -187,7 +187,7 @@ impl Accounts {
         labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
     }
 
-    /// Tenants write no Secrets here. A copy from another cluster's backup is not ours.
+    /// Tenants cannot write Secrets in this namespace. The cluster's id distinguishes a copy from another cluster's backup.
     fn annotations(&self, account: &str) -> BTreeMap<String, String> {
         let all = [(COSI_DRIVER, self.driver.as_str()), (COSI_ACCOUNT, account), (CLUSTER_ID, &self.cluster_id)];
         all.map(|(key, value)| (key.to_owned(), value.to_owned())).into()

@@ -1,8 +1,8 @@
-//! The controller of Buckets and BucketAccesses, in the place of COSI's sidecar.
+//! The controller of Buckets and BucketAccesses, which replaces COSI's sidecar.
 //!
-//! The steps of one key: `cache` (the watched objects) -> `decide` -> `act` -> `outcome` -> `report`. The loop around it is
+//! The steps for one key: `cache` (the watched objects) -> `decide` -> `act` -> `outcome` -> `report`. The surrounding loop is
 //! [`provisioner_runtime::controller`]. The objects record each attempt: our finalizer on a Bucket, and the account's id in the
-//! status of a BucketAccess. The driver keeps accounts and keys, see [`accounts`](super::accounts).
+//! status of a BucketAccess. The driver records accounts and keys, see [`accounts`](super::accounts).
 
 mod act;
 mod cache;
@@ -50,8 +50,9 @@ use crate::options::{BucketOptions, Coordination, Options};
 use crate::protocol::COSI_DRIVER;
 use crate::{protocol, rbac};
 
-/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as the controller of the Buckets and BucketAccesses of its COSI driver, without upstream's sidecar.
-/// [`Program`](crate::Program) runs it where [`BucketOptions::cosi_controller`] is set.
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as the controller of the Buckets and BucketAccesses of its COSI driver, without the
+/// upstream sidecar.
+/// [`Program`](crate::Program) runs it if [`BucketOptions::cosi_controller`] is set.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
@@ -67,21 +68,21 @@ pub struct CosiController {
 }
 
 impl CosiController {
-    /// A controller for this provisioner. Nothing happens before it runs.
+    /// Creates a controller for this provisioner. It does nothing before it runs.
     pub fn new(provisioner: impl BucketHooks, options: BucketOptions) -> Self {
         Self { options, backend: Arc::new(provisioner), environment: Environment::default() }
     }
 
-    /// Sets the clock and the source of randomness, for simulations that repeat by their seed.
+    /// Sets the clock and the source of randomness, for simulations that are reproducible by their seed.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {
         Self { environment, ..self }
     }
 
-    /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
+    /// Runs as a program: sets up logs, connects, checks its permissions and works until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// When the API server cannot be used as it should be. Later interruptions are waited out.
+    /// If the API server cannot be used. Later interruptions are retried.
     pub async fn run(self) -> Result<(), RunError> {
         let own = capabilities(|| self.backend.access_rules())?;
         let driver = names::of_options(&self.options).map_err(RunError::Options)?;
@@ -97,11 +98,11 @@ impl CosiController {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
     ///
     /// # Errors
-    /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
-    /// takes the place of this one. All other errors are tried again.
+    /// If the address for probes and metrics is not available, if the options are invalid, or if another process
+    /// replaces this one. All other errors are retried.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment } = self;
         let driver = names::of_options(&options).map_err(RunError::Options)?;
@@ -122,7 +123,7 @@ impl CosiController {
             name: driver,
             cluster_id: process.cluster_id.clone(),
             client,
-            // The loop limits calls that create and calls that remove apart.
+            // The loop already limits calls, with separate limits for creation and removal.
             calls: Semaphore::MAX_PERMITS,
         };
         let (driver, cluster_id) = (Driver::new(setup), process.cluster_id.clone());
@@ -145,8 +146,8 @@ impl fmt::Debug for CosiController {
     }
 }
 
-/// The options of the loop. Its journal and its events are the driver's, so that it is apart from a controller of
-/// ObjectBucketClaims. Its Lease is that of upstream's sidecar, so that never both work.
+/// Returns the options of the loop. Its journal and its events are named after the driver, which separates it from a controller of
+/// ObjectBucketClaims. It uses the Lease of the upstream sidecar, so that the two never work at the same time.
 pub(crate) fn loop_options(driver: &str, options: &Options) -> Options {
     Options {
         provisioner_name: driver.to_owned(),
@@ -243,7 +244,7 @@ impl Reconciler for CosiReconciler {
             Key::Access(_) => Operation::Grant,
         };
         match self.actions.write_error(step.key(), &message.text).await {
-            // The object has changed, so there is another attempt.
+            // The object has changed, which leads to another attempt.
             Ok(()) | Err(Stopped::Changed) => Ok(()),
             Err(stopped) => Err((operation, Err(stopped))),
         }
@@ -274,7 +275,7 @@ impl Reconciler for CosiReconciler {
     }
 }
 
-/// The class of an access. A Bucket does not say its class.
+/// Returns the class of an access. A Bucket does not name its class.
 fn class(facts: &Facts) -> &str {
     match facts {
         Facts::Access(view) => view.access.content.as_ref().map_or("", |content| &content.class),

@@ -1,4 +1,4 @@
-//! The calls of COSI without a version: what the author's code is asked for, and what is kept of it.
+//! The COSI calls independent of the version: their calls to the provisioner, and the records of accounts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::secrets::Secrets;
 
 pub(super) type Texts = BTreeMap<String, String>;
 
-/// What a driver is made of.
+/// The arguments of a driver.
 pub(super) struct Setup<'a> {
     pub(super) options: &'a Options,
     pub(super) backend: Arc<dyn BucketBackend>,
@@ -36,11 +36,11 @@ pub(super) struct Setup<'a> {
     pub(super) name: String,
     pub(super) cluster_id: String,
     pub(super) client: Client,
-    /// How many calls of the author's code run at a time.
+    /// The limit of concurrent calls to the provisioner.
     pub(super) calls: usize,
 }
 
-/// A driver on its store.
+/// A driver for its backend.
 pub(super) struct Driver {
     backend: Arc<dyn BucketBackend>,
     capabilities: BucketCapabilities,
@@ -50,24 +50,24 @@ pub(super) struct Driver {
     locks: Locks,
 }
 
-/// A grant that is asked for.
+/// A requested grant.
 pub(super) struct Wanted {
     pub(super) account: String,
     pub(super) buckets: BTreeMap<String, Access>,
     pub(super) parameters: Texts,
 }
 
-/// What an account needs to use its buckets.
+/// The endpoint and the key that an account receives.
 pub(super) struct Given {
     pub(super) endpoint: Endpoint,
     pub(super) key: Credentials,
 }
 
-/// A class's parameters as the author's methods get them.
+/// A class's parameters as the provisioner's methods receive them.
 pub(super) struct Class {
     parsed: Arc<Parsed>,
     secrets: Secrets,
-    /// Whether accounts are let into buckets that somebody else has made.
+    /// True if accounts can receive access to buckets that the driver has not created.
     existing: bool,
 }
 
@@ -89,14 +89,14 @@ impl Driver {
         &self.accounts.driver
     }
 
-    /// Reads the class of a bucket.
+    /// Checks the class of a bucket.
     pub(super) async fn check(&self, parameters: Texts) -> Result<(), Status> {
         let (settings, parameters) = self.without_settings(parameters);
         self.config(&settings)?;
         self.class(parameters).await.map(drop)
     }
 
-    /// Makes a bucket. Its id is its name.
+    /// Creates a bucket. Its id is its name.
     pub(super) async fn create(&self, name: &str, parameters: Texts, token: &FencingToken) -> Result<Endpoint, Status> {
         names::check("name", name).map_err(invalid)?;
         let _held = self.locks.lock(format!("bucket {name}")).await;
@@ -122,14 +122,14 @@ impl Driver {
             }
             Err(error) => {
                 let status = not_made(&error);
-                // It is somebody else's, or it never comes to be.
+                // The bucket belongs to another owner, or can never be created.
                 let is_there = status.code() == Code::InvalidArgument && self.look_up(name, class).await.is_ok();
                 Err(if is_there { exists(status.message()) } else { status })
             }
         }
     }
 
-    /// Looks for a bucket that exists.
+    /// Looks up an existing bucket.
     pub(super) async fn find(&self, id: &str, parameters: Texts) -> Result<Endpoint, Status> {
         names::check("existing_bucket_id", id).map_err(invalid)?;
         let (_, parameters) = self.without_settings(parameters);
@@ -146,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// Deletes a bucket that the driver has made. One of somebody else stays.
+    /// Deletes a bucket that the driver has created. Foreign buckets are kept.
     pub(super) async fn delete(&self, id: &str, parameters: Texts, token: &FencingToken) -> Result<(), Status> {
         names::check("bucket_id", id).map_err(invalid)?;
         let _held = self.locks.lock(format!("bucket {id}")).await;
@@ -166,7 +166,7 @@ impl Driver {
         deleted.map_err(|error| not_removed(&error))
     }
 
-    /// Lets an account into buckets.
+    /// Grants an account access to buckets.
     pub(super) async fn grant(&self, wanted: Wanted, token: &FencingToken) -> Result<Given, Status> {
         let Wanted { account, buckets, parameters } = wanted;
         names::check("the account's name", &account).map_err(invalid)?;
@@ -196,7 +196,7 @@ impl Driver {
         let granted = match self.call("grant", self.limits.provision, || self.backend.grant(request)).await? {
             Ok(granted) => granted,
             Err(error) => {
-                // An earlier call may have left something, and then the author does not say this.
+                // If an earlier call may have left something behind, the provisioner does not return such a verdict.
                 if !error.verdict().may_be_left() && kept.record.key.is_none() {
                     self.accounts.remove(kept).await?;
                 }
@@ -235,7 +235,7 @@ impl Driver {
         })
     }
 
-    /// Removes an account. Its record knows more than the request; `None` is a request without parameters, as `v1alpha1` has it.
+    /// Removes an account. Its record contains more than the request; `parameters` is `None` for a request without them, as in `v1alpha1`.
     pub(super) async fn revoke(
         &self,
         account: &str,
@@ -281,7 +281,7 @@ impl Driver {
         }
     }
 
-    /// Reads the parameters of a class by the author's code, and the Secrets that they name.
+    /// Reads the parameters of a class with the provisioner's types, and the Secrets that they name.
     pub(super) async fn class(&self, mut parameters: Texts) -> Result<Class, Status> {
         let existing = match parameters.remove(EXISTING_BUCKETS).as_deref() {
             None | Some("false") => false,
@@ -314,12 +314,12 @@ impl Driver {
         Ok(Class { parsed: Arc::new(parsed), secrets, existing })
     }
 
-    /// Takes the bucket's settings out of the parameters of a BucketClass. What is left is the author's class.
+    /// Splits the bucket's settings from the parameters of a BucketClass. The rest is the provisioner's class.
     fn without_settings(&self, parameters: Texts) -> (Texts, Texts) {
         parameters.into_iter().partition(|(key, _)| self.capabilities.bucket_settings.contains(key))
     }
 
-    /// In the place of `additionalConfig`, which COSI does not have.
+    /// Parses the settings that replace `additionalConfig`, which COSI does not have.
     fn config(&self, settings: &Texts) -> Result<Arc<Parsed>, Status> {
         let read = catch_panic(|| self.backend.parse_config(settings)).map_err(|panic| crashed(&panic))?;
         read.map(Arc::new).map_err(|error| {
@@ -331,7 +331,7 @@ impl Driver {
         })
     }
 
-    /// One call of the author's code.
+    /// Makes one call to the provisioner.
     async fn call<'a, T: 'a>(
         &'a self,
         method: &'static str,
@@ -345,7 +345,7 @@ impl Driver {
     }
 }
 
-/// The buckets of an account, each with the one who has it.
+/// Returns the buckets of an account, each with its owner.
 fn accesses(buckets: &BTreeMap<String, Access>, existing: bool) -> Vec<BucketAccess> {
     let access = |(name, access): (&String, &Access)| {
         let owner = (!existing).then(|| names::owner(name));
@@ -354,7 +354,7 @@ fn accesses(buckets: &BTreeMap<String, Access>, existing: bool) -> Vec<BucketAcc
     buckets.iter().map(access).collect()
 }
 
-/// COSI has no place for warnings.
+/// Logs the warning, because COSI cannot return one.
 fn warn(name: &str, warning: Option<&str>) {
     if let Some(warning) = warning {
         tracing::warn!(name, "{warning}");

@@ -1,5 +1,5 @@
-//! What an author's errors mean to a sidecar. It repeats a call after each code but `InvalidArgument`, `AlreadyExists`,
-//! `Unimplemented` and `OutOfRange`.
+//! Maps the provisioner's errors to the codes that a sidecar understands. It repeats a call after each code except `InvalidArgument`,
+//! `AlreadyExists`, `Unimplemented` and `OutOfRange`.
 
 use driver_rpc::{Code, Status};
 use provisioner_runtime::call::CallError;
@@ -15,7 +15,7 @@ pub(super) fn exists(text: impl Into<String>) -> Status {
     Status::new(Code::AlreadyExists, text)
 }
 
-/// Somebody has to do something first.
+/// The status if a user has to act first.
 pub(super) fn precondition(text: impl Into<String>) -> Status {
     Status::new(Code::FailedPrecondition, text)
 }
@@ -38,7 +38,7 @@ pub(super) fn not_removed(error: &DeleteError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// The author's code, while it read parameters.
+/// The status if the provisioner crashed while it parsed parameters.
 pub(super) fn crashed(panic: &str) -> Status {
     Status::new(Code::Internal, format!("the provisioner's code crashed: {panic}"))
 }
@@ -57,7 +57,7 @@ pub(super) fn aborted(method: &str, aborted: CallAborted) -> Status {
     }
 }
 
-/// A request to the API server.
+/// The status if a request to the API server failed.
 pub(super) fn not_answered(doing: &str, error: &CallError) -> Status {
     let code = match error {
         CallError::Conflict | CallError::AlreadyExists => Code::Aborted,

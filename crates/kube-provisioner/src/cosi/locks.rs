@@ -1,4 +1,4 @@
-//! One call at a time about one name.
+//! Locks that allow one call at a time per name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ type Entries = HashMap<String, Arc<tokio::sync::Mutex<()>>>;
 pub(super) struct Locks(Mutex<Entries>);
 
 impl Locks {
-    /// Waits until no other call has the name. The lock ends with the answer.
+    /// Waits until no other call holds the name. Dropping the guard releases it.
     pub(super) async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
         let lock = {
             let mut entries = self.entries();
-            // Those that nobody holds or waits for.
+            // Remove the locks that no call holds or awaits.
             entries.retain(|_, lock| Arc::strong_count(lock) > 1);
             entries.entry(name).or_default().clone()
         };

@@ -1,17 +1,17 @@
-//! Names: of the driver, and of what it makes for COSI.
+//! The driver's name, and the names of what it creates for COSI.
 //!
-//! No bucket and no account of COSI can be taken for one of an ObjectBucketClaim, nor the other way round. The uid of a claim is a
-//! UUID, which has no dot. The name of a claim's account is `obc-` with the namespace and a hyphen behind it, and a namespace has no dot.
+//! A COSI bucket or account can never be mistaken for one of an ObjectBucketClaim, or vice versa. The uid of a claim is a
+//! UUID, which contains no dot. The name of a claim's account is `obc-` followed by the namespace and a hyphen, and a namespace contains no dot.
 
 use crate::bucket::Account;
 use crate::options::BucketOptions;
 
-/// The longest name of a driver.
+/// The maximum length of a driver's name.
 const LONGEST: usize = 63;
-/// The longest name of an object, and so of a bucket or account that COSI asks for.
+/// The maximum length of an object's name, and therefore of a bucket or account that COSI requests.
 const LONGEST_NAME: usize = 253;
 
-/// Whether a text is a driver's name: labels of RFC 1035 with dots between them.
+/// Checks that a text is a driver's name: labels of RFC 1035 separated by dots.
 pub(crate) fn driver_name(text: &str) -> Result<String, String> {
     let is_label = |label: &str| {
         let bytes = label.as_bytes();
@@ -29,7 +29,7 @@ pub(crate) fn driver_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The driver's name: the given one, or one made of the provisioner's.
+/// Returns the driver's name: the configured one, or one derived from the provisioner's name.
 pub(crate) fn of_options(options: &BucketOptions) -> Result<String, String> {
     if let Some(name) = &options.cosi_driver_name {
         return driver_name(name).map_err(|problem| format!("--cosi-driver-name {name:?}: {problem}"));
@@ -43,17 +43,17 @@ pub(crate) fn of_options(options: &BucketOptions) -> Result<String, String> {
     driver_name(&name).map_err(|problem| format!("{provisioner:?} gives no name for a COSI driver: {problem}; {set}"))
 }
 
-/// Who has the bucket of this name, if the driver has made it.
+/// Returns the owner of the bucket of this name, if the driver has created it.
 pub(super) fn owner(bucket: &str) -> Account {
     Account::of_cosi_bucket(bucket)
 }
 
-/// Who gets the access of this name.
+/// Returns the account for the access of this name.
 pub(super) fn accessor(access: &str) -> Account {
     Account::of_cosi_access(access)
 }
 
-/// Whether COSI can have asked for this name.
+/// Checks that COSI can have requested this name.
 pub(super) fn check(what: &str, name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let ends_well = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// Which could it be, if names were made to meet?
+    /// Searches for names that would collide.
     #[test]
     fn nothing_of_cosi_has_the_name_of_something_of_a_claim() {
         let uid = "00000000-0000-4000-8000-000000000001";
@@ -99,7 +99,7 @@ mod tests {
             }
             let (user, name) = (one.name.as_str(), &one.claim.name);
             assert!(one.claim.uid != uid && one.claim.uid.contains('.'));
-            // A namespace ends at the first hyphen behind it or later, and a dot comes before.
+            // A namespace extends at least to the first hyphen after it, and a dot comes before that.
             let rest = user.strip_prefix("obc-").unwrap();
             assert!(rest.find('.').unwrap() < rest.find('-').unwrap_or(rest.len()), "{user} {name}");
         }

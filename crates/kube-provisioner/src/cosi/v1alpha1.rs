@@ -1,4 +1,4 @@
-//! The version `v1alpha1`, as release 0.2.2 of the sidecar calls it.
+//! Version `v1alpha1`, as called by release 0.2.2 of the sidecar.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,14 +77,14 @@ impl Provisioner for V1alpha1 {
     ) -> Result<DriverRevokeBucketAccessResponse, Error> {
         let DriverRevokeBucketAccessRequest { bucket_id, account_id, revoke_access_context } = request;
         let buckets: Vec<_> = Some(bucket_id).into_iter().filter(|bucket| !bucket.is_empty()).collect();
-        // The sidecar sends none.
+        // The sidecar sends no parameters.
         let parameters = Some(revoke_access_context).filter(|context| !context.is_empty());
         self.0.revoke(&account_id, &buckets, parameters, &FencingToken::unlimited()).await?;
         Ok(DriverRevokeBucketAccessResponse {})
     }
 }
 
-/// The sidecar takes this code for success, and crashes since there is no answer.
+/// Replaces the code `AlreadyExists`: the sidecar treats it as success, and crashes because the response is missing.
 fn without_already_exists(status: Status) -> Status {
     if status.code() == Code::AlreadyExists { precondition(status.message()) } else { status }
 }

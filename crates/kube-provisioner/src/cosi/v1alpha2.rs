@@ -1,4 +1,4 @@
-//! The version `v1alpha2`.
+//! Version `v1alpha2`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::driver::{Driver, Given, Wanted};
 use super::errors::invalid;
 use crate::bucket::{Access, Endpoint};
 
-/// What clients of S3 take for a region where a store has none.
+/// The region that S3 clients assume for a backend without regions.
 const NO_REGION: &str = "us-east-1";
 
 /// The driver in this version.
@@ -122,7 +122,7 @@ fn access(mode: Option<AccessMode>) -> Result<Access, Status> {
     }
 }
 
-/// What clients need to know of a bucket. Every store takes its name in the path.
+/// Returns what clients need to know about a bucket. Every backend accepts its name in the path.
 fn info(bucket: &str, endpoint: &Endpoint) -> ObjectProtocolAndBucketInfo {
     let s3 = S3BucketInfo {
         bucket_id: bucket.to_owned(),

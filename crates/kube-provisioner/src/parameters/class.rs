@@ -1,4 +1,4 @@
-//! The parameters of a class as serde sees them: a struct or a map of texts.
+//! The serde deserializer of a class's parameters: a struct or a map of texts.
 
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
@@ -25,7 +25,7 @@ impl<'a> ClassMap<'a> {
         self.unknown
     }
 
-    /// All the names that a struct has asked for, aliases included.
+    /// Returns all the names that a struct has requested, including aliases.
     pub(super) fn fields(&self) -> Option<&'static [&'static str]> {
         self.fields
     }

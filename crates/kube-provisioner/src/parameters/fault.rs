@@ -8,19 +8,19 @@ use super::{Problem, printable, quoted};
 
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// In an author's words.
+    /// A message from the provisioner's type.
     Custom(String),
-    /// A field comes a second time.
+    /// A field occurs a second time.
     Duplicate(&'static str),
-    /// What the value should have been.
+    /// The expected value.
     Expected(String),
-    /// A field without a default never came.
+    /// A field without a default is missing.
     Missing(&'static str),
-    /// Something other than a flat value is wanted.
+    /// The type requires a nested value.
     NotFlat,
-    /// Known whole.
+    /// The complete problem.
     Problem(Problem),
-    /// The whole reason, with the value in it.
+    /// The complete reason, including the value.
     Malformed(String),
 }
 
@@ -31,7 +31,7 @@ impl Fault {
         Self::Malformed(format!("{} {complaint}", quoted(user.map_or(text, |(_, host)| host))))
     }
 
-    /// Puts in the text that was read, unless a part of it was named already.
+    /// Adds the text that was read, unless the fault already names a part of it.
     pub(super) fn about(self, text: &str) -> Self {
         match self {
             Self::Custom(message) => Self::malformed(text, format_args!("is not valid: {}", printable(&message))),
@@ -40,7 +40,7 @@ impl Fault {
         }
     }
 
-    /// A fault of the parameter `key`, at `text`.
+    /// Turns the fault into one of the parameter `key`, at `text`.
     pub(super) fn of(self, key: &str, text: &str) -> Self {
         let key = key.to_owned();
         Self::Problem(match self {
@@ -49,7 +49,7 @@ impl Fault {
         })
     }
 
-    /// A fault of the whole, unless more is known.
+    /// Converts the fault into a problem of all parameters, unless it names one.
     pub(super) fn into_problem(self) -> Problem {
         match self {
             Self::Problem(problem) => problem,

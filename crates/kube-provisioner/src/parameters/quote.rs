@@ -1,11 +1,11 @@
-//! Makes foreign texts fit for a message of one line.
+//! Formatting of untrusted texts for a message of one line.
 
-/// `text` in quotation marks: at most 64 characters of it, nothing unprintable.
+/// Returns `text` in quotation marks, limited to 64 characters and without unprintable ones.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text, MOST_QUOTED))
 }
 
-/// `text` as it is, unless it is too long or holds something unprintable.
+/// Returns `text` unchanged, unless it is too long or contains unprintable characters.
 pub(crate) fn printable(text: &str) -> String {
     let mut printable = String::new();
     for character in shortened(text, MOST_PRINTED).chars() {

@@ -1,9 +1,9 @@
-//! "Did you mean".
+//! Suggestions for misspelt names.
 
-/// Longer keys are not misspelt names.
+/// Longer keys get no suggestion.
 const LONGEST: usize = 64;
 
-/// The name that `text` was probably meant to be.
+/// Returns the name that `text` was probably meant to be.
 pub(crate) fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if text.len() > LONGEST {
         return None;

@@ -1,4 +1,4 @@
-//! One value, read from its text as its type wants it.
+//! The serde deserializer of one value, which parses its text as the type requires.
 
 use serde::Deserializer;
 use serde::de::value::StrDeserializer;
@@ -179,7 +179,7 @@ impl<'de> Deserializer<'de> for Text<'_> {
 /// The elements of a comma separated list.
 struct Elements<'a> {
     list: &'a str,
-    /// `None` at the end.
+    /// `None` after the last element.
     rest: Option<&'a str>,
 }
 

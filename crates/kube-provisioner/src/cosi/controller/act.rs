@@ -1,5 +1,5 @@
-//! How: reads the live objects, decides about them, and carries the decision out. The only place that calls the author's code or
-//! writes to the API server.
+//! Executes decisions: reads the live objects, decides again, and acts. Only this module calls the provisioner or writes to the API
+//! server.
 
 mod access;
 mod bucket;
@@ -26,7 +26,7 @@ use super::outcome::{Done, Outcome, Stopped};
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::requests;
 
-/// Each call of the author's code has a limit of its own within this.
+/// The overall limit. Each call of the provisioner has its own limit within this one.
 const CALL_LIMIT: Duration = Duration::from_secs(3600);
 
 pub(super) type Step<'a> = provisioner_runtime::controller::Step<'a, CosiCache>;
@@ -50,19 +50,19 @@ impl Actions {
         match (decide(&facts), facts) {
             (Decision::NoAction, _) => Ok(Done::NoAction),
             (Decision::Refuse(refusal), _) => Err(Stopped::Refused(refusal)),
-            // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
+            // Boxed, because a task is as large as its largest branch, and there are many such tasks.
             (Decision::Provision, Facts::Bucket(view)) => Box::pin(self.provision(&view.bucket, step)).await,
             (Decision::Delete, Facts::Bucket(view)) => Box::pin(self.delete(&view.bucket, step)).await,
             (Decision::Release, Facts::Bucket(view)) => self.release(&view.bucket).await.map(|()| Done::Released),
             (Decision::Grant, Facts::Access(view)) => Box::pin(self.grant(&view.access, step)).await,
             (Decision::Revoke, Facts::Access(view)) => Box::pin(self.revoke(&view.access, step)).await,
-            // The finalizer is gone again.
+            // The finalizer has been removed again.
             (_, _) => Err(Stopped::Changed),
         }
     }
 
-    /// Checks the class of a new Bucket. Our finalizer says that there may be a bucket, so a Bucket whose class cannot be used does
-    /// not get one, and can be deleted at any time.
+    /// Checks the class of a new Bucket. Our finalizer means that a bucket may exist, so a Bucket with an unusable class does not
+    /// receive the finalizer and can be deleted at any time.
     async fn check(&self, facts: &Facts) -> Result<(), Status> {
         match facts {
             Facts::Bucket(BucketView { bucket, .. }) if !bucket.object.is_ready() => match &bucket.content {
@@ -104,7 +104,7 @@ impl Actions {
         self.patch_bucket(bucket, None, patch).await.map(drop)
     }
 
-    /// A merge patch of a Bucket. `None` if it is another driver's now.
+    /// Sends a merge patch for a Bucket. Returns `None` if it now belongs to another driver.
     async fn patch_bucket(
         &self,
         bucket: &BucketFacts,
@@ -117,7 +117,7 @@ impl Actions {
         Ok(super::objects::bucket(&patched, self.driver.name()).and_then(|seen| seen.ours))
     }
 
-    /// The same of a BucketAccess.
+    /// Sends a merge patch for a BucketAccess. Returns `None` if it now belongs to another driver.
     async fn patch_access(
         &self,
         access: &AccessFacts,
@@ -131,7 +131,7 @@ impl Actions {
         Ok(super::objects::access(&patched, self.driver.name()).and_then(|seen| seen.ours))
     }
 
-    /// Writes `status.error`, unless it is there already. An object that is ready stays ready.
+    /// Writes `status.error`, unless it already contains the message. An object that is ready stays ready.
     pub(super) async fn write_error(&self, key: &Key, message: &str) -> Result<(), Stopped> {
         let facts = self.read(key).await?;
         let Some(object) = facts.object().filter(|object| object.error.as_deref() != Some(message)) else {
@@ -149,7 +149,7 @@ impl Actions {
         }
     }
 
-    /// One call of the driver, fenced.
+    /// Makes one fenced call to the driver.
     async fn call<'a, T>(
         &'a self,
         step: &Step<'_>,
@@ -169,10 +169,10 @@ impl Actions {
     }
 }
 
-/// The outcome of a refused write.
+/// Converts a refused write into its outcome.
 fn written<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<T, Stopped> {
     answer.map_err(|error| match error {
-        // It is another object by now, or somebody else has just written it: it is read again.
+        // Another object has this name now, or another writer has just changed it: it is read again.
         CallError::Conflict | CallError::NotFound | CallError::AlreadyExists => Stopped::Changed,
         error => Stopped::CallFailed { doing, error },
     })

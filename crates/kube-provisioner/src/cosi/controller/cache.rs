@@ -13,7 +13,7 @@ use super::objects::{AccessContent, AccessFacts, BucketFacts, Seen};
 use super::secrets::{SecretFacts, SecretState};
 use crate::controller::shared::fingerprint::fingerprint;
 
-/// A Bucket by its name, or a BucketAccess by namespace and name. Its text is the object's path.
+/// A Bucket by its name, or a BucketAccess by its namespace and name. Formatted as the object's path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
     Bucket(Arc<str>),
@@ -104,7 +104,7 @@ impl CosiCache {
         self.buckets.get(name).cloned()
     }
 
-    /// Another Bucket than this one that stands for the same bucket of the store.
+    /// Returns another Bucket that represents the same bucket in the backend.
     pub(super) fn twin(&self, bucket: &BucketFacts) -> Option<Arc<str>> {
         let is_twin = |other: &&Arc<BucketFacts>| bucket.is_twin(other);
         self.buckets.iter().map(|(_, other)| other).find(is_twin).map(|other| other.object.name.clone())
@@ -131,7 +131,7 @@ impl Cache for CosiCache {
 
     fn facts(&self, key: &Key) -> Facts {
         match key {
-            // Whether it has a twin is asked when it is deleted.
+            // The twin is looked up when the Bucket is deleted.
             Key::Bucket(name) => {
                 self.bucket(name).map_or(Facts::None, |bucket| Facts::Bucket(BucketView { bucket, twin: None }))
             }
@@ -139,7 +139,7 @@ impl Cache for CosiCache {
         }
     }
 
-    /// Without the fields that a failed attempt writes: it must not end its own back-off.
+    /// Returns a fingerprint without the fields that a failed attempt writes, which must not end its own back-off.
     fn inputs(&self, key: &Key) -> u64 {
         match self.facts(key) {
             Facts::Bucket(BucketView { bucket, .. }) => fingerprint(&bucket.inputs()),

@@ -1,6 +1,6 @@
-//! The rules for a Bucket and a BucketAccess, as pure functions: those of the sidecar in COSI's proposal.
+//! The rules for a Bucket and a BucketAccess, as pure functions. They follow the sidecar in COSI's proposal.
 //!
-//! They run twice: on the cache, to find out that there is work, and on the live objects, to choose it.
+//! They run twice: on the cache to detect work, and on the live objects to choose it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::secrets::SecretState;
 pub(super) enum Facts {
     Bucket(BucketView),
     Access(AccessView),
-    /// There is no such object, or it is another driver's.
+    /// The object does not exist, or belongs to another driver.
     None,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct BucketView {
     pub(super) bucket: Arc<BucketFacts>,
-    /// Another Bucket that stands for the same bucket of the store.
+    /// Another Bucket that represents the same bucket in the backend.
     pub(super) twin: Option<Arc<str>>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct AccessView {
 #[derive(Clone, Debug)]
 pub(super) enum BucketState {
     Absent,
-    /// It is another driver's.
+    /// The Bucket belongs to another driver.
     Foreign,
     Ours(Arc<BucketFacts>),
 }
@@ -45,15 +45,15 @@ pub(super) enum BucketState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     NoAction,
-    /// Nothing is done until something changes.
+    /// Wait until something changes.
     Refuse(Refusal),
-    /// The object gets our finalizer.
+    /// Add our finalizer to the object.
     Protect,
-    /// Its bucket is created, or looked for.
+    /// Create the bucket, or look it up.
     Provision,
-    /// Its bucket is deleted, and then our finalizer.
+    /// Delete the bucket, and then remove our finalizer.
     Delete,
-    /// Our finalizer is removed, and nothing else.
+    /// Only remove our finalizer.
     Release,
     Grant,
     Revoke,
@@ -62,22 +62,22 @@ pub(super) enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Unreadable(String),
-    /// A protocol that is not S3.
+    /// The protocol is not S3.
     Protocol(String),
-    /// A Bucket that was made for a claim does not say for which one.
+    /// The Bucket was created for a claim but does not name it.
     Unbound,
-    /// The status has another id than ours.
+    /// The status contains an unexpected id.
     OtherId {
         has: String,
         wanted: String,
     },
     /// The Bucket is deleted before its BucketClaim.
     ClaimRemains,
-    /// A service account in the place of a key.
+    /// The access requests a service account instead of a key.
     Authentication(String),
-    /// Two buckets of an access have the same Secret.
+    /// Two buckets of an access use the same Secret.
     SameSecret(String),
-    /// Two Buckets of an access stand for the same bucket.
+    /// Two Buckets of an access represent the same bucket.
     SameBucket(String),
     BucketAbsent(String),
     BucketForeign(String),
@@ -108,7 +108,7 @@ pub(super) fn decide(facts: &Facts) -> Decision {
 fn about_bucket(view: &BucketView) -> Decision {
     let bucket = &*view.bucket;
     let object = &bucket.object;
-    // Without our finalizer nothing was ever made.
+    // Without our finalizer, nothing was ever created.
     if object.deleting && !object.is_protected() {
         return Decision::NoAction;
     }
@@ -141,7 +141,7 @@ fn about_deletion(view: &BucketView, content: &BucketContent) -> Decision {
     let is_bound = content.claim.uid.is_some();
     match content.policy {
         _ if is_bound && !view.bucket.claim_ends => Decision::Refuse(Refusal::ClaimRemains),
-        // The last of several Buckets decides. Without a claim there was only a lookup.
+        // The last of several Buckets decides. A Bucket without a claim only looked up an existing bucket.
         Policy::Delete if is_bound && view.twin.is_none() => Decision::Delete,
         Policy::Delete | Policy::Retain => Decision::Release,
     }
@@ -170,7 +170,7 @@ fn about_access(view: &AccessView) -> Decision {
     if object.is_protected() { Decision::Grant } else { Decision::Protect }
 }
 
-/// The obstacle in the access itself.
+/// Returns an obstacle in the access itself.
 fn obstacle(access: &AccessFacts, content: &AccessContent) -> Option<Refusal> {
     if content.authentication != "Key" {
         return Some(Refusal::Authentication(content.authentication.clone()));
@@ -190,7 +190,7 @@ fn obstacle(access: &AccessFacts, content: &AccessContent) -> Option<Refusal> {
     })
 }
 
-/// The obstacle in its Buckets and Secrets.
+/// Returns an obstacle in the access's Buckets and Secrets.
 fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal> {
     let buckets = content.targets.iter().zip(&view.buckets).find_map(|(target, state)| {
         let name = target.bucket.clone();
@@ -215,7 +215,7 @@ fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal
     buckets.or_else(|| {
         content.targets.iter().zip(&view.secrets).find_map(|(target, state)| match state {
             SecretState::Foreign => Some(Refusal::SecretForeign(target.secret.clone())),
-            // A Secret that is being deleted makes room for another one.
+            // A Secret that is being deleted will be replaced by a new one.
             SecretState::Absent | SecretState::Ending | SecretState::Changed | SecretState::Intact => None,
         })
     })

@@ -1,7 +1,7 @@
 //! Buckets and BucketAccesses of `objectstorage.k8s.io/v1alpha2`: the fields that the rules read.
 //!
 //! Unknown fields are ignored. An object of this driver is unreadable if a known field is missing or has another type. It counts as
-//! present, and gets an event and nothing else.
+//! present, and only receives an event.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ pub(super) const GROUP: &str = "objectstorage.k8s.io";
 pub(super) const API_VERSION: &str = "objectstorage.k8s.io/v1alpha2";
 /// The finalizer of all objects of COSI.
 pub(super) const FINALIZER: &str = "objectstorage.k8s.io/protection";
-/// BucketAccess annotation: the account is gone, and the central controller ends the object.
+/// BucketAccess annotation: the account has been removed, and the central controller completes the deletion.
 pub(super) const CLEANUP_FINISHED: &str = "objectstorage.k8s.io/sidecar-cleanup-finished";
-/// The protocol of all our stores.
+/// The protocol of all supported backends.
 pub(super) const S3: &str = "S3";
 
 macro_rules! kind {
@@ -65,7 +65,7 @@ kind!(BucketAccess, "bucketaccesses", NamespaceResourceScope);
 pub(super) type WatchedBucket = Watched<Bucket, ObjectFields>;
 pub(super) type WatchedAccess = Watched<BucketAccess, ObjectFields>;
 
-/// An object before its fields are read: its driver is known even if another field is wrong.
+/// An object before its fields are parsed: its driver is known even if another field is invalid.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ObjectFields {
     metadata: Meta<Annotations>,
@@ -75,13 +75,13 @@ pub(super) struct ObjectFields {
     status: Value,
 }
 
-/// Their presence counts, not their values.
+/// Only their presence matters, not their values.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Annotations {
     #[serde(rename = "objectstorage.k8s.io/bucketclaim-being-deleted")]
     claim_ends: Option<IgnoredAny>,
-    /// As the central controller has it misspelt.
+    /// The misspelt form that the central controller writes.
     #[serde(rename = "objectstorage.k8.io/bucketclaim-being-deleted")]
     claim_ends_misspelt: Option<IgnoredAny>,
     #[serde(rename = "objectstorage.k8s.io/sidecar-cleanup-finished")]
@@ -99,7 +99,7 @@ impl Fields for ObjectFields {
     }
 }
 
-/// The part that both kinds have.
+/// The fields that both kinds share.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     /// Empty for a Bucket.
@@ -109,7 +109,7 @@ pub(super) struct Object {
     pub(super) version: String,
     pub(super) deleting: bool,
     pub(super) finalizers: Vec<String>,
-    /// `status.readyToUse`, if it is there.
+    /// `status.readyToUse`, if it is set.
     pub(super) ready: Option<bool>,
     /// The message of `status.error`.
     pub(super) error: Option<String>,
@@ -118,11 +118,11 @@ pub(super) struct Object {
 #[derive(Clone, Debug)]
 pub(super) struct BucketFacts {
     pub(super) object: Object,
-    /// Every id that its bucket may have, known even if another field is wrong.
+    /// Every id that its bucket may have, known even if another field is invalid.
     pub(super) ids: Vec<String>,
     /// Its BucketClaim is deleted, or about to be.
     pub(super) claim_ends: bool,
-    /// Its fields, or the problem with them.
+    /// Its fields, or the reason why they cannot be read.
     pub(super) content: Result<BucketContent, String>,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct BucketContent {
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) protocols: Vec<String>,
     pub(super) claim: ClaimReference,
-    /// The bucket that exists already.
+    /// The existing bucket that it names.
     pub(super) existing: Option<String>,
     /// The id in the status.
     pub(super) id: Option<String>,
@@ -156,7 +156,7 @@ pub(super) struct AccessFacts {
     pub(super) object: Object,
     /// The driver's part of the deletion is finished.
     pub(super) cleanup_finished: bool,
-    /// The central controller has taken it back.
+    /// The central controller has reclaimed the object.
     pub(super) overridden: bool,
     pub(super) content: Result<AccessContent, String>,
 }
@@ -177,22 +177,22 @@ pub(super) struct AccessContent {
 pub(super) struct Target {
     /// The Bucket.
     pub(super) bucket: String,
-    /// The bucket in the store.
+    /// The id of the bucket in the backend.
     pub(super) id: String,
     pub(super) access: Access,
     /// The name of the Secret.
     pub(super) secret: String,
 }
 
-/// An object that was seen. Only the name is kept of an object of another driver.
+/// A watched object. For an object of another driver, only the name is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Seen<T> {
-    /// Its name, with the namespace before it if it has one.
+    /// Its name, preceded by the namespace if it has one.
     pub(super) path: Arc<str>,
     pub(super) ours: Option<Arc<T>>,
 }
 
-/// `None` for what is no object of an API server.
+/// Returns `None` if the value is not an API object.
 pub(super) fn bucket(watched: &WatchedBucket, driver: &str) -> Option<Seen<BucketFacts>> {
     let facts = |fields: &ObjectFields, object: Object| {
         let Annotations { claim_ends, claim_ends_misspelt, .. } = &fields.metadata.annotations;
@@ -208,7 +208,7 @@ pub(super) fn bucket(watched: &WatchedBucket, driver: &str) -> Option<Seen<Bucke
     seen(watched, |fields| driver_of(&fields.spec) == Some(driver), facts)
 }
 
-/// As [`bucket`]. A BucketAccess is a driver's once the central controller has written so into its status.
+/// Reads an access like [`bucket`]. A BucketAccess belongs to a driver once the central controller has written so into its status.
 pub(super) fn access(watched: &WatchedAccess, driver: &str) -> Option<Seen<AccessFacts>> {
     seen(
         watched,
@@ -255,7 +255,7 @@ fn seen<K, T>(
 }
 
 fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
-    // A missing part has no fields.
+    // A missing part is treated as an object without fields.
     let value = if value.is_null() { Value::Object(serde_json::Map::new()) } else { value.clone() };
     serde_json::from_value(value).map_err(|error| format!("{what}: {error}"))
 }
@@ -360,36 +360,36 @@ impl Object {
         self.ready == Some(true)
     }
 
-    /// The fields that no attempt changes by itself.
+    /// Returns the fields that no attempt changes.
     pub(super) fn inputs(&self) -> (&str, bool, bool) {
         (&self.uid, self.deleting, self.is_ready())
     }
 }
 
 impl BucketFacts {
-    /// The fields that no attempt changes by itself.
+    /// Returns the fields that no attempt changes.
     pub(super) fn inputs(&self) -> impl Hash {
         (self.object.inputs(), self.claim_ends, &self.content)
     }
 
-    /// Whether the other Bucket stands for the same bucket of the store.
+    /// Returns true if the other Bucket represents the same bucket in the backend.
     pub(super) fn is_twin(&self, other: &Self) -> bool {
         other.object.name != self.object.name && other.ids.iter().any(|id| self.ids.contains(id))
     }
 
-    /// The id of its bucket in the store. A bucket that we create has the name of its Bucket.
+    /// Returns the id of its bucket in the backend. A bucket that we create is named after its Bucket.
     pub(super) fn id<'a>(&'a self, content: &'a BucketContent) -> &'a str {
         content.id.as_deref().unwrap_or_else(|| self.wanted_id(content))
     }
 
-    /// The id that its bucket is to have.
+    /// Returns the id that its bucket should have.
     pub(super) fn wanted_id<'a>(&'a self, content: &'a BucketContent) -> &'a str {
         content.existing.as_deref().unwrap_or(&self.object.name)
     }
 }
 
 impl AccessFacts {
-    /// The id that its account is to have.
+    /// Returns the id that its account should have.
     pub(super) fn wanted_account(&self) -> String {
         format!("ba-{}", self.object.uid)
     }

@@ -1,4 +1,4 @@
-//! The outcome of a decision. `report` translates it for users, metrics and the queue.
+//! The outcome of a decision, which `report` translates for users, metrics and the queue.
 
 use driver_rpc::Status;
 use provisioner_runtime::call::CallError;
@@ -11,42 +11,42 @@ use super::decide::{Decision, Facts, Refusal};
 /// The outcome of one decision.
 pub(super) type Outcome = Result<Done, Stopped>;
 
-/// What was done.
+/// A successful outcome.
 #[derive(Debug)]
 pub(super) enum Done {
     NoAction,
     Provisioned {
         bucket: String,
     },
-    /// The bucket exists that a Bucket names.
+    /// The bucket that a Bucket names exists.
     Found {
         bucket: String,
     },
     Deleted {
         bucket: String,
     },
-    /// The Bucket may go, and its bucket stays.
+    /// The Bucket may be deleted, and its bucket is kept.
     Released,
     Granted,
-    /// A Secret was written again.
+    /// A Secret was rewritten.
     Restored,
     Revoked,
 }
 
-/// Why the decision was not carried out.
+/// The reason why a decision was not carried out.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// As many attempts as allowed are under way.
+    /// The limit of concurrent attempts is reached.
     AwaitsPermit(Flow),
-    /// Somebody else has written the object meanwhile, and it is read again.
+    /// Another writer has changed the object, which is read again.
     Changed,
-    /// Nothing is done until something changes.
+    /// Wait until something changes.
     Refused(Refusal),
-    /// This process may not begin anything.
+    /// This process may not begin any work.
     NotFenced(JournalError),
     /// The driver's error.
     Failed(Status),
-    /// The driver gave no answer.
+    /// The driver did not answer.
     Aborted(CallAborted),
     /// A request to the API server failed.
     CallFailed { doing: &'static str, error: CallError },
@@ -76,7 +76,7 @@ impl Operation {
         }
     }
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Provision => "provision",
@@ -86,7 +86,7 @@ impl Operation {
         }
     }
 
-    /// The `action` of its events.
+    /// Returns the `action` of its events.
     pub(super) fn action(self) -> &'static str {
         match self {
             Self::Provision => "Provision",
@@ -96,7 +96,7 @@ impl Operation {
         }
     }
 
-    /// The reason of the events of its failures.
+    /// Returns the reason of its failure events.
     pub(super) fn failed(self) -> &'static str {
         match self {
             Self::Provision => "ProvisioningFailed",

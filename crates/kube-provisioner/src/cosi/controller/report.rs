@@ -1,4 +1,4 @@
-//! The table from an outcome to the text for users, its name in metrics, and the time of the next run.
+//! Maps an outcome to the text for users, its name in metrics, and the time of the next run.
 
 use driver_rpc::Code;
 use provisioner_runtime::journal::JournalError;
@@ -17,11 +17,11 @@ pub(super) struct Message {
     pub(super) is_warning: bool,
     pub(super) reason: &'static str,
     pub(super) text: String,
-    /// Whether the object's status has it, too.
+    /// True if the object's status contains the message, too.
     pub(super) in_status: bool,
 }
 
-/// The message for users; `None` where there is nothing to say.
+/// Returns the message for users, if there is one.
 pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u32>) -> Option<Message> {
     let good =
         |reason, text: String| Some(Message { is_warning: false, reason, text: limited(text), in_status: false });
@@ -53,7 +53,7 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
     }
 }
 
-/// A removal is repeated until it succeeds, and the store may be gone for good.
+/// Adds how to end a removal, which is repeated until it succeeds although the backend may no longer exist.
 fn with_way_out(operation: Operation, text: String) -> String {
     match operation {
         Operation::Delete => {
@@ -107,7 +107,7 @@ fn refusal_text(refusal: &Refusal) -> String {
     }
 }
 
-/// When the key runs again.
+/// Returns when the key runs again.
 pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
     if gives_up(operation, outcome, attempt, thresholds) {
         return Next::AwaitChange;
@@ -115,29 +115,29 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
     match outcome {
         Err(Stopped::AwaitsPermit(flow)) => Next::AwaitPermit(flow.clone()),
         Err(Stopped::Changed) => Next::Again,
-        // Nothing watches Secrets of others.
+        // Foreign Secrets are not watched.
         Err(Stopped::Refused(Refusal::SecretForeign(_) | Refusal::SecretEnds(_))) => Next::Retry,
         Err(Stopped::Refused(_)) => REMIND,
         Ok(_) => Next::Done,
-        // A creation that can only fail waits for a change. A deletion is always repeated.
+        // A creation that can only fail waits for a change. A deletion is always retried.
         Err(Stopped::Failed(status)) if is_final(status.code()) && !operation.removes() => REMIND,
         Err(Stopped::Failed(_)) | Err(Stopped::NotFenced(_)) | Err(Stopped::Aborted(_)) => Next::Retry,
         Err(Stopped::CallFailed { error, .. }) => after_call(error, attempt),
     }
 }
 
-/// As a sidecar reads the codes.
+/// Returns true if a sidecar would not retry after this code.
 fn is_final(code: Code) -> bool {
     matches!(code, Code::InvalidArgument | Code::AlreadyExists | Code::Unimplemented | Code::OutOfRange)
 }
 
-/// Whether this was the last attempt until something changes.
+/// Returns true if this was the last attempt until something changes.
 pub(super) fn gives_up(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = if operation.removes() { thresholds.delete } else { thresholds.provision };
     matches!(outcome, Err(Stopped::Failed(_))) && is_last(attempt, threshold)
 }
 
-/// The outcome's name in metrics and logs; `None` where nothing was done.
+/// Returns the outcome's name in metrics and logs; `None` if nothing was done.
 pub(super) fn label(outcome: &Outcome) -> Option<&'static str> {
     Some(match outcome {
         Ok(Done::NoAction) | Err(Stopped::AwaitsPermit(_)) | Err(Stopped::Changed) => return None,

@@ -1,4 +1,4 @@
-//! The Secrets of a BucketAccess: owner, entries, and a checksum that reveals edits.
+//! The Secrets of a BucketAccess: owner, entries, and a checksum that detects edits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::bucket::{Credentials, Endpoint};
 use crate::controller::shared::checksum::{CHECKSUM, hash_of};
 use crate::protocol::COSI_DRIVER;
 
-/// All entries that the controller writes. v1alpha2 has no release, and its names have changed. Amazon's clients read the present
-/// names by themselves. Pods that were written before read the names that begin with `COSI_S3_`.
+/// All entries that the controller writes. v1alpha2 has not been released, and its names have changed. The AWS SDKs recognise the current
+/// names. Pods written for the earlier names read those that begin with `COSI_S3_`.
 const ENTRIES: [&str; 13] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_DEFAULT_REGION",
@@ -34,7 +34,7 @@ const ENTRIES: [&str; 13] = [
 
 pub(super) type Entries = BTreeMap<&'static str, String>;
 
-/// The facts about a Secret. Nothing of its data is kept.
+/// The facts about a Secret. Its data is not kept.
 #[derive(Clone, Debug)]
 pub(super) struct SecretFacts {
     pub(super) uid: String,
@@ -43,19 +43,19 @@ pub(super) struct SecretFacts {
     pub(super) owner: Option<(Arc<str>, String)>,
     pub(super) deleting: bool,
     pub(super) finalizers: Vec<String>,
-    /// It is as it was written, and has the label that our watch selects.
+    /// True if the Secret is unchanged since it was written, and has the label that our watch selects.
     intact: bool,
 }
 
-/// The state of a Secret of an access.
+/// The state of an access's Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SecretState {
     Absent,
-    /// It is somebody else's.
+    /// The Secret belongs to another owner.
     Foreign,
-    /// It is deleted, and something still holds it.
+    /// The Secret is being deleted, but a finalizer still holds it.
     Ending,
-    /// It is empty, or somebody has edited it.
+    /// The Secret is empty, or was edited.
     Changed,
     Intact,
 }
@@ -90,14 +90,14 @@ impl SecretFacts {
     }
 }
 
-/// The entries without secrets, which the status of a Bucket has, too.
+/// Returns the entries that are not secret, which the status of a Bucket also contains.
 pub(super) fn bucket_info(id: &str, endpoint: &Endpoint) -> Entries {
     let (url, region) = (endpoint.url(), region(endpoint));
     [
         (["BUCKET_NAME", "COSI_S3_BUCKET_ID"], id.to_owned()),
         (["AWS_ENDPOINT_URL", "COSI_S3_ENDPOINT"], url),
         (["AWS_DEFAULT_REGION", "COSI_S3_REGION"], region),
-        // Every store takes the bucket's name in the path.
+        // Every backend accepts the bucket's name in the path.
         (["AWS_S3_ADDRESSING_STYLE", "COSI_S3_ADDRESSING_STYLE"], "path".to_owned()),
     ]
     .into_iter()
@@ -105,7 +105,7 @@ pub(super) fn bucket_info(id: &str, endpoint: &Endpoint) -> Entries {
     .collect()
 }
 
-/// The entries of a Secret.
+/// Returns the entries of a Secret.
 pub(super) fn entries(id: &str, endpoint: &Endpoint, key: &Credentials) -> Entries {
     let (id_of_key, secret) = (&key.access_key_id, &key.secret_access_key);
     let mut entries = bucket_info(id, endpoint);
@@ -119,7 +119,7 @@ pub(super) fn entries(id: &str, endpoint: &Endpoint, key: &Credentials) -> Entri
     entries
 }
 
-/// A Secret without entries, which reserves its name for the access. It has no finalizer: a deleted Secret is written again, and a
+/// Returns a Secret without entries, which reserves its name for the access. It has no finalizer: a deleted Secret is recreated, and a
 /// namespace can be deleted at any time.
 pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value {
     let object = &access.object;
@@ -136,7 +136,7 @@ pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value 
     })
 }
 
-/// The merge patch that writes entries into this version of a Secret. Entries of others stay.
+/// Returns the merge patch that writes entries into this version of a Secret. Foreign entries are kept.
 pub(super) fn patch(secret: &SecretFacts, entries: &Entries, driver: &str) -> Value {
     let data: BTreeMap<_, _> =
         entries.iter().map(|(name, value)| (*name, ByteString(value.clone().into_bytes()))).collect();

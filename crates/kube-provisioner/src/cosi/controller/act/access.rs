@@ -1,4 +1,4 @@
-//! Grants and revokes access. The order of the writes is the promise: a crash between any two of them leaves nothing behind.
+//! Grants and revokes access. The writes are ordered so that a crash between any two of them leaves nothing behind.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -25,15 +25,15 @@ impl Actions {
 
     async fn grant_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Stopped> {
         let mut version = access.object.version.clone();
-        // The key needs a place before there is one.
+        // The Secret must exist before there is a key to store in it.
         let mut reserved = Vec::new();
         for target in &content.targets {
             reserved.push(self.reserve(access, &target.secret).await?);
         }
-        // The id for a later revocation is recorded first.
+        // The id that a later revocation needs is recorded first.
         let account = access.wanted_account();
         if content.account.is_none() {
-            // With the id, the end of the access needs the class. One that cannot be used grants nothing.
+            // Once the id is recorded, the access needs its class to be revoked. An unusable class therefore grants nothing.
             self.driver.class(content.parameters.clone()).await.map_err(Stopped::Failed)?;
             let status = json!({"readyToUse": false, "accountID": account});
             self.write_status(access, &mut version, status).await?;
@@ -86,11 +86,11 @@ impl Actions {
         if access.object.is_ready() {
             self.write_status(access, &mut version, json!({"readyToUse": false, "error": Value::Null})).await?;
         }
-        // Pods must not find a key that no longer works.
+        // Delete the Secrets first, so that pods do not find a key that no longer works.
         for target in &content.targets {
             self.delete_secret(access, &target.secret).await?;
         }
-        // The id is written before a grant. Where it was lost, the driver's record says whether there is an account.
+        // The id is written before a grant. If it was lost, the driver's record says whether there is an account.
         let (account, parameters) = match content.account.clone() {
             Some(account) => (account, Some(content.parameters.clone())),
             None => (access.wanted_account(), None),
@@ -108,7 +108,7 @@ impl Actions {
         self.patch_access(access, None, patch).await.map(drop)
     }
 
-    /// Deletes a Secret if it is the access's.
+    /// Deletes a Secret if it belongs to the access.
     async fn delete_secret(&self, access: &AccessFacts, name: &str) -> Result<(), Stopped> {
         let Some(secret) = self.read_secret(access, name).await? else { return Ok(()) };
         if secret.state(access) == SecretState::Foreign {
@@ -123,7 +123,7 @@ impl Actions {
         }
     }
 
-    /// Removes COSI's finalizer, which an upstream sidecar has added if one has worked here before. Returns the Secret's version.
+    /// Removes COSI's finalizer, which an upstream sidecar may have added earlier. Returns the Secret's version.
     async fn let_go(&self, access: &AccessFacts, name: &str, secret: &SecretFacts) -> Result<String, Stopped> {
         if !secret.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             return Ok(secret.version.clone());
@@ -135,7 +135,7 @@ impl Actions {
         Ok(written(answer, DELETING)?.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Writes the status of this version, and sets it to the next one.
+    /// Writes the status at this version, and updates `version` to the new one.
     async fn write_status(&self, access: &AccessFacts, version: &mut String, status: Value) -> Result<(), Stopped> {
         let metadata = json!({"uid": &*access.object.uid, "resourceVersion": version});
         let patch = json!({"metadata": metadata, "status": status});

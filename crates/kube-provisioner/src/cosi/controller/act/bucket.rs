@@ -8,7 +8,7 @@ use crate::cosi::controller::objects::{BucketContent, BucketFacts, S3};
 use crate::cosi::controller::outcome::{Done, Outcome, Stopped};
 use crate::cosi::controller::secrets::bucket_info;
 
-/// The group of their calls. A Bucket does not say its class.
+/// The group that these calls share. A Bucket does not name its class.
 const GROUP: &str = "buckets";
 
 impl Actions {
@@ -36,7 +36,7 @@ impl Actions {
         Ok(if content.existing.is_some() { Done::Found { bucket } } else { Done::Provisioned { bucket } })
     }
 
-    /// Deletes the bucket, whether the status has its id or not: the finalizer says that it may exist.
+    /// Deletes the bucket, whether or not the status contains its id: the finalizer means that it may exist.
     pub(super) async fn delete(&self, bucket: &BucketFacts, step: &Step<'_>) -> Outcome {
         let Ok(content) = &bucket.content else { return Err(Stopped::Changed) };
         let BucketContent { parameters, claim, .. } = content;

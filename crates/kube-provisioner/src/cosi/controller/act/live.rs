@@ -1,4 +1,4 @@
-//! The objects as the API server has them now.
+//! Reads the current objects from the API server.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::cosi::controller::outcome::Stopped;
 use crate::cosi::controller::secrets::{SecretFacts, SecretState};
 
 impl Actions {
-    /// What is known of a key, by the API server's word.
+    /// Reads the facts about a key from the API server.
     pub(super) async fn read(&self, key: &Key) -> Result<Facts, Stopped> {
         match key {
             Key::Bucket(name) => Ok(match self.read_bucket(name).await? {
@@ -33,13 +33,13 @@ impl Actions {
         }
     }
 
-    /// Other Buckets are known from the cache.
+    /// Adds the twin Bucket that the cache knows.
     pub(super) fn with_twin(&self, bucket: Arc<BucketFacts>) -> Facts {
         let twin = if bucket.object.deleting { self.context.cache().twin(&bucket) } else { None };
         Facts::Bucket(BucketView { bucket, twin })
     }
 
-    /// The same by the API server's word: a bucket is not deleted on the cache's.
+    /// Adds the twin Bucket as read from the API server: the cache is not enough to delete a bucket.
     pub(super) async fn with_live_twin(&self, facts: &Facts) -> Result<Facts, Stopped> {
         let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(facts.clone()) };
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
@@ -65,10 +65,10 @@ impl Actions {
         Ok(found.and_then(|access| objects::access(&access, self.driver.name())?.ours))
     }
 
-    /// An access with its Buckets and Secrets.
+    /// Returns an access with its Buckets and Secrets.
     async fn around(&self, access: Arc<AccessFacts>) -> Result<AccessView, Stopped> {
         let (mut buckets, mut secrets) = (Vec::new(), Vec::new());
-        // Access is revoked whatever they are.
+        // Access is revoked regardless of its Buckets.
         let targets = access.content.iter().flat_map(|content| &content.targets).filter(|_| !access.object.deleting);
         for target in targets {
             buckets.push(self.read_bucket(&target.bucket).await?);

@@ -1,11 +1,11 @@
-//! Addresses to listen on, as Go's programs take them.
+//! Listen addresses in the notation of Go programs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Reads a listen address such as `127.0.0.1:8080`, `localhost:8080`, or `:8080` for all addresses of the machine.
+/// Parses a listen address such as `127.0.0.1:8080`, `localhost:8080`, or `:8080` for all addresses of the machine.
 ///
 /// # Errors
-/// A text for a command line that says what is expected.
+/// A text for the command line that describes the expected form.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     let found = full.to_socket_addrs().map(|found| found.min_by_key(SocketAddr::is_ipv6));

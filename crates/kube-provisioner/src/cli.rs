@@ -1,4 +1,4 @@
-//! The command line of every provisioner: its author's arguments, and the common commands.
+//! The command line of every provisioner: the provisioner's own arguments, and the common commands.
 
 mod check_class;
 #[cfg(feature = "conformance")]
@@ -42,7 +42,8 @@ const ORPHANS: &str = "orphans";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A client of the API server that the controller would use with these options, for the `setup` of a [`Program`]. [`Start::client`](crate::Start::client) is one, too.
+/// Creates the API client that the controller would use with these options, for the `setup` of a [`Program`]. [`Start::client`](crate::Start::client)
+/// provides the same client.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -61,16 +62,16 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// ```
 ///
 /// # Errors
-/// When the API server cannot be used; the text says what to do.
+/// If the API server cannot be used; the error says what to do.
 pub async fn client(options: &Options) -> Result<Client, ConnectError> {
     Ok(connect(options.kubeconfig.as_deref()).await?.client)
 }
 
-/// The names of the volumes for which attempts are recorded in the provisioner's journals: their assets may be in the
-/// backend although their volumes are not saved. For commands that look for assets which belong to nobody.
+/// Returns the names of the volumes whose attempts are recorded in the provisioner's journals: their assets may exist in the
+/// backend although their volumes have not been saved. For commands that search for orphaned assets.
 ///
 /// # Errors
-/// When the journals cannot be read.
+/// If the journals cannot be read.
 pub async fn recorded_volumes(options: &Options) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
     journal::recorded(options).await
 }
@@ -84,13 +85,13 @@ enum Invocation<A, C> {
     Orphans(Orphans, A),
 }
 
-/// What is asked for, and the format of the error if that fails.
+/// Parses the invocation, and returns the format for the error if that fails.
 fn read<A: Parser, C: Subcommand, S: Served>(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> (Result<Invocation<A, C>, clap::Error>, LogStyle) {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut command = without_empty_variables(command::<A, C, S>());
-    // The preset changes the defaults of other arguments, and the format is needed for their errors, so both are read first.
+    // The preset changes the defaults of other arguments, and their errors need the format, so both are parsed first.
     let first_look = command.clone().ignore_errors(true).try_get_matches_from(&arguments).ok();
     if first_look.as_ref().and_then(|first| first.get_one::<String>(PRESET)).is_some_and(|preset| preset == "go-compat")
     {
@@ -98,7 +99,7 @@ fn read<A: Parser, C: Subcommand, S: Served>(
             command = command.mut_arg(argument, |argument| argument.default_value(value));
         }
     }
-    // Commands are for people.
+    // The output of commands is for humans, so it is always text.
     let of_program = first_look.as_ref().filter(|first| first.subcommand_name().is_none());
     let style = of_program.and_then(|first| first.try_get_one::<LogStyle>("log_format").ok().flatten());
     let read = parsed::<A, C, S>(&mut command, arguments);
@@ -128,7 +129,7 @@ fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invo
             Ok(Invocation::Rbac(Rbac::from_arg_matches_mut(&mut rbac)?, Options::from_arg_matches_mut(&mut rbac)?))
         }
         Some((name, mut journal)) if name == JOURNAL => {
-            // The options are those of the command below it.
+            // The subcommand holds the options.
             let mut of_options = journal.subcommand().map(|(_, matches)| matches.clone()).unwrap_or_default();
             let options = Options::from_arg_matches_mut(&mut of_options)?;
             Ok(Invocation::Journal(Journal::from_arg_matches_mut(&mut journal)?, options))
@@ -141,7 +142,7 @@ fn invocation<A: Parser, C: Subcommand>(matches: &mut ArgMatches) -> Result<Invo
     }
 }
 
-/// An environment variable that is empty counts as unset, as templates of manifests leave it.
+/// Treats an empty environment variable as unset, because manifest templates produce empty values.
 pub fn without_empty_variables(command: Command) -> Command {
     let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
     command
@@ -149,7 +150,7 @@ pub fn without_empty_variables(command: Command) -> Command {
         .mut_args(|arg| if arg.get_env().is_some_and(is_empty) { arg.env(None::<&'static str>) } else { arg })
 }
 
-/// The command with all its arguments and commands.
+/// Builds the command with all its arguments and subcommands.
 fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let program = C::augment_subcommands(A::command()).mut_args(adapted::<S>);
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
@@ -176,7 +177,7 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
         .args_conflicts_with_subcommands(true)
 }
 
-/// All arguments of the program, since the command asks the author's code. Options of the controller that do not matter are hidden.
+/// Returns all arguments of the program, since the command calls the provisioner. Irrelevant options of the controller are hidden.
 fn of_orphans(program: &Command) -> Vec<Arg> {
     let known = BucketOptions::augment_args(Command::new(""));
     let arguments = program.get_arguments().cloned();
@@ -190,7 +191,7 @@ fn of_orphans(program: &Command) -> Vec<Arg> {
         .collect()
 }
 
-/// The argument as this kind of provisioner has it. Clap cannot remove an argument: it is hidden, and [`read`] refuses it.
+/// Adapts the argument to this kind of provisioner. Clap cannot remove an argument, so it is hidden, and [`read`] rejects it.
 fn adapted<S: Served>(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         id if S::ABSENT.contains(&id) => arg.hide(true).env(None::<&'static str>),
@@ -203,8 +204,8 @@ fn adapted<S: Served>(arg: Arg) -> Arg {
     }
 }
 
-/// The arguments of [`Options`], as the author's program has them, for a command of its own. Arguments that do not
-/// matter there are hidden but allowed, so that the arguments of a Deployment can be used.
+/// Returns the arguments of [`Options`], as defined by the program, for a command of its own. Irrelevant arguments
+/// are hidden but allowed, so that the arguments of a Deployment can be reused.
 fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
     let known = Options::augment_args(Command::new(""));
     let is_option = |arg: &Arg| known.get_arguments().any(|option| option.get_id() == arg.get_id());

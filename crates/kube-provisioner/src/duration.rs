@@ -1,4 +1,4 @@
-//! Durations as people write them, in flags and in the parameters of classes.
+//! Durations in human notation, for flags and class parameters.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use jiff::{Error, SpanRelativeTo};
 /// Parses a duration such as `500ms`, `30s`, `1h30m` or `7d`.
 ///
 /// The grammar is that of [`jiff::fmt::friendly`], with days of 24 hours. Months and years have no fixed length, so they are
-/// errors.
+/// rejected.
 ///
 /// # Errors
 /// If the text has another form, or the duration is negative.

@@ -1,11 +1,11 @@
-//! What the controllers decide about an object, for programs that explain it, such as the kubectl plugin of this project.
+//! The controllers' decisions about an object, for programs that explain them, such as this project's kubectl plugin.
 //!
 //! **Unstable.** These are the controllers' internal types, behind the feature `unstable-explain`: any release may change or
 //! remove them. A program that uses them must require one exact version of this crate.
 //!
-//! The rules are the controllers' own: objects of the API server go through the same tables into the same pure functions.
-//! Nothing is called and nothing is written. The enums name every rest and every refusal; they grow with the rules, so that
-//! who matches them has to say something about each.
+//! The rules are the controllers' own: objects of the API server pass through the same tables into the same pure functions.
+//! Nothing is called and nothing is written. The enums name every state of rest and every refusal; they grow with the rules, so that
+//! programs that match them must handle each new one.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub mod volume {
     pub use crate::controller::volume::explain::{Attempt, Judgement, Objects, about_claim, about_volume};
 }
 
-/// Decisions about claims of buckets and their ObjectBuckets.
+/// Decisions about ObjectBucketClaims and their ObjectBuckets.
 pub mod bucket {
     pub use crate::controller::bucket::decision::{
         BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal,
@@ -33,35 +33,35 @@ pub mod bucket {
     pub use crate::controller::bucket::key::shard_text;
 }
 
-/// What a journal records.
+/// The content of a journal.
 pub mod journal {
     pub use crate::cli::journal::{EntryObjects, table};
 }
 
-/// The installation of a provisioner whose decision is asked for.
+/// The installation of a provisioner whose decision is requested.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// The provisioner, as classes name it.
+    /// The name of the provisioner in classes.
     pub provisioner: String,
-    /// What its volumes carry, see [`Options::identity`](crate::Options::identity).
+    /// The identity on its volumes, see [`Options::identity`](crate::Options::identity).
     pub identity: String,
-    /// The cluster, see [`Options::cluster_id`](crate::Options::cluster_id).
+    /// The cluster ID, see [`Options::cluster_id`](crate::Options::cluster_id).
     pub cluster_id: String,
-    /// The node of the replica, where every node has one of its own.
+    /// The node of the replica, if every node has its own replica.
     pub node: Option<String>,
 }
 
-/// What the author's code can do. Only that code knows it, so both ends are asked for: where the decisions are the same,
-/// the code makes no difference.
+/// The assumed capabilities of the provisioner. Only its code knows them, so callers request the decision for both extremes: if the
+/// decisions are equal, the capabilities do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Able {
-    /// All that a claim or a class may ask for.
+    /// Every feature that a claim or a class may use.
     All,
-    /// No more than every provisioner can.
+    /// Only the features that every provisioner supports.
     Least,
 }
 
-/// Author's code that takes all parameters.
+/// A provisioner that accepts all parameters.
 pub(crate) struct Anything;
 
 impl Provisioner for Anything {

@@ -1,6 +1,6 @@
-//! The way of an object from the wire into the tables and to a decision, for the fuzz targets.
+//! Takes objects from the wire through the tables to a decision, for the fuzz targets.
 
-/// Takes bytes in as a claim, as a volume and as a class, and decides about what came of them.
+/// Reads bytes as a claim, as a volume and as a class, and decides about the results.
 pub fn take_in(bytes: &[u8]) {
     crate::controller::volume::take_in(bytes);
 }

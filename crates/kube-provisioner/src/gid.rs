@@ -1,18 +1,18 @@
-//! Group ids for volumes that are shared by permission: each volume of a StorageClass gets a gid of its own.
+//! Group ids for volumes that are shared by permission: each volume of a StorageClass gets its own gid.
 //!
-//! A provisioner that hands out gids does three things with the one from [`GidAllocator::allocate`]:
-//! - it gives the backend directory that group (`chgrp`, mode `2770` or similar), on every attempt;
+//! A provisioner that assigns gids does three things with the gid from [`GidAllocator::allocate`]:
+//! - it sets the group of the backend directory (`chgrp`, mode `2770` or similar), on every attempt;
 //! - it writes the number, in decimal, into the annotation [`GID_ANNOTATION`] of the PersistentVolume. The kubelet adds
 //!   it to the supplemental groups of every container that mounts the volume, as if the pod had it in
 //!   `securityContext.supplementalGroups`; a pod that mounts the backend by other means must list it there itself
 //!   (<https://kubernetes.io/docs/tasks/configure-pod-container/configure-persistent-volume-storage/#access-control>);
 //! - when the volume is deleted, it calls [`GidAllocator::release`].
 //!
-//! Nothing is stored but the annotation. After a start, [`GidAllocator::restore`] is called for every volume of the
-//! provisioner before the first `allocate`. An attempt that was cut off before its volume was saved leaves nothing
-//! behind, so the next one may get another gid.
+//! Only the annotation is stored. After a start, [`GidAllocator::restore`] is called for every volume of the
+//! provisioner before the first `allocate`. An attempt that is interrupted before its volume is saved leaves no
+//! gid behind, so the next one may get another gid.
 //!
-//! Classes do not know of each other: two classes with overlapping ranges hand out the same gids.
+//! Classes are independent of each other: two classes with overlapping ranges can assign the same gids.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,14 +28,14 @@ pub use interval::{AllocatorError, IntervalAllocator};
 /// The annotation of a PersistentVolume that names its gid, in decimal.
 pub const GID_ANNOTATION: &str = "pv.beta.kubernetes.io/gid";
 
-/// Remembers which volume of which StorageClass has which gid. For use from many threads; it never blocks on I/O.
+/// Records which volume of which StorageClass has which gid. Can be used from several threads; it never blocks on I/O.
 #[derive(Debug, Default)]
 pub struct GidAllocator {
     classes: Mutex<HashMap<String, ClassGids>>,
 }
 
 impl GidAllocator {
-    /// Without any gid in use.
+    /// Creates an allocator without any gid in use.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -45,9 +45,9 @@ impl GidAllocator {
     ///
     /// # Errors
     ///
-    /// [`GidError::Shared`] if another volume of the class has the same gid already. It is kept for both all the
-    /// same, and is free again once both are released; the error is there to be reported.
-    /// [`GidError::OutOfRange`] if no allocator can have made this gid; it is not kept.
+    /// [`GidError::Shared`] if another volume of the class already has the same gid. The gid is then recorded for both,
+    /// and is free again once both are released; the error only serves to report it.
+    /// [`GidError::OutOfRange`] if no allocator can have assigned this gid; it is not recorded.
     pub fn restore(&self, class: &str, volume: &str, gid: u64) -> Result<(), GidError> {
         let out_of_range = || GidError::OutOfRange { name: GID_ANNOTATION.into(), value: gid.to_string() };
         let gid = u32::try_from(gid).ok().filter(|gid| u64::from(*gid) <= HIGHEST).ok_or_else(out_of_range)?;
@@ -65,9 +65,9 @@ impl GidAllocator {
         }
     }
 
-    /// The gid of `volume`: the one it has already, whatever the range is now, or else the lowest free one of `range`.
+    /// Returns the gid of `volume`: the one it already has, whatever the range is now, or else the lowest free one in `range`.
     ///
-    /// So a repeated attempt to provision the same volume gets the same gid.
+    /// A repeated attempt to provision the same volume therefore gets the same gid.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl GidAllocator {
         Ok(gid)
     }
 
-    /// Frees the gid of `volume` and returns it; `None` if it had none. The class need not exist any more.
+    /// Frees the gid of `volume` and returns it; `None` if it had none. The class need not exist any longer.
     pub fn release(&self, class: &str, volume: &str) -> Option<u32> {
         let mut classes = self.classes();
         let table = classes.get_mut(class)?;
@@ -103,10 +103,10 @@ impl GidAllocator {
     }
 }
 
-/// The gids that a StorageClass allows, both ends included.
+/// The gids that a StorageClass allows, including both ends.
 ///
-/// With typed parameters an author has two fields of type `Option<u64>`, `gidMin` and `gidMax`, and calls
-/// [`GidRange::new`]; with untyped ones [`GidRange::from_parameters`].
+/// A provisioner with typed parameters defines two fields of type `Option<u64>`, `gidMin` and `gidMax`, and calls
+/// [`GidRange::new`]; one with untyped parameters calls [`GidRange::from_parameters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GidRange {
     min: u64,
@@ -114,7 +114,7 @@ pub struct GidRange {
 }
 
 impl GidRange {
-    /// From `min`, or 2000, to `max`, or 2147483647.
+    /// Creates the range from `min`, or 2000, to `max`, or 2147483647.
     ///
     /// # Errors
     ///
@@ -133,11 +133,11 @@ impl GidRange {
         if min <= max { Ok(Self { min, max }) } else { Err(GidError::InvalidRange { min, max }) }
     }
 
-    /// From the parameters `gidMin` and `gidMax` of a StorageClass, in any mixture of upper and lower case.
+    /// Reads the range from the parameters `gidMin` and `gidMax` of a StorageClass, in any mixture of upper and lower case.
     ///
     /// # Errors
     ///
-    /// Those of [`GidRange::new`], [`GidError::OutOfRange`] also for what is no decimal number, and
+    /// The errors of [`GidRange::new`], [`GidError::OutOfRange`] also if a value is not a decimal number, and
     /// [`GidError::Repeated`] if one parameter is given in two spellings.
     pub fn from_parameters(parameters: &BTreeMap<String, String>) -> Result<Self, GidError> {
         let limit = |name: &str| {
@@ -157,13 +157,13 @@ impl GidRange {
 }
 
 impl Default for GidRange {
-    /// From 2000 to 2147483647.
+    /// Returns the range from 2000 to 2147483647.
     fn default() -> Self {
         Self { min: LOWEST, max: HIGHEST }
     }
 }
 
-/// Why there is no gid, or an unusable one.
+/// The reason why there is no gid, or only an unusable one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GidError {
@@ -178,12 +178,12 @@ pub enum GidError {
     /// The range ends before it begins.
     #[error("parameter \"gidMin\" is {min}, which is above \"gidMax\", {max}")]
     InvalidRange {
-        /// The given or default lower end.
+        /// The configured or default lower end.
         min: u64,
-        /// The given or default upper end.
+        /// The configured or default upper end.
         max: u64,
     },
-    /// Not a gid that an allocator may hand out.
+    /// The number is not a gid that an allocator may assign.
     #[error("{} is {}, which is not a decimal number between {} and {HIGHEST}", quoted(name), quoted(value), if name == GID_ANNOTATION { 0 } else { LOWEST })]
     OutOfRange {
         /// The parameter or annotation.
@@ -206,7 +206,7 @@ pub enum GidError {
         gid: u32,
         /// The volume that was restored last.
         volume: String,
-        /// The volume that was restored before.
+        /// The volume that was restored earlier.
         other: String,
     },
 }
@@ -215,15 +215,15 @@ pub enum GidError {
 #[derive(Debug)]
 struct ClassGids {
     volumes: HashMap<String, u32>,
-    /// More than one volume only where volumes shared a gid before the start.
+    /// More than one volume only if volumes already shared a gid before the start.
     holders: HashMap<u32, Vec<String>>,
-    /// Over all gids, so that a change of the class's range loses none.
+    /// Covers all gids, so that a change of the class's range does not lose any.
     numbers: IntervalAllocator,
 }
 
 impl ClassGids {
     fn add_holder(&mut self, gid: u32, volume: &str) {
-        // Fails for a shared gid, which is marked already.
+        // Fails for a shared gid, which is already marked.
         let _ = self.numbers.allocate(gid.into());
         self.holders.entry(gid).or_default().push(volume.into());
     }
@@ -248,8 +248,8 @@ const MIN_PARAMETER: &str = "gidMin";
 
 const MAX_PARAMETER: &str = "gidMax";
 
-/// Below are the gids of the system and of ordinary users.
+/// Lower gids belong to the system and ordinary users.
 const LOWEST: u64 = 2000;
 
-/// The largest number that every component which reads a gid as a signed 32-bit number understands.
+/// The largest number that every component understands, since some read a gid as a signed 32-bit number.
 const HIGHEST: u64 = i32::MAX as u64;

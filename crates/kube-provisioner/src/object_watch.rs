@@ -1,4 +1,4 @@
-//! Objects of other kinds that an author's answers depend on.
+//! Watches of additional objects that a provisioner's answers depend on.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use kube::Api;
 use kube::core::DynamicObject;
 use provisioner_runtime::watch::{Change, Scope};
 
-/// A watch of one kind of object, which the controller runs for the author: see
+/// A watch of one kind of object, which the controller runs for the provisioner: see
 /// [`Hooks::watches`](crate::Hooks::watches).
 ///
-/// The controller does not wait for it. Until its first [`Change::Ready`], and where the account may not watch these objects,
-/// the author has to do without what it shows.
+/// The controller does not wait for it. Until its first [`Change::Ready`], and if the account may not watch these objects,
+/// the provisioner has to work without its information.
 pub struct ObjectWatch {
     pub(crate) plural: &'static str,
     pub(crate) scope: Scope<DynamicObject>,
@@ -19,21 +19,21 @@ pub struct ObjectWatch {
 
 type OnChange = Box<dyn Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static>;
 
-/// Work that need not wait any longer.
+/// Waiting work to retry immediately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
     /// The deletion of the volume with this name.
     Volume(String),
-    /// The claims that wait for volumes with this data source, and the attempts for such claims that are gone.
+    /// The claims that wait for volumes with this data source, and the attempts for deleted claims with it.
     DataSource {
-        /// Its namespace.
+        /// The namespace of the data source.
         namespace: String,
-        /// Its name.
+        /// The name of the data source.
         name: String,
     },
-    /// The claims of other namespaces that wait for volumes with a data source in this namespace, and the attempts for such claims
-    /// that are gone: something there may let them use it, or no longer.
+    /// The claims in other namespaces that wait for volumes with a data source in this namespace, and the attempts for such claims
+    /// that have been deleted: an object there may allow them to use it, or no longer allow it.
     SourceNamespace(String),
     /// The claims for which the scheduler has selected the node with this name.
     SelectedNode(String),
@@ -42,9 +42,9 @@ pub enum Wake {
 }
 
 impl ObjectWatch {
-    /// Watches all that `api` covers; `plural` is the name in metrics, where the controller has `persistentvolumeclaims`,
-    /// `persistentvolumes` and `storageclasses`. `on_change` sees each change in order, and returns the
-    /// work that waits for it: that is tried again at once, whatever its back-off. It must not block.
+    /// Watches all objects that `api` covers; `plural` is the name in metrics, where the controller has `persistentvolumeclaims`,
+    /// `persistentvolumes` and `storageclasses`. `on_change` receives each change in order, and returns the work that depends on it, which is
+    /// then retried immediately regardless of its back-off. It must not block.
     pub fn new(
         plural: &'static str,
         api: Api<DynamicObject>,
@@ -53,7 +53,7 @@ impl ObjectWatch {
         Self { plural, scope: api.into(), on_change: Box::new(on_change) }
     }
 
-    /// The same, but the objects that `on_change` sees contain only their metadata: the API server leaves out the rest.
+    /// Watches like [`new`](Self::new), but `on_change` receives only the objects' metadata: the API server omits the rest.
     pub fn of_metadata(
         plural: &'static str,
         api: Api<DynamicObject>,
@@ -62,7 +62,7 @@ impl ObjectWatch {
         Self { plural, scope: Scope::metadata(api), on_change: Box::new(on_change) }
     }
 
-    /// Limits the watch to the objects that this label selector selects, such as `app=web`.
+    /// Limits the watch to the objects that match this label selector, such as `app=web`.
     #[must_use]
     pub fn labelled(self, selector: impl Into<String>) -> Self {
         Self { scope: self.scope.with_labels(selector), ..self }

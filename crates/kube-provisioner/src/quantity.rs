@@ -1,8 +1,8 @@
-//! Sizes as Kubernetes writes them: `1Gi`, `1.5G`, `100m`, `1e3`.
+//! Sizes in Kubernetes' notation: `1Gi`, `1.5G`, `100m`, `1e3`.
 //!
 //! The grammar and the limits are those of `resource.Quantity` in `k8s.io/apimachinery`
-//! (<https://pkg.go.dev/k8s.io/apimachinery/pkg/api/resource#Quantity>). Everything is integer arithmetic:
-//! no digit that was written is lost down to one billionth, and sizes are rounded up, never down.
+//! (<https://pkg.go.dev/k8s.io/apimachinery/pkg/api/resource#Quantity>). All arithmetic is on integers:
+//! digits are exact down to one billionth, and sizes are rounded up, never down.
 
 use std::str::FromStr;
 
@@ -11,14 +11,14 @@ use crate::parameters::quoted;
 #[cfg(test)]
 mod tests;
 
-/// The number of bytes that `text` asks for, rounded up to whole bytes.
+/// Parses `text` as a number of bytes, rounded up to whole bytes.
 ///
-/// More than [`i64::MAX`] bytes count as [`i64::MAX`], see [`Quantity::bytes`].
+/// More than [`i64::MAX`] bytes become [`i64::MAX`], see [`Quantity::bytes`].
 ///
 /// # Errors
 ///
-/// [`QuantityError::Malformed`] and [`QuantityError::UnknownSuffix`] when `text` is not a quantity,
-/// [`QuantityError::Negative`] when it is below zero.
+/// [`QuantityError::Malformed`] and [`QuantityError::UnknownSuffix`] if `text` is not a quantity,
+/// [`QuantityError::Negative`] if it is below zero.
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     text.parse::<Quantity>()?.bytes().map_err(|error| match error {
         QuantityError::Negative { .. } => QuantityError::Negative { text: text.into() },
@@ -26,13 +26,13 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     })
 }
 
-/// `bytes` in the canonical form that apimachinery gives to binary quantities: `1Gi` for 1073741824.
+/// Formats `bytes` in the canonical form of apimachinery's binary quantities: `1Gi` for 1073741824.
 ///
-/// Always exact: the suffix is the largest one that leaves a whole number, and 1500 stays `1500`. As in
+/// The result is exact: the suffix is the largest one that leaves a whole number, and 1500 stays `1500`. As in
 /// apimachinery, a value below 1024 is written with a decimal suffix, so 1000 is `1k`.
 ///
-/// A value above [`i64::MAX`] is written in full although every reader, this module included, takes it for
-/// [`i64::MAX`] when it has a binary suffix.
+/// A value above [`i64::MAX`] is written in full, although every reader, including this module, reads it as
+/// [`i64::MAX`] if it has a binary suffix.
 #[must_use]
 pub fn format_bytes(bytes: u64) -> String {
     if bytes == 1000 {
@@ -44,7 +44,7 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// The text of a size as it was written, or that of `bytes` if it has fractions of a byte: Kubernetes writes 1.2Gi as
+/// Returns the original text of a size, or `bytes` formatted if the text has fractions of a byte: Kubernetes writes 1.2Gi as
 /// `1288490188800m`.
 pub(crate) fn in_whole_bytes(text: &str, bytes: u64) -> String {
     if text.ends_with(['m', 'u', 'n']) { format_bytes(bytes) } else { text.to_owned() }
@@ -52,10 +52,10 @@ pub(crate) fn in_whole_bytes(text: &str, bytes: u64) -> String {
 
 /// A parsed quantity, exact from one billionth up to about 1.7 · 10²⁹.
 ///
-/// Beyond these limits it follows apimachinery where that has a rule, and never fails:
-/// - what is finer than one billionth is rounded away from zero, so `0.1n` is `1n`;
-/// - a quantity with a binary suffix ends at ±[`i64::MAX`], so `8Ei` and `9Ei` are both 2⁶³-1;
-/// - any other quantity ends at ±1.7 · 10²⁹, where all larger ones are equal.
+/// Beyond these limits it follows apimachinery's rules where they exist, and never fails:
+/// - values finer than one billionth are rounded away from zero, so `0.1n` is `1n`;
+/// - a quantity with a binary suffix is limited to ±[`i64::MAX`], so `8Ei` and `9Ei` are both 2⁶³-1;
+/// - any other quantity is limited to ±1.7 · 10²⁹, where all larger ones are equal.
 ///
 /// Quantities compare by value: `1Ki` equals `1024` and is greater than `1k`. The suffix is not kept; to write a
 /// quantity back, keep its text.
@@ -66,15 +66,15 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// The value as a number of bytes, rounded up to whole bytes: `100m` is 1.
+    /// Returns the value as a number of bytes, rounded up to whole bytes: `100m` is 1.
     ///
-    /// A value above [`i64::MAX`], the largest size that the Kubernetes API can hold as a number, is
-    /// [`i64::MAX`]. apimachinery has this limit for binary suffixes (`8Ei`); it is applied here to decimal ones
-    /// (`12E`) too, for which apimachinery's `Value()` overflows.
+    /// A value above [`i64::MAX`], the largest size that the Kubernetes API can represent as a number, becomes
+    /// [`i64::MAX`]. apimachinery has this limit for binary suffixes (`8Ei`); here it also applies to decimal ones
+    /// (`12E`), for which apimachinery's `Value()` overflows.
     ///
     /// # Errors
     ///
-    /// [`QuantityError::Negative`] below zero. `-0` is zero.
+    /// [`QuantityError::Negative`] if the value is below zero. `-0` is zero.
     pub fn bytes(&self) -> Result<u64, QuantityError> {
         if self.nanos < 0 {
             return Err(QuantityError::Negative { text: self.decimal() });
@@ -83,7 +83,7 @@ impl Quantity {
         Ok(bytes.min(LARGEST) as u64)
     }
 
-    /// The value without a suffix, as `-1.5`.
+    /// Formats the value without a suffix, such as `-1.5`.
     fn decimal(&self) -> String {
         let nanos = self.nanos.unsigned_abs();
         let sign = if self.nanos < 0 { "-" } else { "" };
@@ -98,8 +98,8 @@ impl FromStr for Quantity {
     /// Parses `[+-]digits[.digits][suffix]`; digits may be missing on one side of the point.
     ///
     /// The suffix is one of `n u m k M G T P E`, one of `Ki Mi Gi Ti Pi Ei`, or a decimal exponent: `e` or `E`, an
-    /// optional sign and digits. `1E` is 10¹⁸ and `1E3` is 1000. Neither blanks nor other digits than `0` to `9` are
-    /// allowed. Unlike apimachinery this parser insists on a digit: `Gi` and `-` are errors here and zero there.
+    /// optional sign and digits. `1E` is 10¹⁸ and `1E3` is 1000. Only the digits `0` to `9` are allowed, and no
+    /// blanks. Unlike apimachinery this parser requires a digit: `Gi` and `-` are errors here and zero there.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let malformed = || QuantityError::Malformed { text: text.into() };
         let (negative, unsigned) = match text.strip_prefix(['+', '-']) {
@@ -126,7 +126,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// Why a text is not a size.
+/// The reason why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantityError {
@@ -139,13 +139,13 @@ pub enum QuantityError {
         /// The whole text.
         text: String,
     },
-    /// The quantity is a good one but below zero, which no size can be.
+    /// The quantity is valid but below zero, which no size can be.
     #[error("{} is negative: expected a size of zero or more", quoted(text))]
     Negative {
-        /// The quantity as written, or its decimal value where the text is no longer known.
+        /// The quantity as written, or its decimal value if the text is no longer known.
         text: String,
     },
-    /// A number is followed by letters that no quantity has.
+    /// A number is followed by letters that are not a suffix.
     #[error(
         "{} ends in the unknown suffix {}: expected one of n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei",
         quoted(text),
@@ -154,12 +154,12 @@ pub enum QuantityError {
     UnknownSuffix {
         /// The whole text.
         text: String,
-        /// What follows the number.
+        /// The text after the number.
         suffix: String,
     },
 }
 
-/// What a suffix multiplies with.
+/// The factor of a suffix.
 #[derive(Clone, Copy)]
 enum Scale {
     /// 2 to this power.
@@ -181,12 +181,12 @@ impl Scale {
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        // An exponent too large for the machine is far beyond the limits of a quantity either way.
+        // An exponent too large for the machine exceeds the limits of a quantity in either direction.
         let power = digits.parse().unwrap_or(i64::MAX);
         Some(Self::Decimal(if exponent.starts_with('-') { -power } else { power }))
     }
 
-    /// The billionths in `whole.fraction` times this scale: rounded up, and cut off at the type's limits.
+    /// Returns the billionths in `whole.fraction` times this scale: rounded up, and limited to the type's range.
     fn apply(self, whole: &str, fraction: &str) -> i128 {
         let (unit, shift, limit) = match self {
             Self::Binary(power) => (NANOS_PER_UNIT << power, 0, LARGEST * NANOS_PER_UNIT),
@@ -197,7 +197,7 @@ impl Scale {
         if significant.is_empty() {
             return 0;
         }
-        // A decimal scale moves the point: this many significant digits stand before it.
+        // A decimal scale moves the point: this many significant digits are before it.
         let leading_zeros = digits.len() - significant.len();
         let point = (whole.len() as i64 - leading_zeros as i64).saturating_add(shift);
         let nanos = if point > MOST_DIGITS {
@@ -218,7 +218,7 @@ struct Decimal<'a> {
 }
 
 impl Decimal<'_> {
-    /// The product with `unit`, rounded up; `u128::MAX` when that is too large.
+    /// Returns the product with `unit`, rounded up; `u128::MAX` if it is too large.
     fn times(&self, unit: u128) -> u128 {
         let before = self.point.clamp(0, self.digits.len() as i64) as usize;
         let missing_zeros = (self.point - before as i64).max(0);
@@ -228,8 +228,8 @@ impl Decimal<'_> {
             .chain((0..missing_zeros).map(|_| b'0'))
             .fold(0u128, |sum, digit| sum.saturating_mul(10).saturating_add(u128::from(digit - b'0')));
 
-        // Horner's rule from the last digit on; the remainders only matter for rounding. `unit` is below 2^90, so
-        // ten times it cannot overflow.
+        // Horner's rule from the last digit on; the remainders only affect the rounding. `unit` is below 2^90, so
+        // ten times its value cannot overflow.
         let leading_zeros = (-self.point).max(0);
         let mut part = 0;
         let mut inexact = false;
@@ -255,9 +255,9 @@ const LARGEST: u128 = i64::MAX as u128;
 /// More digits than the largest or the smallest quantity has.
 const MOST_DIGITS: i64 = 40;
 
-/// By powers of 1024.
+/// The suffixes of the powers of 1024, in order.
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// With their powers of ten.
+/// The decimal suffixes and their powers of ten.
 const DECIMAL: [(&str, i64); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];

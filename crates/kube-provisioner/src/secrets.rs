@@ -1,9 +1,9 @@
-//! The Secrets that classes name. Their data is never printed.
+//! The Secrets named by classes. Their data is never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The Secrets of one call, by the roles that [the author declares](crate::Capabilities::secret).
+/// The Secrets of one call, by the roles that [the provisioner declares](crate::Capabilities::secret).
 ///
 /// ```
 /// # use kube_provisioner::Secrets;
@@ -15,7 +15,7 @@ use std::fmt;
 pub struct Secrets(BTreeMap<String, BTreeMap<String, Vec<u8>>>);
 
 impl Secrets {
-    /// For an author's own tests: the data of each role's Secret.
+    /// Creates the Secrets of these roles from their data, for use in tests.
     pub fn new<R, D, K, V>(roles: impl IntoIterator<Item = (R, D)>) -> Self
     where
         R: Into<String>,
@@ -34,17 +34,17 @@ impl Secrets {
         self.0.insert(role, data);
     }
 
-    /// One entry of a role's Secret. `None` where the Secret has no such key, or the class names no Secret of this role.
+    /// Returns one entry of a role's Secret, or `None` if the Secret has no such key or the class names no Secret for this role.
     pub fn bytes(&self, role: &str, key: &str) -> Option<&[u8]> {
         self.0.get(role)?.get(key).map(Vec::as_slice)
     }
 
-    /// One entry of a role's Secret, as text without white space around it.
+    /// Returns one entry of a role's Secret, as text without surrounding white space.
     pub fn text(&self, role: &str, key: &str) -> Option<&str> {
         str::from_utf8(self.bytes(role, key)?).ok().map(str::trim)
     }
 
-    /// Whether the class names a Secret of this role.
+    /// Returns true if the class names a Secret for this role.
     pub fn has(&self, role: &str) -> bool {
         self.0.contains_key(role)
     }

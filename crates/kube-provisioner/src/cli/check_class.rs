@@ -1,4 +1,4 @@
-//! `check-class`: what is wrong with StorageClasses, without a cluster.
+//! `check-class`: validates StorageClasses without a cluster.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -54,7 +54,7 @@ impl CheckClass {
         Ok(Self { names, coordination, ..Self::from_arg_matches_mut(matches)? })
     }
 
-    /// The text to print, and the exit code: 1 where a class is wrong, 2 where a file cannot be checked.
+    /// Returns the text to print and the exit code: 1 if a class is invalid, 2 if a file cannot be checked.
     pub(super) fn run<S: Served>(&self) -> (String, u8) {
         let (mut text, mut code) = (String::new(), 0);
         for file in &self.files {
@@ -82,7 +82,7 @@ impl CheckClass {
         (text, code)
     }
 
-    /// What the author says of a class that can be read.
+    /// Returns the provisioner's advice about a class that can be read.
     fn advice<S: Served>(&self, class: &Value) -> Option<String> {
         let class = serde_json::from_value(class.clone()).ok()?;
         S::advice(&class, self.names.first().map(String::as_str))
@@ -116,7 +116,7 @@ impl CheckClass {
     }
 }
 
-/// The StorageClasses in a file; at least one.
+/// Returns the StorageClasses in a file; at least one.
 fn classes(file: &str) -> Result<Vec<Value>, String> {
     let (name, text) = match file {
         "-" => {
@@ -143,7 +143,7 @@ fn classes_among(objects: Vec<Value>) -> Vec<Value> {
     objects.into_iter().flat_map(of_object).collect()
 }
 
-/// What the API server would refuse.
+/// Returns the problems for which the API server would reject the class.
 fn refused_by_the_server(class: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     if class["apiVersion"] != API_VERSION {

@@ -1,8 +1,8 @@
-//! A provisioner's program as a user starts it, for tests.
+//! Runs a provisioner's program as a user does, for tests.
 
 use std::process::Command;
 
-/// A compiled provisioner, for an author's tests of its command line. It runs without an environment.
+/// A compiled provisioner, for tests of its command line. It runs with an empty environment.
 ///
 /// ```no_run
 /// # macro_rules! binary { () => { "" } }
@@ -19,23 +19,23 @@ use std::process::Command;
 pub struct CommandLine(&'static str);
 
 impl CommandLine {
-    /// The program at this path.
+    /// Creates a handle for the program at this path.
     pub const fn of(program: &'static str) -> Self {
         Self(program)
     }
 
-    /// Runs the program. Returns whether it succeeded, and what it printed to stdout and then to stderr.
+    /// Runs the program. Returns true if it succeeded, and its output on stdout followed by stderr.
     ///
     /// # Panics
-    /// When the program cannot be started, or does not print UTF-8.
+    /// If the program cannot be started, or does not print UTF-8.
     pub fn run(&self, arguments: &[&str]) -> (bool, String) {
         self.run_with(arguments, &[])
     }
 
-    /// Runs the program with these environment variables, as [`run`](Self::run).
+    /// Runs the program with these environment variables, like [`run`](Self::run).
     ///
     /// # Panics
-    /// When the program cannot be started, or does not print UTF-8.
+    /// If the program cannot be started, or does not print UTF-8.
     pub fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> (bool, String) {
         let mut command = Command::new(self.0);
         let output = command.args(arguments).env_clear().envs(environment.iter().copied()).output();
@@ -44,10 +44,10 @@ impl CommandLine {
         (output.status.success(), text)
     }
 
-    /// Checks that the program fails with each of these arguments, and prints the text next to them.
+    /// Checks that the program fails with each of these arguments, and prints the corresponding text.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub fn refuses(&self, cases: &[(&[&str], &str)]) {
         for (arguments, says) in cases {
             let (success, text) = self.run(arguments);
@@ -55,10 +55,10 @@ impl CommandLine {
         }
     }
 
-    /// Checks that the program refuses arguments that no provisioner accepts.
+    /// Checks that the program rejects arguments that no provisioner accepts.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub fn refuses_wrong_arguments(&self) {
         self.refuses(&[
             (&[], "--provisioner-name"),

@@ -1,17 +1,17 @@
-//! Text that commands print, and questions that they ask.
+//! Output and questions of commands.
 //!
-//! For [commands of an author](crate::Program::commands). A reader that closes the pipe is no error.
+//! For [additional commands](crate::Program::commands). A reader that closes the pipe does not cause an error.
 
 use std::io::{self, Write as _};
 
 use super::BoxError;
 use crate::options::LogStyle;
 
-/// Prints the answer of a command. Exits with code 1 if stdout cannot be written, for example because a disk is full.
+/// Prints the output of a command. Exits with code 1 if stdout cannot be written, for example because a disk is full.
 pub fn print(text: &str) {
     let mut stdout = io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // The reader has seen enough.
+        // A reader that closes the pipe has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             LogStyle::Text.fatal("error", &format!("cannot write to stdout: {error}"));
             std::process::exit(1);
@@ -20,10 +20,10 @@ pub fn print(text: &str) {
     }
 }
 
-/// Asks a question. Without an answer, it is no.
+/// Asks a question. No answer counts as no.
 ///
 /// # Errors
-/// When stdin cannot be read.
+/// If stdin cannot be read.
 pub fn is_confirmed(question: &str) -> Result<bool, BoxError> {
     print(&format!("{question} [y/N] "));
     let mut answer = String::new();
@@ -32,7 +32,7 @@ pub fn is_confirmed(question: &str) -> Result<bool, BoxError> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Formats rows as columns of equal width. The first row has the titles.
+/// Formats rows as columns of equal width. The first row contains the titles.
 ///
 /// ```
 /// use kube_provisioner::console::table;

@@ -1,4 +1,4 @@
-//! `journal`: the attempts that are recorded, for people.
+//! `journal`: lists, accepts and drops recorded attempts.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +104,7 @@ async fn accept(
     Ok(())
 }
 
-/// The keys of all entries, restored ones too.
+/// Returns the keys of all entries, including restored ones.
 pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError> {
     let connection = connect(options.kubeconfig.as_deref()).await?;
     let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
@@ -120,7 +120,7 @@ pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError>
         .collect())
 }
 
-/// The journals of the replicas that have a node each, as they were before somebody looked which nodes there are.
+/// The journals of the replicas with one node each, as they were before the existing nodes were listed.
 pub struct NodeJournals {
     client: Client,
     kind: JournalKind,
@@ -130,10 +130,10 @@ pub struct NodeJournals {
 }
 
 impl NodeJournals {
-    /// Lists them.
+    /// Lists the journals.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If the journals cannot be read.
     pub async fn list(options: &Options) -> Result<Self, BoxError> {
         let connection = connect(options.kubeconfig.as_deref()).await?;
         let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
@@ -150,7 +150,7 @@ impl NodeJournals {
         Ok(Self { client, kind, namespace: namespace.to_owned(), provisioner: provisioner.to_owned(), listings })
     }
 
-    /// The journals of nodes that are not among these, with the number of their entries.
+    /// Returns the journals of nodes that are not among these, with the number of their entries.
     pub fn of_gone_nodes<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> Vec<(&str, usize)> {
         let there: BTreeSet<String> = nodes.map(|node| part_journal_name(&self.provisioner, node)).collect();
         let gone = self.listings.iter().filter(|listing| !there.contains(&listing.name));
@@ -161,24 +161,24 @@ impl NodeJournals {
         .collect()
     }
 
-    /// Deletes one of them, unless it has an entry or was written since it was listed. Returns whether it is deleted.
+    /// Deletes a journal, unless it contains an entry or was written since it was listed. Returns true if it was deleted.
     ///
     /// # Errors
-    /// When the API server does not answer as it should.
+    /// If the API server does not answer as expected.
     pub async fn remove_empty(&self, name: &str) -> Result<bool, BoxError> {
         let Some(listing) = self.listings.iter().find(|listing| listing.name == name) else { return Ok(false) };
         Ok(journal::remove_empty(&self.client, self.kind, &self.namespace, listing).await?)
     }
 }
 
-/// While an entry is moved it is in two journals.
+/// Returns the entries with this key. An entry that is being moved is in two journals.
 fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entry)> {
     let all = |listing: &'a Listing| listing.entries.iter().chain(&listing.restored);
     let of = |listing: &'a Listing| Some((listing, all(listing).find(|entry| entry.key == key)?));
     listings.iter().filter_map(of).collect()
 }
 
-/// The table that `journal list` prints.
+/// Returns the table that `journal list` prints.
 pub fn table(listings: &[Listing]) -> String {
     let mut rows = vec![["JOURNAL", "HOLDER", "ENTRY", "CLAIM", "CLASS", "CLAIM SINCE"].map(str::to_owned)];
     let mut notes = String::new();
@@ -198,7 +198,7 @@ pub fn table(listings: &[Listing]) -> String {
     aligned(&rows) + &notes
 }
 
-/// What a person must look for in the backend once the entry is dropped.
+/// Returns what the user must search for in the backend once the entry is dropped.
 fn left_behind(entry: &Entry) -> String {
     let objects = EntryObjects::read(entry);
     let node = objects.node().map(|node| format!(", on node {node}")).unwrap_or_default();
@@ -215,7 +215,7 @@ fn left_behind(entry: &Entry) -> String {
     )
 }
 
-/// The objects of an entry, as far as they can be read.
+/// The readable objects of an entry.
 #[derive(Debug, Default)]
 pub struct EntryObjects {
     claim: ObjectMeta,
@@ -223,7 +223,7 @@ pub struct EntryObjects {
 }
 
 impl EntryObjects {
-    /// Reads them.
+    /// Reads the objects of an entry.
     pub fn read(entry: &Entry) -> Self {
         #[derive(Default, Deserialize)]
         struct EntryText {
@@ -234,18 +234,18 @@ impl EntryObjects {
         Self { claim, class }
     }
 
-    /// Namespace and name of the claim; `?` stands for what cannot be read.
+    /// Returns namespace and name of the claim; `?` replaces what cannot be read.
     pub fn claim(&self) -> String {
         let part = |part: &Option<String>| part.clone().unwrap_or_else(|| "?".to_owned());
         format!("{}/{}", part(&self.claim.namespace), part(&self.claim.name))
     }
 
-    /// The name of the class; `?` if it cannot be read.
+    /// Returns the name of the class; `?` if it cannot be read.
     pub fn class_name(&self) -> String {
         self.class.metadata.name.clone().unwrap_or_else(|| "?".to_owned())
     }
 
-    /// When the claim was made; `?` if it cannot be read.
+    /// Returns the creation time of the claim; `?` if it cannot be read.
     pub fn since(&self) -> String {
         self.claim.creation_timestamp.as_ref().map_or("?".to_owned(), |time| time.0.to_string())
     }
@@ -364,7 +364,7 @@ data:
         let name = |node: &str| format!("example.com-p-journal-node-{node}");
         let counts: Vec<_> = gone.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         assert_eq!(counts, [(name("back"), 0), (name("busy"), 1), (name("gone"), 0)]);
-        // Its node has registered again, and a replica has taken the journal over.
+        // Its node has registered again, and a replica has taken over the journal.
         let journal = |name: &'static str| Target { group: "", plural: "configmaps", namespace: "storage", name };
         let held = json!({"metadata": {"annotations": {"kube-provisioner/holder": "pod-2_cd"}}});
         cluster.patch(&journal("example.com-p-journal-node-back"), None, PatchKind::Merge, &held).unwrap();

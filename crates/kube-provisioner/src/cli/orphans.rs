@@ -1,4 +1,4 @@
-//! `orphans`: what the backends have for claims, compared with the ObjectBuckets.
+//! `orphans`: compares the assets in the backends with the ObjectBuckets.
 
 mod cosi;
 mod removal;
@@ -45,7 +45,7 @@ pub struct Orphans {
     with_objects: Vec<String>,
 }
 
-/// Where a class's assets are, and what is needed to remove them.
+/// The location of a class's assets, and the data needed to remove them.
 #[derive(Clone)]
 struct Place {
     class: String,
@@ -54,7 +54,7 @@ struct Place {
     secrets: Secrets,
 }
 
-/// What is asked and told.
+/// Questions and output.
 pub(super) struct Console {
     pub(super) print: fn(&str),
     pub(super) confirm: fn(&str) -> Result<bool, BoxError>,
@@ -65,7 +65,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) backend: &'a dyn BucketBackend,
     pub(crate) client: Client,
     pub(crate) cluster_id: String,
-    /// Its own name, and its additional ones.
+    /// The provisioner's name, and its additional ones.
     pub(crate) names: Vec<String>,
     /// The name of its COSI driver.
     pub(crate) driver: Option<String>,
@@ -81,8 +81,8 @@ impl Orphans {
         scene.backend.start(start).await.map_err(|error| error.to_string())?;
         let (places, mut problems) = self.places(scene).await?;
         let found = self.look(scene, &places, &mut problems).await;
-        // An ObjectBucket is written before what it stands for is made, and accounts of COSI are made for a BucketAccess: in this
-        // order nothing is missed.
+        // An ObjectBucket is written before the assets that it represents are created, and COSI accounts are created for a BucketAccess. Reading
+        // the objects after the backends therefore misses nothing.
         let recorded = Recorded::read(&scene.client).await?;
         (console.print)(&report(&found, &recorded, &problems));
         if self.delete {
@@ -91,7 +91,7 @@ impl Orphans {
         Ok(())
     }
 
-    /// Answers take their time, so the backends and the ObjectBuckets are read once more before the first removal, and the
+    /// Removes the confirmed orphans. Confirmation takes time, so the backends are read once more before the first removal, and the
     /// ObjectBuckets before each one.
     async fn delete(
         &self,
@@ -131,7 +131,7 @@ impl Orphans {
         if failed > 0 { Err(format!("{failed} orphans are not removed").into()) } else { Ok(()) }
     }
 
-    /// The classes that the provisioner serves, and why others cannot be looked at.
+    /// Returns the classes that the provisioner serves, and the reasons why others cannot be examined.
     async fn places(&self, scene: &Scene<'_>) -> Result<(Vec<Place>, Vec<String>), BoxError> {
         let classes: Api<StorageClass> = Api::all(scene.client.clone());
         let classes = classes.list(&ListParams::default()).await?.items;
@@ -165,7 +165,7 @@ impl Orphans {
         }
     }
 
-    /// What the backends have. Classes may share one.
+    /// Returns the assets in the backends, which classes may share.
     async fn look(&self, scene: &Scene<'_>, places: &[Place], problems: &mut Vec<String>) -> Vec<Set> {
         let mut found: Vec<(String, Asset)> = Vec::new();
         for Place { class, parsed, secrets, .. } in places {
@@ -186,7 +186,7 @@ impl Orphans {
     }
 }
 
-/// A place is unread as a whole, or it is read with the parameters that the class has now.
+/// Reads a place. It fails as a whole, or is read with the parameters that the class has now.
 async fn place(scene: &Scene<'_>, name: &str, texts: BTreeMap<String, String>) -> Result<Place, BoxError> {
     let ClassParameters { parsed, secrets: named } = read(scene.backend, &texts)?;
     if named.iter().any(|secret| secret.template().is_some()) {
@@ -206,7 +206,7 @@ fn read(backend: &dyn BucketBackend, texts: &BTreeMap<String, String>) -> Result
     read.map_err(|(BadParameters::Wrong(problem) | BadParameters::Crashed(problem))| problem.into())
 }
 
-/// An ObjectBucket that cannot be read may stand for anything.
+/// Checks that every ObjectBucket can be read, since an unreadable one may represent any asset.
 fn check_readable(recorded: &RecordedAssets) -> Result<(), BoxError> {
     if recorded.unreadable.is_empty() {
         Ok(())

@@ -19,8 +19,8 @@ use crate::rbac::AccessRule;
 
 type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxError>>>;
 
-/// The whole `main` of a provisioner: parses the arguments, and runs the provisioner that `setup` returns until SIGTERM or
-/// SIGINT. An error is one line on stderr, in the format of the log, and exit code 1; 2 for wrong arguments.
+/// The complete `main` of a provisioner: parses the arguments, and runs the provisioner that `setup` returns until SIGTERM or
+/// SIGINT. An error is printed as one line on stderr, in the format of the log, with exit code 1, or 2 for invalid arguments.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -42,7 +42,7 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// }
 /// ```
 ///
-/// A provisioner of buckets comes with its [`BucketOptions`](crate::BucketOptions):
+/// A bucket provisioner is returned with its [`BucketOptions`](crate::BucketOptions):
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
@@ -68,15 +68,17 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// }
 /// ```
 ///
-/// `--preset` sets the defaults of other options. Beside running, every provisioner has these commands, and may have
+/// `--preset` sets the defaults of other options. In addition to running, every provisioner has these commands, and may add
 /// [its own](Self::commands):
 ///
 /// | command | what it does |
 /// |---|---|
 /// | `check-class FILE…` | validates StorageClasses in files; needs no cluster |
-/// | `orphans` | for provisioners of buckets that [list what their backends have](crate::bucket::BucketHooks::list_assets): lists and removes what no ObjectBucket stands for |
+/// | `orphans` | for bucket provisioners that [list their backends' assets](crate::bucket::BucketHooks::list_assets): lists and removes assets
+/// without an ObjectBucket |
 /// | `rbac` | prints the ServiceAccount and the RBAC rules as YAML; needs no cluster |
-/// | `journal list`, `journal accept ENTRY`, `journal drop ENTRY` | lists, accepts or drops attempts in the journal; for volumes only, because `kubectl get objectbuckets` lists those of buckets |
+/// | `journal list`, `journal accept ENTRY`, `journal drop ENTRY` | lists, accepts or drops attempts in the journal; for volumes only, because
+/// `kubectl get objectbuckets` lists the attempts for buckets |
 #[must_use = "nothing happens before `run`"]
 pub struct Program<A, S, C = NoCommand> {
     arguments: Vec<OsString>,
@@ -86,11 +88,11 @@ pub struct Program<A, S, C = NoCommand> {
 }
 
 impl<A: Parser + 'static, S: Served> Program<A, S> {
-    /// A program with the arguments of the process. `setup` gets the parsed ones, and returns a
+    /// Creates a program with the arguments of the process. `setup` receives the parsed arguments, and returns a
     /// [`Provisioner`](crate::Provisioner) with its [`Options`](crate::Options), or a
     /// [`BucketProvisioner`](crate::bucket::BucketProvisioner) with its [`BucketOptions`](crate::BucketOptions).
     ///
-    /// `setup` runs on the runtime of the controller; [`client`](crate::client) returns a client for it.
+    /// `setup` runs on the controller's runtime; [`client`](crate::client) returns a client for it.
     pub fn new(setup: impl AsyncFnOnce(A) -> Result<S, BoxError> + 'static) -> Self {
         Self {
             arguments: std::env::args_os().collect(),
@@ -102,8 +104,8 @@ impl<A: Parser + 'static, S: Served> Program<A, S> {
 }
 
 impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
-    /// Adds commands to the common ones, such as one that lists the content of the backend. The program's own arguments do
-    /// not count for a command.
+    /// Adds commands to the common ones, such as one that lists the content of the backend. These commands do not accept the program's own
+    /// arguments.
     ///
     /// ```no_run
     /// # use kube_provisioner::*;
@@ -142,13 +144,13 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
         Program { arguments, setup, execute: Box::new(|command| Box::pin(async { execute(command).await })), sidecar }
     }
 
-    /// For a program in the place of a CSI sidecar: its commands work with [`Options::sidecar_rbac`](crate::Options::sidecar_rbac),
-    /// and `rbac` prints these rules too, which the program can do without.
+    /// Configures the program as the replacement of a CSI sidecar: its commands use [`Options::sidecar_rbac`](crate::Options::sidecar_rbac),
+    /// and `rbac` also prints these rules, which are optional for the program.
     pub fn sidecar(self, rules: impl IntoIterator<Item = AccessRule>) -> Self {
         Self { sidecar: Some(rules.into_iter().collect()), ..self }
     }
 
-    /// Uses these arguments instead of the process's, for a program with several modes that each have their own arguments and
+    /// Uses these arguments instead of those of the process, for a program with several modes that each have their own arguments and
     /// provisioner. The first argument is the name, such as `nfs-provisioner subdir`.
     pub fn arguments(self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self { arguments: arguments.into_iter().map(Into::into).collect(), ..self }
@@ -232,18 +234,18 @@ impl Subcommand for NoCommand {
     }
 }
 
-/// One thread: the controller mostly waits, and blocking work has threads of its own.
+/// Uses one thread: the controller mostly waits, and blocking work has its own threads.
 fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(work);
-    // A hanging blocking thread must not keep the process: the grace period is over.
+    // A blocked thread must not keep the process alive: the grace period is over.
     runtime.shutdown_background();
     done
 }
 
-/// Clients that an author makes need it, too: with several compiled-in providers rustls chooses none.
+/// Installs the crypto provider. A provisioner's own clients need it, too: with several compiled-in providers rustls selects none.
 fn install_crypto_provider() {
-    // An error means that a provider is installed already, which is fine.
+    // An error means that a provider is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -258,7 +260,7 @@ impl LogStyle {
                 json!({"timestamp": time, "level": "ERROR", "message": text, "target": program}).to_string()
             }
         };
-        // `eprintln!` would panic where stderr is full.
+        // `eprintln!` would panic if stderr is full.
         let _ = writeln!(io::stderr(), "{line}");
     }
 }

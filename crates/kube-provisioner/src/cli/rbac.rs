@@ -1,4 +1,4 @@
-//! `rbac`: the manifests of a provisioner's account.
+//! `rbac`: prints the manifests of a provisioner's account.
 
 use clap::Args;
 use provisioner_runtime::lease::lease_name;
@@ -36,10 +36,10 @@ impl Rbac {
     pub(super) const OPTIONS: [&'static str; 5] =
         ["provisioner_name", "namespace", "node_name", "coordination", "shards"];
 
-    /// Those of drivers and controllers of COSI.
+    /// The options of COSI drivers and controllers.
     pub(super) const COSI: [&'static str; 3] = ["cosi", "cosi_controller", "cosi_driver_name"];
 
-    /// The manifests as YAML documents.
+    /// Returns the manifests as YAML documents.
     pub(super) fn run<S: Served>(&self, options: &Options, others: Vec<AccessRule>) -> Result<String, BoxError> {
         let Some(namespace) = options.namespace.as_deref() else {
             return Err("rbac needs --namespace: the namespace that the provisioner runs in".into());

@@ -1,4 +1,4 @@
-//! What a program serves: claims of volumes or claims of buckets.
+//! The kinds of claims that a program serves: volumes or buckets.
 
 use k8s_openapi::api::storage::v1::StorageClass;
 
@@ -13,60 +13,60 @@ use crate::options::{BucketOptions, Options};
 use crate::parameters;
 use crate::rbac::{AccessRule, bucket_rules, rules};
 
-/// A provisioner with its options. This module is private, so that nobody else implements the trait.
+/// A provisioner with its options. This module is private, so that the trait cannot be implemented outside.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a provisioner with its options",
     note = "return `(provisioner, options)`: a `Provisioner` with `Options`, or a `BucketProvisioner` with `BucketOptions`"
 )]
 pub trait Served: Sized + 'static {
-    /// The options that have no effect, by their ids in clap.
+    /// The options without effect, by their clap ids.
     const ABSENT: &'static [&'static str] = &[];
 
-    /// Whether attempts are recorded in journals.
+    /// True if attempts are recorded in journals.
     const HAS_JOURNAL: bool;
 
-    /// Whether the program can be a COSI driver.
+    /// True if the program can be a COSI driver.
     const HAS_COSI: bool = false;
 
-    /// What the provisioner would refuse, as events say it.
+    /// Returns the reasons why the provisioner would reject the class, in the words of its events.
     fn refused(class: &StorageClass) -> Vec<String>;
 
-    /// Settings that are not honoured, although the class is served.
+    /// Returns settings that have no effect, although the class is served.
     fn ignored_settings(class: &StorageClass) -> Vec<String> {
         let _ = class;
         Vec::new()
     }
 
-    /// What is to be known of a class that is served.
+    /// Returns a warning about a valid class.
     fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
         let _ = (class, own_name);
         None
     }
 
-    /// Every right that is needed.
+    /// Returns all permissions that the controller needs.
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule>;
 
-    /// Every right that a COSI driver needs; `None` where the program is none.
+    /// Returns all permissions that a COSI driver needs; `None` if the program cannot be one.
     fn cosi_rules(options: &Options) -> Option<Vec<AccessRule>> {
         let _ = options;
         None
     }
 
-    /// Every right that a COSI controller of this driver needs; `None` where the program is none.
+    /// Returns all permissions that the COSI controller of this driver needs; `None` if the program cannot be one.
     ///
     /// # Errors
-    /// When there is no driver of such a name.
+    /// If the driver's name is invalid.
     fn cosi_controller_rules(options: &Options, driver: Option<&str>) -> Result<Option<Vec<AccessRule>>, String> {
         let _ = (options, driver);
         Ok(None)
     }
 
-    /// Whether the program has the command `orphans`.
+    /// Returns true if the program has the command `orphans`.
     fn lists_assets() -> bool {
         false
     }
 
-    /// Runs that command.
+    /// Runs the command `orphans`.
     fn orphans(self, orphans: &Orphans) -> impl Future<Output = Result<(), BoxError>> {
         let _ = orphans;
         async { Err("this provisioner cannot list what its backend has".into()) }

@@ -104,7 +104,7 @@ fn wrong_arguments_are_errors() {
     }
 }
 
-/// Checks a file of this text.
+/// Checks a file with this content.
 fn checked(text: &str, options: &[&str]) -> (String, u8) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, text).unwrap();
@@ -124,7 +124,7 @@ fn class(more: &str) -> String {
 
 const GOOD: &str = "parameters: {server: s}";
 
-/// What is said of a class, line by line.
+/// Returns the output for a class, line by line.
 fn said(more: &str, options: &[&str]) -> Vec<String> {
     let (text, code) = checked(&class(more), options);
     let lines: Vec<String> =
@@ -244,7 +244,7 @@ fn rbac_prints_what_these_options_and_the_author_need() {
         ["persistentvolumes", "persistentvolumeclaims", "storageclasses", "events", "secrets", "namespaces", "exports"]
     );
     assert_eq!(plain[2]["roleRef"]["name"], plain[1]["metadata"]["name"]);
-    // The arguments of a Deployment are welcome, also those that do not matter here.
+    // The arguments of a Deployment are accepted, including irrelevant ones.
     let more = manifests(&[
         "--namespace",
         "storage",
@@ -341,7 +341,7 @@ fn rbac_knows_the_controller_of_cosi() {
         .map_err(|error| error.to_string())
     };
     let text = rights(&[]).unwrap();
-    // Nothing of a controller of ObjectBucketClaims with the same name.
+    // No permissions for a controller of ObjectBucketClaims with the same name.
     for part in ["- cosi-sidecar-leader-s3.example.com\n", "- s3.example.com-journal\n", "bucketaccesses/status"] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -122,7 +122,7 @@ impl Driver {
             }
             Err(error) => {
                 let status = not_made(&error);
-                // The bucket belongs to another owner, or can never be created.
+                // Distinguish a bucket of another owner from one that can never be created.
                 let is_there = status.code() == Code::InvalidArgument && self.look_up(name, class).await.is_ok();
                 Err(if is_there { exists(status.message()) } else { status })
             }

@@ -1,11 +1,11 @@
-//! Sets of free numbers, as ranges.
+//! Sets of free numbers, stored as ranges.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Hands out the numbers of a range, each once.
+/// Allocates the numbers of a range, each once.
 ///
-/// Keeps the free stretches rather than the used numbers, so each call but [`set_range`](Self::set_range) takes time
+/// Stores the free stretches rather than the used numbers, so each call except [`set_range`](Self::set_range) takes time
 /// logarithmic in the number of gaps, however many numbers are in use.
 #[derive(Clone)]
 pub struct IntervalAllocator {
@@ -13,27 +13,27 @@ pub struct IntervalAllocator {
     max: u64,
     /// Unused numbers within the range.
     free: u64,
-    /// First to last number of each free stretch of all `u64`, inside and outside of the range. No two touch.
+    /// First and last number of each free stretch of all `u64`, inside and outside the range. No two stretches touch.
     gaps: BTreeMap<u64, u64>,
 }
 
 impl IntervalAllocator {
-    /// All numbers from `min` to `max`, both included, are free.
+    /// Creates an allocator in which all numbers from `min` to `max`, inclusive, are free.
     ///
     /// # Errors
     ///
-    /// [`AllocatorError::InvalidRange`] if `min` is above `max`, or the range is all of `u64`, which has no size in it.
+    /// [`AllocatorError::InvalidRange`] if `min` is above `max`, or if the range is all of `u64`, whose size exceeds a `u64`.
     pub fn new(min: u64, max: u64) -> Result<Self, AllocatorError> {
         size(min, max)?;
         Ok(Self::over(min, max))
     }
 
-    /// As `new`, for limits known to be good.
+    /// Creates an allocator for limits known to be valid.
     pub(super) fn over(min: u64, max: u64) -> Self {
         Self { min, max, free: max - min + 1, gaps: BTreeMap::from([(0, u64::MAX)]) }
     }
 
-    /// Takes `number`.
+    /// Allocates `number`.
     ///
     /// # Errors
     ///
@@ -54,18 +54,18 @@ impl IntervalAllocator {
         Ok(())
     }
 
-    /// Takes the lowest free number and returns it.
+    /// Allocates the lowest free number and returns it.
     ///
     /// # Errors
     ///
-    /// [`AllocatorError::Full`] if there is none.
+    /// [`AllocatorError::Full`] if no number is free.
     pub fn allocate_next(&mut self) -> Result<u64, AllocatorError> {
         let number = self.lowest_free(self.min, self.max)?;
         self.allocate(number)?;
         Ok(number)
     }
 
-    /// Gives `number` back, also if the range does not hold it any more. A number that is not in use stays free.
+    /// Frees `number`, even if the range no longer contains it. A number that is not in use stays free.
     pub fn release(&mut self, number: u64) {
         if !self.has(number) {
             return;
@@ -87,23 +87,23 @@ impl IntervalAllocator {
         }
     }
 
-    /// Whether `number` is in use, inside or outside of the range.
+    /// Returns true if `number` is in use, inside or outside the range.
     #[must_use]
     pub fn has(&self, number: u64) -> bool {
         self.gap_around(number).is_none()
     }
 
-    /// How many numbers of the range are not in use.
+    /// Returns how many numbers in the range are free.
     #[must_use]
     pub fn free(&self) -> u64 {
         self.free
     }
 
-    /// Changes the range. Numbers in use stay so, also those that the new range does not hold.
+    /// Changes the range. Numbers in use stay in use, including those outside the new range.
     ///
     /// # Errors
     ///
-    /// As for [`new`](Self::new); nothing is changed then.
+    /// The errors of [`new`](Self::new), in which case nothing changes.
     pub fn set_range(&mut self, min: u64, max: u64) -> Result<(), AllocatorError> {
         size(min, max)?;
         (self.min, self.max) = (min, max);
@@ -112,7 +112,7 @@ impl IntervalAllocator {
         Ok(())
     }
 
-    /// The lowest free number between two limits, whatever the range is.
+    /// Returns the lowest free number between two limits, regardless of the range.
     pub(super) fn lowest_free(&self, min: u64, max: u64) -> Result<u64, AllocatorError> {
         let number = match self.gap_around(min) {
             Some(_) => Some(min),
@@ -137,7 +137,7 @@ impl fmt::Debug for IntervalAllocator {
     }
 }
 
-/// Why a number cannot be allocated.
+/// The reason why a number cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocatorError {
@@ -150,7 +150,7 @@ pub enum AllocatorError {
     /// The range ends before it begins, or is too large.
     #[error("invalid range")]
     InvalidRange,
-    /// The range does not hold the number.
+    /// The number is outside the range.
     #[error("out of range")]
     OutOfRange,
 }

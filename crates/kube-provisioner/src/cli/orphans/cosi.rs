@@ -1,4 +1,4 @@
-//! What the Container Object Storage Interface (COSI) knows of a driver's accounts.
+//! The accounts of a driver, according to the objects of the Container Object Storage Interface (COSI).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use kube::{Client, ResourceExt as _};
 use crate::protocol::{CLUSTER_ID, COSI_ACCOUNT};
 
 const GROUP: &str = "objectstorage.k8s.io";
-/// In `v1alpha1` classes have no `spec`.
+/// In `v1alpha1`, classes have no `spec`.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1alpha2"];
 
-/// The parameters of the driver's BucketAccessClasses, by names for messages. A removed account needs those it was created with.
+/// Returns the parameters of the driver's BucketAccessClasses, by names for messages. To remove an account, its creation parameters are needed.
 pub(super) async fn classes(client: &Client, driver: &str) -> kube::Result<Vec<(String, BTreeMap<String, String>)>> {
     let mut classes = Vec::new();
     for class in list(client, "BucketAccessClass").await?.into_iter().flatten() {
@@ -25,8 +25,8 @@ pub(super) async fn classes(client: &Client, driver: &str) -> kube::Result<Vec<(
     Ok(classes)
 }
 
-/// The names of all accounts that a BucketAccess stands for. `None` if the cluster does not serve COSI's kinds. A driver's record of an
-/// account does not count: it stays if a BucketAccess was deleted before its first grant ended.
+/// Returns the names of all accounts that have a BucketAccess, or `None` if the cluster does not serve COSI's kinds. A driver's record of an
+/// account does not count: it remains if a BucketAccess was deleted before its first grant ended.
 pub(super) async fn accounts(client: &Client) -> kube::Result<Option<BTreeSet<String>>> {
     let Some(accesses) = list(client, "BucketAccess").await? else { return Ok(None) };
     let mut names = BTreeSet::new();
@@ -37,7 +37,7 @@ pub(super) async fn accounts(client: &Client) -> kube::Result<Option<BTreeSet<St
     Ok(Some(names))
 }
 
-/// Deletes the driver's record of an account that was removed.
+/// Deletes the driver's record of a removed account.
 pub(super) async fn forget(client: &Client, account: &str, cluster_id: &str) -> kube::Result<()> {
     let records = ListParams::default().labels("app.kubernetes.io/component=cosi-access");
     for record in Api::<Secret>::all(client.clone()).list(&records).await? {
@@ -52,8 +52,8 @@ pub(super) async fn forget(client: &Client, account: &str, cluster_id: &str) -> 
     Ok(())
 }
 
-/// The objects of a kind in each version that is served; `None` if there is none, or if the account may not list them: that of a
-/// provisioner of ObjectBucketClaims may not.
+/// Lists the objects of a kind in each served version. Returns `None` if no version is served, or if the account may not list the objects, as the
+/// account of a provisioner of ObjectBucketClaims may not.
 async fn list(client: &Client, kind: &str) -> kube::Result<Option<Vec<DynamicObject>>> {
     let mut found: Option<Vec<DynamicObject>> = None;
     for version in VERSIONS {
@@ -68,7 +68,7 @@ async fn list(client: &Client, kind: &str) -> kube::Result<Option<Vec<DynamicObj
     Ok(found)
 }
 
-/// The parameters of a class as the author's code reads them.
+/// Returns the parameters of a class without those of the controller.
 pub(super) fn of_author(mut parameters: BTreeMap<String, String>) -> BTreeMap<String, String> {
     parameters.remove(crate::protocol::EXISTING_BUCKETS);
     parameters

@@ -1,4 +1,4 @@
-//! Removes what was made for one claim, by the author's own methods: they prove once more whose it is.
+//! Removes the assets of one claim with the provisioner's own methods, which verify the ownership again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::cli::BoxError;
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::DeleteVerdict;
 
-/// What the parameters of every author who lists assets have, see [`DeletionPolicy`](crate::bucket::DeletionPolicy).
+/// The parameter that every provisioner with `list_assets` has, see [`DeletionPolicy`](crate::bucket::DeletionPolicy).
 const DELETION_POLICY: &str = "deletionPolicy";
 
-/// The bucket first: the account of a bucket that stays proves whose it is.
+/// Removes the bucket first: the account of a bucket that remains proves its ownership.
 pub(super) async fn remove(
     scene: &Scene<'_>,
     place: &Place,
@@ -35,7 +35,7 @@ pub(super) async fn remove(
             cluster_id: scene.cluster_id.clone(),
             fencing_token: FencingToken::unlimited(),
         };
-        // A bucket with many objects takes several calls.
+        // Emptying a bucket with many objects takes several calls.
         while let Err(error) = scene.backend.delete_bucket(known.clone()).await {
             match (error.verdict(), error.retry_after()) {
                 (DeleteVerdict::InProgress, pause) => tokio::time::sleep(pause.unwrap_or_default()).await,

@@ -1,4 +1,4 @@
-//! What was made for one claim, and what is known of it.
+//! The assets created for one claim, and their state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,27 +9,27 @@ use super::cosi;
 use crate::bucket::{Account, Asset, AssetKind, ClaimName, MarkedCluster};
 use crate::controller::bucket::recorded::RecordedAssets;
 
-/// The bucket and the account of one claim: they go together.
+/// The bucket and the account of one claim, which are removed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Set {
-    /// The StorageClass by which they were found.
+    /// The StorageClass through which they were found.
     pub(super) class: String,
     pub(super) owner: Account,
     pub(super) assets: Vec<Asset>,
 }
 
-/// What objects stand for.
+/// The assets that objects represent.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) objects: RecordedAssets,
-    /// The accounts of COSI, if the cluster serves COSI.
+    /// The COSI accounts, if the cluster serves COSI.
     pub(super) cosi_accounts: Option<BTreeSet<String>>,
 }
 
 impl Recorded {
     pub(super) async fn read(client: &Client) -> kube::Result<Self> {
         let objects = match RecordedAssets::read(client).await {
-            // A cluster with COSI does not need the CRDs of claims.
+            // A cluster with COSI does not need the CRDs of ObjectBucketClaims.
             Err(kube::Error::Api(status)) if status.code == 404 => RecordedAssets::default(),
             read => read?,
         };
@@ -37,14 +37,14 @@ impl Recorded {
     }
 }
 
-/// What is known of them.
+/// The state of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// An ObjectBucket or a BucketAccess stands for them.
+    /// An ObjectBucket or a BucketAccess represents them.
     Used,
-    /// The claim is there.
+    /// The claim exists.
     InProgress,
-    /// Not made for an ObjectBucketClaim.
+    /// The assets were not created for an ObjectBucketClaim.
     Foreign,
     OtherCluster(String),
     NoCluster,
@@ -70,7 +70,7 @@ impl State {
     }
 }
 
-/// Puts together what was made for one claim.
+/// Groups assets by the claim that they were created for.
 pub(super) fn sets(found: Vec<(String, Asset)>) -> Vec<Set> {
     let mut sets: BTreeMap<(String, String), Set> = BTreeMap::new();
     for (class, asset) in found {
@@ -84,7 +84,7 @@ pub(super) fn sets(found: Vec<(String, Asset)>) -> Vec<Set> {
 }
 
 impl Set {
-    /// One asset that is not to go keeps the others.
+    /// Returns the state of the set. An asset that must be kept also keeps the other one.
     pub(super) fn state(&self, recorded: &Recorded) -> State {
         let Recorded { objects: recorded, cosi_accounts } = recorded;
         let access = self.owner.claim.cosi_account().zip(cosi_accounts.as_ref());
@@ -106,14 +106,14 @@ impl Set {
         }
     }
 
-    /// For a question and its answer.
+    /// Describes the set in a question and its answer.
     pub(super) fn text(&self) -> String {
         let text = |asset: &Asset| format!("{} {}", kind(asset.kind), asset.name);
         format!("{} of {}", self.assets.iter().map(text).collect::<Vec<_>>().join(" and "), self.owner.name)
     }
 }
 
-/// Others have an owner that has no namespace, or whose uid is its name.
+/// Returns true for the owner of an ObjectBucketClaim's assets. Other owners have no namespace, or their name as uid.
 fn is_of_claim(claim: &ClaimName) -> bool {
     let is_uuid = claim.uid.len() == 36
         && claim.uid.bytes().enumerate().all(|(at, byte)| match at {
@@ -123,7 +123,7 @@ fn is_of_claim(claim: &ClaimName) -> bool {
     is_uuid && !claim.namespace.is_empty()
 }
 
-/// What the command prints.
+/// Returns the output of the command.
 pub(super) fn report(sets: &[Set], recorded: &Recorded, problems: &[String]) -> String {
     let mut rows = vec![["KIND", "NAME", "ACCOUNT", "CLASS", "STATE"].map(str::to_owned)];
     let (mut used, mut orphans) = (0, 0);

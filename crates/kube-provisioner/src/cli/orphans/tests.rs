@@ -1,4 +1,4 @@
-//! The comparison, and the command on a cluster in memory with a backend that keeps a list.
+//! Tests of the comparison, and of the command on an in-memory cluster and backend.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::{DeleteError, ProvisionError};
 const UID: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER_UID: &str = "00000000-0000-4000-8000-000000000002";
 
-/// A backend with some assets. Buckets whose names begin with `full` hold objects.
+/// A backend with some assets. Buckets whose names begin with `full` contain objects.
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<Vec<Asset>>>);
 
@@ -64,7 +64,7 @@ impl BucketHooks for Store {
     }
 }
 
-/// A bucket and the account of its claim.
+/// Returns a bucket and the account of its claim.
 fn made(bucket: &str, uid: &str) -> [Asset; 2] {
     let claim = ClaimName { namespace: "shop".into(), name: bucket.into(), uid: uid.into() };
     let asset = |kind, name: &str| Asset::new(kind, name, claim.clone(), MarkedCluster::This);
@@ -95,7 +95,7 @@ impl Fixture {
         self.cluster.create(&object).unwrap();
     }
 
-    /// What is left after the command, by name, and its error.
+    /// Returns the names of what remains after the command, and its error.
     async fn run(&self, orphans: Orphans) -> (Vec<String>, Option<String>) {
         let scene = Scene {
             backend: &self.store,

@@ -29,7 +29,7 @@ fn changed(mut object: Value, changes: &[Change<'_>]) -> Value {
     object
 }
 
-/// A Bucket that was just created for a claim.
+/// Returns a Bucket that was just created for a claim.
 fn bucket(changes: &[Change<'_>]) -> Option<Arc<BucketFacts>> {
     let bucket = json!({
         "metadata": {"name": "bc-1", "uid": "b", "resourceVersion": "1", "annotations": {}},
@@ -48,7 +48,7 @@ fn about_bucket(changes: &[Change<'_>]) -> Decision {
     decide(&bucket(changes).map_or(Facts::None, view))
 }
 
-/// An access that was just handed over.
+/// Returns an access that was just handed over.
 fn access(changes: &[Change<'_>]) -> Option<Arc<AccessFacts>> {
     let access = json!({
         "metadata": {"namespace": "shop", "name": "web", "uid": "a", "resourceVersion": "1", "annotations": {}},
@@ -124,7 +124,7 @@ fn j3_the_finalizer_comes_before_the_bucket_and_the_status_after_it() {
     assert_eq!(about_bucket(&[protected()]), Decision::Provision);
     assert_eq!(about_bucket(&[protected(), ready()]), Decision::NoAction);
     assert_eq!(about_bucket(&[ready()]), Decision::Protect, "somebody has removed our finalizer");
-    // Somebody has written half a status.
+    // Only half of the status has been written.
     assert_eq!(about_bucket(&[protected(), ("/status", json!({"readyToUse": true}))]), Decision::Provision);
     assert_eq!(
         about_bucket(&[protected(), ("/status", json!({"readyToUse": false, "bucketID": "bc-1"}))]),
@@ -132,7 +132,7 @@ fn j3_the_finalizer_comes_before_the_bucket_and_the_status_after_it() {
     );
     let other = ("/status", json!({"readyToUse": true, "bucketID": "elsewhere"}));
     assert!(matches!(about_bucket(&[protected(), other]), Decision::Refuse(Refusal::OtherId { .. })));
-    // Nothing is made for a claim that is about to go.
+    // Nothing is created for a claim that is about to be deleted.
     assert_eq!(about_bucket(&[protected(), annotated(ENDS)]), Decision::NoAction);
 }
 
@@ -144,7 +144,7 @@ fn j4_a_bucket_that_exists_needs_no_claim_yet() {
     assert_eq!(about_bucket(&[protected(), unbound.clone()]), Decision::Refuse(Refusal::Unbound));
     let found = ("/status", json!({"readyToUse": true, "bucketID": "photos"}));
     assert_eq!(about_bucket(&[protected(), existing.clone(), unbound.clone(), found]), Decision::NoAction);
-    // No claim ever had it.
+    // No claim ever owned the bucket.
     assert_eq!(about_bucket(&[protected(), existing, unbound, deleted()]), Decision::Release);
 }
 
@@ -163,9 +163,9 @@ fn j5_a_bucket_is_kept_until_its_claim_goes() {
 fn j6_delete_needs_the_annotation_and_a_deletion_time() {
     assert_eq!(about_bucket(&[protected(), ready(), annotated(ENDS)]), Decision::NoAction);
     assert_eq!(about_bucket(&[protected(), ready(), annotated(ENDS), deleted()]), Decision::Delete);
-    // It may exist although the status does not say so.
+    // The bucket may exist although the status does not say so.
     assert_eq!(about_bucket(&[protected(), annotated(ENDS), deleted()]), Decision::Delete);
-    // Without our finalizer it was never made.
+    // Without our finalizer, the bucket was never created.
     assert_eq!(about_bucket(&[annotated(ENDS), deleted()]), Decision::NoAction);
 }
 
@@ -216,7 +216,7 @@ fn j9_an_unreadable_object_is_present() {
         assert!(!refused(about_bucket(&changes[3..])).is_empty(), "{changes:?}");
     }
     for change in [
-        // As the proposal has it, and no CRD yet.
+        // The proposal defines this field, but no CRD contains it yet.
         ("/spec/bucketClaims/0/accessMode", Value::Null),
         ("/spec/bucketClaims/0/accessSecretName", Value::Null),
         ("/spec/bucketClaims", json!([])),
@@ -230,7 +230,7 @@ fn j9_an_unreadable_object_is_present() {
         assert!(!refused(about_access(&changes)).is_empty(), "{changes:?}");
         assert!(!refused(about_access(&changes[2..])).is_empty(), "{changes:?}");
     }
-    // Fields that nobody knows change nothing.
+    // Unknown fields change nothing.
     assert_eq!(about_bucket(&[("/spec/quota", json!({}))]), Decision::Protect);
     assert_eq!(about_access(&[("/status/conditions", json!([]))]), Decision::Protect);
     // A Bucket that an access names.
@@ -272,7 +272,7 @@ fn j11_what_an_access_cannot_have_is_refused() {
     assert_eq!(protocol, Decision::Refuse(Refusal::Protocol("GCS".to_owned())));
     let other = about_access(&[protected(), ("/status/accountID", json!("of-somebody"))]);
     assert!(matches!(other, Decision::Refuse(Refusal::OtherId { .. })));
-    // Whatever it is, it can be deleted.
+    // An invalid access can still be deleted.
     for change in [("/spec/protocol", json!("GCS")), ("/status/accountID", json!("of-somebody"))] {
         assert_eq!(about_access(&[protected(), deleted(), change]), Decision::Revoke);
     }
@@ -312,7 +312,7 @@ fn j13_j15_j16_the_secrets_decide_what_is_done_again() {
     let foreign = Decision::Refuse(Refusal::SecretForeign("key".to_owned()));
     assert_eq!(with(&[protected()], SecretState::Foreign), foreign);
     assert_eq!(with(&granted(), SecretState::Foreign), foreign);
-    // It was written, and the status was not.
+    // The Secret was written, but the status was not.
     assert_eq!(with(&[protected()], SecretState::Intact), Decision::Grant);
 }
 
@@ -325,7 +325,7 @@ fn j13_a_secret_is_ours_by_its_controller_alone() {
         SecretFacts::of(&serde_json::from_value(secret).unwrap(), DRIVER).state(&access)
     };
     assert_eq!(state(json!({})), SecretState::Changed);
-    // That of a former access of the same name, and what names the access without being made for it.
+    // Secrets of a former access of the same name, and of objects that name the access but were not created for it.
     for change in [json!({"uid": "former"}), json!({"controller": null}), json!({"kind": "BucketClaim"})] {
         assert_eq!(state(change.clone()), SecretState::Foreign, "{change}");
     }

@@ -28,8 +28,8 @@
 //! Conformance::new(move || Directories(root.clone()), async move || list(&listed)).check();
 //! ```
 //!
-//! Each rule has a name and a section in `docs/book/pages/reference/conformance.md`: its text, what a broken
-//! rule does in production, and how to fix it. Some rules call the provisioner alone. The others run the whole
+//! Each rule has a name and a section in `docs/book/pages/reference/conformance.md`: its text, the consequences of breaking it in production,
+//! and how to fix it. Some rules only call the provisioner. The others run the whole
 //! [`Controller`](crate::Controller) on a simulated cluster ([`kube_sim`]): they crash it, run two copies, and inject faults.
 
 mod assets;
@@ -67,8 +67,8 @@ use self::suite::Rules;
 use self::tempo::Tempo;
 pub use self::verdict::Judgement;
 
-/// A check of a provisioner. [The module](self) has an example with the methods that every provisioner needs; the others
-/// describe what a backend needs beyond them:
+/// A check of a provisioner. [The module](self) has an example with the methods that every provisioner needs; the other methods
+/// describe special needs of a backend:
 ///
 /// ```no_run
 /// # use kube_provisioner::{Hooks, Provisioner};
@@ -90,13 +90,13 @@ pub struct Conformance {
 }
 
 impl Conformance {
-    /// Checks what `start` makes.
+    /// Creates a check of the provisioner that `start` returns.
     ///
-    /// * `start` makes the provisioner as a process that starts has it. It is called many times, always for the same
-    ///   backend, and what it made before may be gone in the middle of whatever it did.
-    /// * `assets` names what the backend holds now, one text per asset: directories, buckets, exports.
+    /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for the same
+    ///   backend, and earlier provisioners may have been dropped in the middle of any work.
+    /// * `assets` lists the current content of the backend, one text per asset: directories, buckets, exports.
     ///
-    /// The backend should be empty, and no other program should use it.
+    /// The backend should be empty and not used by any other program.
     pub fn new<P, A>(start: impl Fn() -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
         P: Hooks,
@@ -105,8 +105,8 @@ impl Conformance {
         Self::with_client(move |_| start(), assets)
     }
 
-    /// The same for a provisioner that has a client of its own: `start` gets one of the kit's cluster. It meets the faults
-    /// that the controller's meets.
+    /// Creates a check of a provisioner with its own client: `start` receives a client of the kit's cluster. It experiences the same faults
+    /// as the controller's client.
     pub fn with_client<P, A>(start: impl Fn(kube::Client) -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
         P: Hooks,
@@ -115,35 +115,35 @@ impl Conformance {
         Self { subject: Subject::new(start, assets), rules: Rules::new(RULES) }
     }
 
-    /// Objects that are in the kit's cluster from the beginning: the Secrets that the class names, the Node of
-    /// [`node`](Self::node) with its labels, and what the provisioner's own client reads.
+    /// Adds objects that exist in the kit's cluster from the beginning: the Secrets that the class names, the Node of
+    /// [`node`](Self::node) with its labels, and other objects that the provisioner's client reads.
     pub fn objects(mut self, objects: impl IntoIterator<Item = serde_json::Value>) -> Self {
         self.subject.objects.0.extend(objects);
         self
     }
 
-    /// The parameters of a good class. Without this call a class has none.
+    /// Sets the parameters of a valid class. Without this call the class has none.
     pub fn parameters<K: Into<String>, V: Into<String>>(mut self, good: impl IntoIterator<Item = (K, V)>) -> Self {
         self.subject.parameters = map(good);
         self
     }
 
-    /// Parameters that must be refused, beside unknown ones: malformed ones, or some that do not go together. May be
-    /// called again for others.
+    /// Adds parameters that must be rejected, in addition to unknown ones: malformed values, or invalid combinations. Can be
+    /// called repeatedly.
     pub fn refuses<K: Into<String>, V: Into<String>>(mut self, bad: impl IntoIterator<Item = (K, V)>) -> Self {
         self.subject.refused.push(map(bad));
         self
     }
 
-    /// The parameters of a class whose volumes are named after what two claims may have in common, such as the claim's name or
+    /// Sets the parameters of a class whose volumes are named after something that two claims can share, such as the claim's name or
     /// an annotation. The kit's claims then have one name, and different uids.
     pub fn shares_names<K: Into<String>, V: Into<String>>(mut self, good: impl IntoIterator<Item = (K, V)>) -> Self {
         self.subject.shared_names = Some(map(good));
         self
     }
 
-    /// Makes an asset as a person does, without the provisioner, where it would make one for the volume of the first name and
-    /// the claim of the second. Returns it as the backend's list has it, or `None` if there is one already.
+    /// Sets a function that creates an asset like an administrator, without the provisioner, in the place of the asset for the volume of the first
+    /// name and the claim of the second. It returns the asset as `assets` lists it, or `None` if it already exists.
     pub fn made_by_hand(mut self, make: impl AsyncFn(String, String) -> Option<String> + 'static) -> Self {
         let make = Rc::new(make);
         self.subject.by_hand = Some(Box::new(move |volume, claim| {
@@ -153,50 +153,50 @@ impl Conformance {
         self
     }
 
-    /// Claims are for this node, as the scheduler chooses one for classes that wait for their first consumer.
+    /// Selects this node for claims, as the scheduler does for classes that wait for their first consumer.
     pub fn node(mut self, name: impl Into<String>) -> Self {
         self.subject.node = Some(name.into());
         self
     }
 
-    /// Which storms there are. A storm that fails names its seed, and `seeds([seed])` repeats it. Without this call
-    /// there are those of 0 to 7.
+    /// Selects the storms. A storm that fails prints its seed, and `seeds([seed])` repeats it. Without this call
+    /// the seeds are 0 to 7.
     pub fn seeds(mut self, seeds: impl IntoIterator<Item = u64>) -> Self {
         self.subject.seeds = seeds.into_iter().collect();
         self
     }
 
-    /// For a backend that needs real time, such as a server behind a network. Without this call time is tokio's paused
-    /// clock: hours pass in a moment, but only files and the like (`spawn_blocking`, `tokio::fs`) are waited for.
+    /// Uses real time, for a backend that needs it, such as a server on a network. Without this call the clock is tokio's paused
+    /// clock: hours pass in a moment, but the check only waits for files and similar work (`spawn_blocking`, `tokio::fs`).
     pub fn real_time(mut self) -> Self {
         self.subject.tempo = Tempo::Real;
         self
     }
 
-    /// The names of all rules. A slow backend is checked sooner with one run per rule, each [`only`](Self::only) for its
-    /// rule and with a backend of its own, side by side.
+    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with [`only`](Self::only) and
+    /// its own backend.
     pub fn rules() -> impl Iterator<Item = &'static str> {
         RULES.iter().map(|rule| rule.id)
     }
 
-    /// Only the rule of this name. May be called again for others.
+    /// Checks only the rule of this name. Can be called repeatedly to add others.
     ///
     /// # Panics
-    /// When there is no such rule.
+    /// If there is no such rule.
     pub fn only(mut self, rule: &str) -> Self {
         self.rules.choose(rule);
         self
     }
 
-    /// Checks every rule, prints a line for each, and panics when one is broken.
+    /// Checks every rule, prints a line for each, and panics if one is broken.
     ///
     /// # Panics
-    /// When a rule is broken, and inside of a tokio runtime: there is [`run`](Self::run) for that.
+    /// If a rule is broken, or if called inside a tokio runtime, where [`run`](Self::run) must be used instead.
     pub fn check(self) {
         self.rules.check(self.subject.name, self.subject.tempo, self.subject);
     }
 
-    /// The same in the caller's runtime: one thread with a paused clock, or any with [`real_time`](Self::real_time).
+    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with [`real_time`](Self::real_time).
     pub async fn run(self) -> Report {
         self.rules.judge(self.subject.name, self.subject, |_| {}).await
     }

@@ -1,10 +1,10 @@
-//! The backend's assets, and how they change.
+//! The assets in the backend, and their changes.
 
 use std::collections::BTreeSet;
 
 use super::verdict::Broken;
 
-/// The assets there are at one moment.
+/// The assets at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assets(pub(super) BTreeSet<String>);
 
@@ -13,7 +13,7 @@ impl Assets {
         self.0.len()
     }
 
-    /// What is here and not there.
+    /// Returns the assets that `other` does not contain.
     pub(super) fn without(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).cloned().collect())
     }
@@ -22,7 +22,7 @@ impl Assets {
         other.0.is_subset(&self.0)
     }
 
-    /// Checks that the backend holds the assets of before, and `added` more.
+    /// Checks that the backend contains the assets in `before` and `added` more.
     pub(super) fn expect(&self, before: &Self, added: usize, when: &str) -> Result<(), Broken> {
         let (new, gone) = (self.without(before), before.without(self));
         if gone.count() > 0 {

@@ -1,4 +1,4 @@
-//! Checks a provisioner of buckets against its contract, on its own backend and a simulated cluster.
+//! Checks a bucket provisioner against its contract, on its own backend and a simulated cluster.
 
 mod claim;
 mod direct;
@@ -23,7 +23,7 @@ use super::tempo::Tempo;
 use crate::bucket::BucketHooks;
 use crate::controller::bucket::BucketBackend;
 
-/// A check of a provisioner of buckets: as [`Conformance`](super::Conformance) for volumes.
+/// A check of a bucket provisioner, like [`Conformance`](super::Conformance) for volumes.
 ///
 /// ```
 /// # use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ pub struct BucketConformance {
     rules: Rules<Subject>,
 }
 
-/// What is checked, and on what.
+/// The provisioner to check, and its backend.
 pub(super) struct Subject {
     name: &'static str,
     start: Box<dyn Fn(Client) -> Arc<dyn BucketBackend>>,
@@ -90,21 +90,21 @@ pub(super) struct Subject {
     tempo: Tempo,
 }
 
-/// What somebody else does in the backend.
+/// The actions of an administrator in the backend.
 struct ByHand {
-    /// Makes a bucket of this name; whether that could be made.
+    /// Creates a bucket of this name; returns true on success.
     make: Box<dyn Fn(String) -> BoxFuture<'static, bool>>,
     remove: Box<dyn Fn(String) -> BoxFuture<'static, ()>>,
 }
 
 impl BucketConformance {
-    /// Checks what `start` makes.
+    /// Creates a check of the provisioner that `start` returns.
     ///
-    /// * `start` makes the provisioner as a process that starts has it. It is called many times, always for the same
-    ///   backend, and what it made before may be gone in the middle of whatever it did.
-    /// * `assets` names what the backend holds now, one text per asset: buckets with their limits, users, keys, permissions.
+    /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for the same
+    ///   backend, and earlier provisioners may have been dropped in the middle of any work.
+    /// * `assets` lists the current content of the backend, one text per asset: buckets with their limits, users, keys, permissions.
     ///
-    /// The backend may hold other things, which must not change; no other program should use it.
+    /// The backend may contain other assets, which must not change; no other program should use it.
     pub fn new<B, F, A>(start: impl Fn() -> B + 'static, assets: impl Fn() -> F + 'static) -> Self
     where
         B: BucketHooks,
@@ -136,20 +136,20 @@ impl BucketConformance {
         }
     }
 
-    /// The parameters of a good class. Without this call a class has none.
+    /// Sets the parameters of a valid class. Without this call the class has none.
     pub fn parameters<K: Into<String>, V: Into<String>>(mut self, good: impl IntoIterator<Item = (K, V)>) -> Self {
         self.subject.parameters = super::map(good);
         self
     }
 
-    /// A bucket that exists, and that claims may be let into. Without this call `grant` is not checked.
+    /// Names an existing bucket to which claims can receive access. Without this call `grant` is not checked.
     pub fn existing_bucket(mut self, name: impl Into<String>) -> Self {
         self.subject.existing = Some(name.into());
         self
     }
 
-    /// How an administrator makes a bucket of a name in the backend and removes it, with the account that the provisioner
-    /// uses and with nothing that the provisioner puts on its buckets. `make` answers whether it has made one: `false` where
+    /// Sets functions by which an administrator creates and removes a bucket in the backend, with the account that the provisioner
+    /// uses but without the provisioner's marks on the bucket. `make` returns true if it has created one, and false if
     /// the name is taken. Without this call `bucket-in-between` is not checked.
     pub fn by_hand<M, R>(mut self, make: impl Fn(String) -> M + 'static, remove: impl Fn(String) -> R + 'static) -> Self
     where
@@ -163,54 +163,54 @@ impl BucketConformance {
         self
     }
 
-    /// For a backend that shows a key only once: when the claim's Secret is lost, another key takes the place of the lost one.
+    /// Declares that the backend shows a key only once: if the claim's Secret is lost, a new key replaces the lost one.
     pub fn keys_shown_once(mut self) -> Self {
         self.subject.keys_shown_once = true;
         self
     }
 
-    /// Objects that are in the kit's cluster from the beginning, such as the Secrets that the class names.
+    /// Adds objects that exist in the kit's cluster from the beginning, such as the Secrets that the class names.
     pub fn objects(mut self, objects: impl IntoIterator<Item = serde_json::Value>) -> Self {
         self.subject.objects.extend(objects);
         self
     }
 
-    /// Which storms there are. A storm that fails names its seed. Without this call there are those of 0 to 7.
+    /// Selects the storms. A storm that fails prints its seed. Without this call the seeds are 0 to 7.
     pub fn seeds(mut self, seeds: impl IntoIterator<Item = u64>) -> Self {
         self.subject.seeds = seeds.into_iter().collect();
         self
     }
 
-    /// For a backend that needs real time, such as a server behind a network.
+    /// Uses real time, for a backend that needs it, such as a server on a network.
     pub fn real_time(mut self) -> Self {
         self.subject.tempo = Tempo::Real;
         self
     }
 
-    /// The names of all rules. A slow backend is checked sooner with one run per rule, each [`only`](Self::only) for its
-    /// rule and with a backend of its own, side by side.
+    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with [`only`](Self::only) and
+    /// its own backend.
     pub fn rules() -> impl Iterator<Item = &'static str> {
         RULES.iter().map(|rule| rule.id)
     }
 
-    /// Only the rule of this name. May be called again for others.
+    /// Checks only the rule of this name. Can be called repeatedly to add others.
     ///
     /// # Panics
-    /// When there is no such rule.
+    /// If there is no such rule.
     pub fn only(mut self, rule: &str) -> Self {
         self.rules.choose(rule);
         self
     }
 
-    /// Checks every rule, prints a line for each, and panics when one is broken.
+    /// Checks every rule, prints a line for each, and panics if one is broken.
     ///
     /// # Panics
-    /// When a rule is broken, and inside of a tokio runtime: there is [`run`](Self::run) for that.
+    /// If a rule is broken, or if called inside a tokio runtime, where [`run`](Self::run) must be used instead.
     pub fn check(self) {
         self.rules.check(self.subject.name, self.subject.tempo, self.subject);
     }
 
-    /// The same in the caller's runtime: one thread with a paused clock, or any with [`real_time`](Self::real_time).
+    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with [`real_time`](Self::real_time).
     pub async fn run(self) -> Report {
         self.rules.judge(self.subject.name, self.subject, |_| {}).await
     }

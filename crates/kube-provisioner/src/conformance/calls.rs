@@ -1,4 +1,4 @@
-//! Rules about single calls, made without any cluster.
+//! Rules about single calls, without a cluster.
 
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -43,7 +43,7 @@ pub(super) async fn idempotent(subject: &Subject) -> CheckResult {
 pub(super) async fn separate(subject: &Subject) -> CheckResult {
     let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let mut names: Vec<String> = (0..8).map(|_| subject.new_name()).collect();
-    // A name that begins as another one does, as with `list --prefix`.
+    // A name that another one is a prefix of, to detect `list --prefix`.
     names.push(format!("{}0", names[0]));
     let made = try_join_all(names.iter().map(|name| subject.provision(&backend, name))).await?;
     for (index, one) in made.iter().enumerate() {
@@ -92,7 +92,7 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
         let request = Request::new(subject, &backend, &name, bytes);
         let made = match subject.ask(&backend, &request).await? {
             Answer::Done(volume) => request.save(volume),
-            // A size that the backend does not have.
+            // The backend does not support this size.
             Answer::Never(error) => {
                 let when = format!("after `provision` of {bytes} bytes has said {error:?}");
                 subject.expect(&before, 0, &when).await?;
@@ -106,7 +106,7 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// As a rolling update waits for it: the new process has no Lease yet, and so was not started.
+/// Probes as a rolling update does: the new process has no Lease yet, so `start` has not been called.
 pub(super) async fn standby(subject: &Subject) -> CheckResult {
     let before = subject.assets_now().await;
     let working = subject.start().await?;
@@ -141,7 +141,7 @@ pub(super) async fn expand(subject: &Subject) -> CheckResult {
                 return Err(Broken("`capabilities` declares `expansion`, and there is no method `expand`".to_owned()));
             }
             Answer::Done(()) => subject.expect(&before, 1, &format!("after {when}")).await?,
-            // A size that the backend does not have.
+            // The backend does not support this size.
             Answer::Never(_) => break,
         };
     }
@@ -163,7 +163,7 @@ pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
     ];
     for (name, what) in forged {
         let volume = disguised(&mine_made.object, &name)?;
-        // Its answer does not matter: refusing is as good as finding nothing.
+        // Any answer is acceptable: refusing is as good as finding nothing.
         let _ = subject.delete_once(&backend, &volume).await;
         let when = format!("after `delete` of a volume with {what} ({name}) and the source and annotations of {mine}");
         subject.expect(&with_mine, 0, &when).await?;
@@ -191,7 +191,7 @@ pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// The volume under another name, with another uid.
+/// Returns the volume with another name and another uid.
 fn disguised(volume: &PersistentVolume, name: &str) -> Result<PersistentVolume, Broken> {
     let mut value = encoded(volume)?;
     value["metadata"]["name"] = json!(name);
@@ -199,8 +199,8 @@ fn disguised(volume: &PersistentVolume, name: &str) -> Result<PersistentVolume, 
     decoded(value)
 }
 
-/// Puts `/NAME/..` into the path before its last part. Only to a path that leads to the asset: if somebody deletes by it,
-/// nothing but the asset of this check is hit.
+/// Inserts `/NAME/..` before the last part of the path. Only if the path leads to the asset: if the provisioner deletes by path,
+/// only the asset of this check is affected.
 fn with_detour(volume: &mut PersistentVolume, name: &str) -> Result<bool, Broken> {
     let mut value = encoded(volume)?;
     for source in ["hostPath", "local", "nfs"] {

@@ -1,4 +1,4 @@
-//! Calls that are cut off at every await.
+//! Rules about calls that are cancelled at every await.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::subject::{Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
-/// Calls are cut off after at most so many polls.
+/// The highest number of polls before a call is cancelled.
 pub(super) const MOST: usize = 200;
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
@@ -24,7 +24,7 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Whether the call ended before it was cut off.
+/// Returns true if the call finished before it was cancelled.
 async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
     let (before, name) = (subject.assets_now().await, subject.new_name());
     let mut backend = subject.start().await?;
@@ -43,7 +43,7 @@ async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Re
     Ok(finished)
 }
 
-/// Two replicas may work on one volume. What one of them has half made again must go with the volume.
+/// Checks two replicas that work on one volume. What one of them has partly recreated must be deleted with the volume.
 async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken> {
     let (before, name, backend) = (subject.assets_now().await, subject.new_name(), subject.start().await?);
     let made = subject.provision(&backend, &name).await?;
@@ -87,7 +87,7 @@ async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Resul
     Ok(finished)
 }
 
-/// Polls a call that many times and drops it; the answer if it came before.
+/// Polls a call at most `polls` times and drops it; returns the answer if it came before.
 pub(super) async fn cut_off<T>(call: impl Future<Output = T>, polls: usize) -> Option<T> {
     let mut call = pin!(call);
     let mut left = polls;

@@ -1,4 +1,4 @@
-//! A simulated cluster with the author's provisioner in it, in as many processes as wanted.
+//! A simulated cluster with the provisioner in any number of processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::options::{Coordination, Options};
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 const NAMESPACE: &str = "default";
-/// How much of the trace is shown.
+/// The number of trace lines in a failure.
 const LINES: usize = 30;
 
 pub(super) struct Fixture<'a> {
     pub(super) subject: &'a Subject,
     pub(super) cluster: Cluster,
     pub(super) calls: Arc<Calls>,
-    /// What the backend held before.
+    /// The earlier content of the backend.
     before: Assets,
     sharing: Sharing,
     processes: Vec<Process>,
@@ -43,14 +43,14 @@ struct Process {
     task: JoinHandle<()>,
 }
 
-/// How the processes share the work.
+/// The way in which the processes share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// The last one to start works. It finishes the attempts of the one before.
+    /// The process that started last works. It finishes the attempts of the previous one.
     Successors,
     /// The holder of the Lease works.
     Lease,
-    /// They have no coordination. A cut-off process may still run a call when the next process makes it.
+    /// The processes have no coordination. A killed process may still run a call when the next process makes it.
     Strangers,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Fixture<'a> {
-    /// A cluster with the class.
+    /// Creates a cluster with the class.
     pub(super) async fn new(subject: &'a Subject, class: &Value, plan: Plan<'_>) -> Result<Self, Broken> {
         let Plan { seed, sharing, actors, faults, calls } = plan;
         let cluster = Cluster::builder().seed(seed).trace().hide_managed_fields().faults(faults).build();
@@ -101,7 +101,7 @@ impl<'a> Fixture<'a> {
         let controller = Controller::with_backend(Arc::new(spy), self.options(&process));
         let running = controller.environment(environment).run_with(self.cluster.client(&process), stop.clone());
         let task = tokio::spawn(async move {
-            // Only an address to listen on could fail, and there is none.
+            // Only a listen address could cause an error, and none is set.
             let _ = running.await;
         });
         self.processes.push(Process { name: process, stop, task });
@@ -115,7 +115,7 @@ impl<'a> Fixture<'a> {
         }
         if self.sharing == Sharing::Strangers {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": process}});
-            // Only this creates namespaces.
+            // No other code creates namespaces.
             let created = self.cluster.create(&namespace);
             debug_assert!(created.is_ok(), "{created:?}");
             options.namespace = Some(process.to_owned());
@@ -135,7 +135,7 @@ impl<'a> Fixture<'a> {
         self.subject.tempo.calm().await;
     }
 
-    /// Asks the oldest process to end, and waits until it has.
+    /// Stops the oldest process, and waits until it has ended.
     pub(super) async fn stop(&mut self) {
         if self.processes.is_empty() {
             return;
@@ -149,18 +149,18 @@ impl<'a> Fixture<'a> {
 
     pub(super) fn create_claim(&self, name: &str) {
         let claim = self.subject.claim(&self.subject.new_process(), name, USUAL);
-        // The first rule has refused a bad claim.
+        // The first rule has already rejected an invalid claim.
         let created = self.cluster.create(&claim);
         debug_assert!(created.is_ok(), "{created:?}");
     }
 
     pub(super) fn delete_claim(&self, name: &str) {
         let target = Target { group: "", plural: CLAIMS, namespace: NAMESPACE, name };
-        // It may be gone already.
+        // The claim may already be deleted.
         let _ = self.cluster.delete(&target, DeleteOptions::default());
     }
 
-    /// The names of the claims that are bound and stay.
+    /// Returns the names of the claims that are bound and not being deleted.
     pub(super) fn bound(&self) -> Vec<String> {
         let claims = self.list("", CLAIMS);
         let bound = claims.iter().filter(|claim| {
@@ -169,7 +169,7 @@ impl<'a> Fixture<'a> {
         bound.map(|claim| object::name(claim).to_owned()).collect()
     }
 
-    /// Waits until every claim is bound, to a volume and an asset of its own, and stays so.
+    /// Waits until every claim is bound to its own volume and asset, and remains bound.
     pub(super) async fn all_bound(&self) -> Result<(), Broken> {
         self.lasting("not every claim has one volume and one asset", async || {
             let (claims, bound) = (self.list("", CLAIMS).len(), self.bound().len());
@@ -182,7 +182,7 @@ impl<'a> Fixture<'a> {
         .await
     }
 
-    /// Deletes all claims and waits until nothing is left of them, and stays so.
+    /// Deletes all claims and waits until nothing remains of them, permanently.
     pub(super) async fn all_gone(&self) -> Result<(), Broken> {
         for claim in self.list("", CLAIMS) {
             self.delete_claim(object::name(&claim));
@@ -197,13 +197,13 @@ impl<'a> Fixture<'a> {
         .await
     }
 
-    /// Checks that the backend holds the assets of before, and `added` more.
+    /// Checks that the backend contains the earlier assets and `added` more.
     pub(super) async fn assets(&self, added: usize) -> Result<(), String> {
         let when = format!("with {added} volumes");
         self.subject.assets_now().await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
     }
 
-    /// The warnings that were written about a claim.
+    /// Returns the warnings about a claim.
     pub(super) fn warnings(&self, claim: &str) -> Vec<String> {
         let about = |event: &&Value| event["involvedObject"]["name"] == claim && event["type"] == "Warning";
         let events = self.list("", "events");
@@ -211,7 +211,7 @@ impl<'a> Fixture<'a> {
         notes.map(str::to_owned).collect()
     }
 
-    /// Waits until that many writes have happened, or for a while.
+    /// Waits until `count` writes have happened, or until `limit`.
     pub(super) async fn writes(&self, count: u64, limit: Duration) {
         let mut changes = self.cluster.subscribe(&[("", CLAIMS), ("", VOLUMES)]);
         let counted = async {
@@ -223,7 +223,7 @@ impl<'a> Fixture<'a> {
         let _ = tokio::time::timeout(limit, counted).await;
     }
 
-    /// Waits until a condition holds. The error says why it does not.
+    /// Waits until a condition holds. The error explains why it does not.
     pub(super) async fn until(
         &self,
         otherwise: &str,
@@ -246,7 +246,7 @@ impl<'a> Fixture<'a> {
         self.until(otherwise, &holds).await
     }
 
-    /// The end of the trace, without reads.
+    /// Returns the end of the trace, without reads.
     fn trace(&self) -> String {
         let trace = self.cluster.trace();
         let reads = [" get ", " list ", " watch "];

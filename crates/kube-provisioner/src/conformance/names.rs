@@ -1,4 +1,4 @@
-//! Names that somebody else may want: another claim, or a person who makes an asset by hand.
+//! Rules about contested names: another claim, or an administrator who creates an asset manually.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,16 +15,16 @@ use crate::controller::volume::Backend;
 use crate::error::ProvisionError;
 use crate::volume::Volume;
 
-/// How often a refused call is made again: a refusal may be of the moment.
+/// The number of calls before a refusal is final: it may be temporary.
 const CALLS: usize = 3;
 
-/// Two claims want one name, the second one from any moment of the first one's call.
+/// Checks two claims that request one name, the second one from any moment of the first one's call on.
 pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     if subject.shared_names.is_none() {
         let why = "`.shares_names(..)` names no parameters by which two claims want one name";
         return Ok(Judgement::NotApplicable(why.to_owned()));
     }
-    // In real time a call takes many polls, and neighbours among them are one moment.
+    // In real time a call takes many polls, and neighbouring ones are practically the same moment.
     let step = subject.tempo.choose(1, MOST / 10);
     for polls in (0..=MOST).step_by(step) {
         let mut finished = true;
@@ -38,7 +38,7 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Whether the first call ended before the second one began.
+/// Returns true if the first call ended before the second one began.
 async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
     let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let (names, claim) = ([subject.new_name(), subject.new_name()], format!("claim-of-{}", subject.new_name()));
@@ -76,7 +76,7 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
     if winners == 0 {
         return Err(Broken(format!("{when}, neither got it")));
     }
-    // Whoever has got a volume has an asset for itself, also when the other one is gone.
+    // A claim that has received a volume has its own asset, even after the other one is deleted.
     subject.expect(&before, winners, &format!("{when}, and {winners} of them got a volume")).await?;
     while let Some(last) = made.pop() {
         subject.delete(&backend, &last.object).await?;
@@ -85,7 +85,7 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
     Ok(finished)
 }
 
-/// Somebody makes an asset by hand where the volume's would be, while the claim is pending.
+/// Checks that an administrator can create an asset in the place of the volume's while the claim is pending.
 pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
     let Some(make) = &subject.by_hand else {
         let why = "`.made_by_hand(..)` makes no asset where a volume's would be";
@@ -97,7 +97,7 @@ pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
         let request = Request::of_shared_name(subject, &backend, &name, &claim);
         let finished = cut_off(request.call(&backend), polls).await.is_some();
         subject.tempo.calm().await;
-        // None where the provisioner was quicker.
+        // `None` means that the provisioner was faster.
         if let Some(theirs) = make(name.clone(), claim.clone()).await {
             let backend = subject.start().await?;
             match attempt(subject, &backend, &request).await {
@@ -119,7 +119,7 @@ pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Calls `provision` until it succeeds, or has refused often enough.
+/// Calls `provision` until it succeeds, or until it has refused often enough.
 async fn attempt(subject: &Subject, backend: &Arc<dyn Backend>, request: &Request) -> Result<Volume, ProvisionError> {
     for _ in 1..CALLS {
         match request.call(backend).await {

@@ -1,4 +1,4 @@
-//! Objects that the author's classes and code need: Secrets, Nodes and whatever else.
+//! Objects that the provisioner's classes and code need, such as Secrets and Nodes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::secrets::Secrets;
 pub(super) struct Objects(pub(super) Vec<Value>);
 
 impl Objects {
-    /// Puts all of them into a cluster.
+    /// Creates all objects in a cluster.
     pub(super) fn create_in(&self, cluster: &Cluster) -> Result<(), Broken> {
         self.0.iter().try_for_each(|object| match cluster.create(object) {
             Ok(_) => Ok(()),
@@ -25,13 +25,13 @@ impl Objects {
         })
     }
 
-    /// The labels of a node.
+    /// Returns the labels of a node.
     pub(super) fn node_labels(&self, name: &str) -> BTreeMap<String, String> {
         let labels = self.find("Node", "", name).map(|node| node["metadata"]["labels"].clone());
         labels.and_then(|labels| serde_json::from_value(labels).ok()).unwrap_or_default()
     }
 
-    /// Takes the parameters that name Secrets out of a class's parameters, and reads these Secrets.
+    /// Removes the parameters that name Secrets from a class's parameters, and reads these Secrets.
     pub(super) fn take_secrets(
         &self,
         parameters: &mut BTreeMap<String, String>,

@@ -10,7 +10,7 @@ use super::spy::Calls;
 use super::subject::Subject;
 use super::verdict::{Broken, CheckResult, Judgement};
 
-/// No provisioner has a parameter of this name.
+/// A parameter name that no provisioner knows.
 const UNKNOWN: &str = "kubeProvisionerConformance";
 
 pub(super) async fn unknown(subject: &Subject) -> CheckResult {

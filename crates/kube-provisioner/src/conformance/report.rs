@@ -1,4 +1,4 @@
-//! What a check found.
+//! The results of a check.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,22 +17,22 @@ impl Report {
         Self { provisioner, results }
     }
 
-    /// All that was judged, in the order of the rules.
+    /// Returns the results in the order of the rules.
     pub fn results(&self) -> &[RuleResult] {
         &self.results
     }
 
-    /// Whether no rule is broken.
+    /// Returns true if no rule is broken.
     pub fn is_kept(&self) -> bool {
         self.broken().next().is_none()
     }
 
-    /// The names of the rules that are broken.
+    /// Returns the names of the broken rules.
     pub fn broken(&self) -> impl Iterator<Item = &'static str> {
         self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_))).map(RuleResult::rule)
     }
 
-    /// The message of a failed test: every broken rule.
+    /// Returns the message of a failed test, with every broken rule.
     pub(super) fn broken_text(&self) -> String {
         let broken = self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_)));
         let texts: Vec<String> = broken.map(ToString::to_string).collect();
@@ -47,7 +47,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What was found of one rule.
+/// The result of one rule.
 #[derive(Clone, Debug)]
 pub struct RuleResult {
     rule: &'static str,
@@ -61,22 +61,22 @@ impl RuleResult {
         Self { rule, says, judgement, took }
     }
 
-    /// The rule's name, which is also its section in `docs/book/pages/reference/conformance.md`.
+    /// Returns the rule's name, which is also its section in `docs/book/pages/reference/conformance.md`.
     pub fn rule(&self) -> &'static str {
         self.rule
     }
 
-    /// What the rule says, in a line.
+    /// Returns the rule's text, in one line.
     pub fn says(&self) -> &'static str {
         self.says
     }
 
-    /// Whether it is kept.
+    /// Returns the judgement of the rule.
     pub fn judgement(&self) -> &Judgement {
         &self.judgement
     }
 
-    /// The real time that it took to check it.
+    /// Returns the real time that the check took.
     pub fn took(&self) -> Duration {
         self.took
     }

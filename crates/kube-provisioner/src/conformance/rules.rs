@@ -1,4 +1,4 @@
-//! The rules for provisioners of volumes.
+//! The rules for volume provisioners.
 
 use super::subject::Subject;
 use super::suite::{Rule, rule};

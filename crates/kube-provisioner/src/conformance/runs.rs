@@ -11,7 +11,7 @@ use super::subject::Subject;
 use super::verdict::{Broken, CheckResult, Judgement};
 
 const CLAIMS: usize = 10;
-/// What the seeds of these runs begin with, so that no claim has the uid of a storm's.
+/// The offset of the seeds of these runs, so that no claim has the same uid as in a storm.
 const SEEDS: u64 = 1 << 32;
 
 pub(super) async fn restart(subject: &Subject) -> CheckResult {
@@ -26,7 +26,7 @@ pub(super) async fn restart(subject: &Subject) -> CheckResult {
             created += 1;
         }
         match kill % 8 {
-            // In any state: what was begun for it is finished all the same.
+            // Deletes a claim in any state: what was begun for it must still be finished.
             3 => fixture.delete_claim(&format!("claim-{}", created - 1)),
             7 => fixture.bound().first().into_iter().for_each(|claim| fixture.delete_claim(claim)),
             _ => {}
@@ -50,14 +50,14 @@ pub(super) async fn two_replicas(subject: &Subject) -> CheckResult {
     let (seed, sharing) = (SEEDS + 1, Sharing::Strangers);
     let plan = Plan { seed, sharing, actors: Actors::all(), faults: &Faults::none(0), calls: Calls::plain() };
     replaced(Fixture::new(subject, &subject.class(&subject.parameters), plan).await?).await?;
-    // And one behind the other.
+    // One after the other.
     replaced(fixture(subject, SEEDS + 2, Sharing::Strangers).await?).await?;
-    // And as they are run.
+    // With a Lease, as in production.
     replaced(fixture(subject, SEEDS + 4, Sharing::Lease).await?).await?;
     Ok(Judgement::Kept)
 }
 
-/// Two processes share the work; one of them gets SIGTERM, and another one starts.
+/// Runs two processes that share the work; one of them receives SIGTERM, and another one starts.
 async fn replaced(mut fixture: Fixture<'_>) -> Result<(), Broken> {
     fixture.start();
     for claim in 0..CLAIMS / 2 {
@@ -88,7 +88,7 @@ pub(super) async fn hundred_claims(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// A cluster with nothing wrong in it, in which everything takes its time.
+/// Creates a cluster without faults, in which every step takes time.
 async fn fixture(subject: &Subject, seed: u64, sharing: Sharing) -> Result<Fixture<'_>, Broken> {
     let faults = Faults::none(seed).latency(Duration::from_millis(1)..=Duration::from_millis(15));
     let calls = Calls::delayed(subject.tempo, seed);

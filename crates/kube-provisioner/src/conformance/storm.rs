@@ -1,4 +1,4 @@
-//! Storms: many disturbances at once, drawn from a seed.
+//! Storms: many simultaneous disturbances, drawn from a seed.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::verdict::{Broken, CheckResult, Judgement};
 
 const CLAIMS: usize = 12;
 
-/// What happens in a storm beside faults, and claims that are deleted at any time.
+/// The events in a storm, in addition to faults and claims that are deleted at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StormKind {
     /// Processes are killed, one after the other.
     Crashes,
-    /// Of two processes that share a Lease the older one is killed.
+    /// Of two processes that share a Lease, the older one is killed.
     Replicas,
-    /// Two processes without coordination. Neither is killed: no process would finish its attempts.
+    /// Two processes work without coordination. Neither is killed: no process would finish its attempts.
     Strangers,
 }
 
@@ -77,11 +77,11 @@ async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
     fixture.all_gone().await
 }
 
-/// The faults between the controller and the API server, and the speed of the cluster's own controllers.
+/// Returns the faults between the controller and the API server, and the speed of the cluster's own controllers.
 fn faults_and_actors(tempo: Tempo, seed: u64) -> (Faults, Actors) {
     match tempo {
         Tempo::Virtual => (Faults::storm(seed), Actors::drawn(seed)),
-        // Nothing that has to be waited out.
+        // Only faults that pass without long waits.
         Tempo::Real => {
             let quick = [
                 Fault::Conflict,
@@ -99,7 +99,7 @@ fn faults_and_actors(tempo: Tempo, seed: u64) -> (Faults, Actors) {
     }
 }
 
-/// The actions of a storm, in order of time.
+/// Returns the actions of a storm, ordered by time.
 fn actions(random: &mut fastrand::Rng, kind: StormKind, time: Duration) -> Vec<(Duration, StormAction)> {
     let mut at = |from: f64, to: f64| time.mul_f64(from + random.f64() * (to - from));
     let mut actions = Vec::new();

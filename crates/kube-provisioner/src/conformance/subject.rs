@@ -1,4 +1,4 @@
-//! The provisioner that is checked, and the calls that a controller would make.
+//! The provisioner under test, and the calls that a controller would make.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,9 +40,9 @@ pub(super) const CLASS: &str = "checked";
 /// The size of a claim, unless the rule is about sizes.
 pub(super) const USUAL: u64 = 1 << 20;
 
-/// How many storms there are unless [`Conformance::seeds`](super::Conformance::seeds) says which.
+/// The number of storms unless [`Conformance::seeds`](super::Conformance::seeds) selects them.
 const STORMS: u64 = 8;
-/// How often a call is made before its failure counts, and how often assets are checked.
+/// The number of calls before a failure counts, and of checks of the assets.
 const ATTEMPTS: usize = 60;
 
 /// Called with the names of a volume and of its claim.
@@ -54,22 +54,22 @@ pub(super) struct Subject {
     assets: Box<dyn Fn() -> LocalBoxFuture<'static, BTreeSet<String>>>,
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) refused: Vec<BTreeMap<String, String>>,
-    /// The parameters of a class whose volumes are named after something that two claims may have in common.
+    /// The parameters of a class whose volumes are named after something that two claims can share.
     pub(super) shared_names: Option<BTreeMap<String, String>>,
-    /// Makes an asset where the volume of this name, for the claim of this name, would have its own; returns it as it is
+    /// Creates an asset in the place of the asset for the volume and the claim of these names; returns it as it is
     /// listed.
     pub(super) by_hand: Option<ByHand>,
     pub(super) node: Option<String>,
     pub(super) seeds: Vec<u64>,
     pub(super) tempo: Tempo,
     pub(super) objects: Objects,
-    /// A cluster in which nothing goes wrong, for the author's client where there is no other.
+    /// A cluster without faults, for the provisioner's client if there is no other cluster.
     calm: OnceCell<Cluster>,
-    /// How many names were given.
+    /// The number of names used so far.
     names: Cell<u64>,
 }
 
-/// A volume as the author returned it, and as the API server keeps it.
+/// A volume as the provisioner returned it, and as the API server stores it.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) volume: Volume,
@@ -79,11 +79,11 @@ pub(super) struct Made {
 /// An answer that no later call changes.
 pub(super) enum Answer<T, E> {
     Done(T),
-    /// It can never be done.
+    /// The request is impossible.
     Never(E),
 }
 
-/// A call that has to be made again.
+/// A call that has to be repeated.
 struct Failed {
     pause: Option<Duration>,
     seen: String,
@@ -116,7 +116,7 @@ impl Subject {
         }
     }
 
-    /// The provisioner of a new process.
+    /// Returns the provisioner of a new process.
     pub(super) async fn start(&self) -> Result<Arc<dyn Backend>, Broken> {
         let (backend, client) = (self.new_process(), self.calm().client("provisioner"));
         match backend.start(Start::new(client, Vec::new())).await {
@@ -125,7 +125,7 @@ impl Subject {
         }
     }
 
-    /// A provisioner that has not started yet.
+    /// Returns a provisioner whose `start` has not been called.
     pub(super) fn new_process(&self) -> Arc<dyn Backend> {
         self.start_in(self.calm(), "provisioner")
     }
@@ -139,24 +139,24 @@ impl Subject {
         })
     }
 
-    /// The provisioner of a new process, whose own client meets what this cluster's callers meet.
+    /// Returns the provisioner of a new process, whose client experiences the faults of this cluster.
     pub(super) fn start_in(&self, cluster: &Cluster, process: &str) -> Arc<dyn Backend> {
         (self.start)(cluster.client(process))
     }
 
-    /// A name that no volume had, as long as real ones and in the same form.
+    /// Returns an unused volume name, of the same length and form as real ones.
     pub(super) fn new_name(&self) -> String {
         self.names.set(self.names.get() + 1);
         format!("pvc-c0f00000-0000-4000-8000-{:012}", self.names.get())
     }
 
-    /// What the backend holds once all dropped work has ended.
+    /// Returns the content of the backend once all dropped work has ended.
     pub(super) async fn assets_now(&self) -> Assets {
         self.tempo.calm().await;
         Assets((self.assets)().await)
     }
 
-    /// Waits until the backend holds so many assets more than before.
+    /// Waits until the backend contains `added` more assets than before.
     pub(super) async fn expect(&self, before: &Assets, added: usize, when: &str) -> Result<Assets, Broken> {
         for _ in 1..ATTEMPTS {
             let now = self.assets_now().await;
@@ -169,12 +169,12 @@ impl Subject {
         now.expect(before, added, when).map(|()| now)
     }
 
-    /// Calls `provision` until there is a final answer, and builds the volume as the API server would keep it.
+    /// Calls `provision` until there is a final answer, and builds the volume as the API server would store it.
     pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<Made, Broken> {
         self.made(backend, &Request::new(self, backend, name, USUAL)).await
     }
 
-    /// The volume of a good request.
+    /// Returns the volume of a valid request.
     pub(super) async fn made(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<Made, Broken> {
         match self.ask(backend, request).await? {
             Answer::Done(volume) => request.save(volume),
@@ -184,7 +184,7 @@ impl Subject {
         }
     }
 
-    /// Calls `provision` until there is a final answer: a volume, or why there will never be one.
+    /// Calls `provision` until there is a final answer: a volume, or the error that is final.
     pub(super) async fn ask(
         &self,
         backend: &Arc<dyn Backend>,
@@ -198,7 +198,7 @@ impl Subject {
         .await
     }
 
-    /// Makes a call until its answer is final.
+    /// Repeats a call until its answer is final.
     async fn until_final<T>(&self, method: &str, call: impl AsyncFn() -> Result<T, Failed>) -> Result<T, Broken> {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
@@ -213,8 +213,8 @@ impl Subject {
         Err(Broken(format!("`{method}` failed {ATTEMPTS} times in a row; the last time: {last}")))
     }
 
-    /// Ends an attempt whose claim is gone, as the controller does it: by `clean_up`, or by driving it to its end and
-    /// deleting what it made.
+    /// Ends an attempt whose claim has been deleted, as the controller does: by `clean_up`, or by completing it and
+    /// deleting what it created.
     pub(super) async fn end(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<(), Broken> {
         if self.clean_up(backend, request).await? {
             return Ok(());
@@ -225,7 +225,7 @@ impl Subject {
         }
     }
 
-    /// Calls `clean_up` until it succeeds. `false` if the provisioner has none.
+    /// Calls `clean_up` until it succeeds. Returns false if the provisioner does not implement it.
     pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<bool, Broken> {
         self.until_final("clean_up", async || match request.clean_up(backend).await {
             Ok(()) => Ok(true),
@@ -252,7 +252,7 @@ impl Subject {
         self.delete_while(backend, object, || true).await
     }
 
-    /// One call of `delete`, which may act as long as `valid` says so.
+    /// Calls `delete` once; the call may act as long as `valid` returns true.
     pub(super) async fn delete_while(
         &self,
         backend: &Arc<dyn Backend>,
@@ -264,7 +264,7 @@ impl Subject {
         backend.delete(volume).await
     }
 
-    /// Calls `expand` until there is a final answer: success, or why it can never be done.
+    /// Calls `expand` until there is a final answer: success, or the error that is final.
     pub(super) async fn expand(
         &self,
         backend: &Arc<dyn Backend>,
@@ -288,7 +288,7 @@ impl Subject {
         .await
     }
 
-    /// The volume as a controller hands it over.
+    /// Returns the volume as a controller passes it.
     fn argument(
         &self,
         backend: &Arc<dyn Backend>,
@@ -306,7 +306,7 @@ impl Subject {
         Ok(ProvisionedVolume::new(object.clone()).with(secrets?, fencing_token))
     }
 
-    /// The class with some parameters.
+    /// Returns the class with these parameters.
     pub(super) fn class(&self, parameters: &BTreeMap<String, String>) -> Value {
         json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
@@ -315,7 +315,7 @@ impl Subject {
         })
     }
 
-    /// A claim that this provisioner can serve.
+    /// Returns a claim that this provisioner can serve.
     pub(super) fn claim(&self, backend: &Arc<dyn Backend>, name: &str, bytes: u64) -> Value {
         let modes = backend.capabilities().access_modes;
         let mode = modes.and_then(|modes| modes.first().copied()).unwrap_or(AccessMode::ReadWriteOnce);
@@ -333,12 +333,12 @@ impl Subject {
     }
 }
 
-/// Whether no later call can succeed.
+/// Returns true if no later call can succeed.
 fn is_final(error: &ProvisionError) -> bool {
     matches!(error.verdict(), ProvisionVerdict::Invalid | ProvisionVerdict::Ignored | ProvisionVerdict::Reschedule)
 }
 
-/// One request, which can be made again and again.
+/// A request that can be repeated.
 pub(super) struct Request {
     name: String,
     bytes: u64,
@@ -348,7 +348,7 @@ pub(super) struct Request {
     class: Arc<StorageClass>,
     node: Option<String>,
     node_labels: BTreeMap<String, String>,
-    /// As the controller, it prepares once.
+    /// Prepared only once, as by the controller.
     prepared: tokio::sync::OnceCell<Prepared>,
 }
 
@@ -357,7 +357,7 @@ impl Request {
         Self::with_parameters(subject, backend, name, bytes, &subject.parameters)
     }
 
-    /// A request for a claim of this name, with the parameters by which claims share the names of their volumes.
+    /// Creates a request for a claim of this name, with the class parameters that let claims share the names of their volumes.
     pub(super) fn of_shared_name(subject: &Subject, backend: &Arc<dyn Backend>, name: &str, claim: &str) -> Self {
         let parameters = subject.shared_names.as_ref().unwrap_or(&subject.parameters);
         Self::of_claim(subject, backend, name, claim, USUAL, parameters)
@@ -408,7 +408,7 @@ impl Request {
         self.call_while(backend, || true).await
     }
 
-    /// A call of `provision`, which may act as long as `valid` says so.
+    /// Calls `provision`; the call may act as long as `valid` returns true.
     pub(super) async fn call_while(
         &self,
         backend: &Arc<dyn Backend>,
@@ -417,21 +417,21 @@ impl Request {
         if !backend.accepts(&self.claim) {
             return Err(ProvisionError::ignored("`accepts` says no to a plain claim"));
         }
-        // It ends when the call is dropped, as under the controller.
+        // The token ends when the call is dropped, as under the controller.
         let (fencing_token, _call) = FencingToken::of_call(valid);
         let mut request = self.untyped(backend, fencing_token).map_err(ProvisionError::invalid)?;
         request.prepared = self.prepared.get_or_try_init(|| backend.prepare(request.clone())).await?.clone();
         backend.provision(request).await
     }
 
-    /// A call of `clean_up`.
+    /// Calls `clean_up`.
     pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>) -> Result<(), DeleteError> {
         let (fencing_token, _call) = FencingToken::of_call(|| true);
         let request = self.untyped(backend, fencing_token).map_err(DeleteError::retry)?;
         backend.clean_up(request).await
     }
 
-    /// Whether the author has no `end_attempt`, though it is called.
+    /// Calls `end_attempt` and returns true if the provisioner does not implement it.
     pub(super) async fn has_no_end(&self, backend: &Arc<dyn Backend>) -> Result<bool, Broken> {
         let (fencing_token, _call) = FencingToken::of_call(|| true);
         let mut request = self.untyped(backend, fencing_token).map_err(Broken)?;
@@ -440,7 +440,7 @@ impl Request {
         Ok(ended.is_err_and(|error| error.verdict() == DeleteVerdict::Unsupported))
     }
 
-    /// Whether the controller would make it: parameters that cannot be read are refused before.
+    /// Returns true if the controller would make the request: it rejects unreadable parameters before that.
     pub(super) fn can_be_made(&self, backend: &Arc<dyn Backend>) -> bool {
         self.untyped(backend, FencingToken::unlimited()).is_ok()
     }
@@ -463,14 +463,14 @@ impl Request {
         })
     }
 
-    /// The volume as an API server keeps it, if it accepts the volume.
+    /// Returns the volume as an API server stores it, if it accepts the volume.
     pub(super) fn save(&self, volume: Volume) -> Result<Made, Broken> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
         let cluster_id = TEST_CLUSTER;
         let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None, cluster_id };
         let object =
             build(&inputs, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
-        // A server of its own, because nothing else may have the name there.
+        // A separate server, so that no other object can have the name.
         let saved = Cluster::builder().hide_managed_fields().build().create(&object);
         let mut saved =
             saved.map_err(|refused| Broken(format!("the API server does not take the volume: {}", refused.message)))?;

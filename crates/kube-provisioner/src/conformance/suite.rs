@@ -1,4 +1,4 @@
-//! What both kits share: a table of rules, the choice among them, and the run that reports on each.
+//! The parts that both kits share: a table of rules, the selection among them, and the run that reports on each.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -13,7 +13,7 @@ use super::verdict::{Broken, CheckResult, Judgement};
 
 /// A rule about a subject.
 pub(super) struct Rule<S: 'static> {
-    /// Its name, which never changes: tests choose by it, and it is a section of `docs/book/pages/reference/conformance.md`.
+    /// Its permanent name: tests select rules by it, and it is a section of `docs/book/pages/reference/conformance.md`.
     pub(super) id: &'static str,
     says: &'static str,
     check: Check<S>,
@@ -25,9 +25,9 @@ pub(super) const fn rule<S>(id: &'static str, says: &'static str, check: Check<S
     Rule { id, says, check }
 }
 
-/// The rules that are checked: all of a table, or those that were chosen.
+/// The rules to check: a whole table, or a selection.
 pub(super) struct Rules<S: 'static> {
-    /// The simpler ones first: what breaks them breaks the later ones too.
+    /// Simpler rules come first: what breaks them breaks the later ones too.
     all: &'static [Rule<S>],
     pub(super) only: Vec<String>,
 }
@@ -37,20 +37,20 @@ impl<S> Rules<S> {
         Self { all, only: Vec::new() }
     }
 
-    /// Chooses a rule. Panics when there is no such rule.
+    /// Selects a rule. Panics if there is no such rule.
     pub(super) fn choose(&mut self, id: &str) {
         let ids: Vec<&str> = self.all.iter().map(|rule| rule.id).collect();
         assert!(ids.contains(&id), "there is no rule {id:?}; there are {}", ids.join(", "));
         self.only.push(id.to_owned());
     }
 
-    /// Checks every rule in a runtime of its own, prints a line for each, and panics when one is broken.
+    /// Checks every rule in a new runtime, prints a line for each, and panics if one is broken.
     #[expect(clippy::print_stdout, reason = "a test shows what it did, and the test runner catches only this")]
     pub(super) fn check(self, name: &'static str, tempo: Tempo, subject: S) {
         let runtime = tempo.runtime();
         println!("{name}");
         let report = runtime.block_on(self.judge(name, subject, |result| println!("{result}")));
-        // A killed process may have left a running thread, which must not outlive the author's folder.
+        // A killed process may have left a running thread, which must not outlive the provisioner's directory.
         drop(runtime);
         assert!(report.is_kept(), "{}", report.broken_text());
     }
@@ -66,7 +66,7 @@ impl<S> Rules<S> {
             let is_hopeless = at == 0 && matches!(result.judgement(), Judgement::Broken(_));
             results.push(result);
             if is_hopeless {
-                // Every other rule begins with the first one.
+                // Every other rule depends on the first one.
                 break;
             }
         }

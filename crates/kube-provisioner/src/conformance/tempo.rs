@@ -8,21 +8,21 @@ use crate::options::Options;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tempo {
-    /// Tokio's paused clock: waiting costs nothing.
+    /// Tokio's paused clock: waiting takes no real time.
     Virtual,
     /// The machine's clock: waiting is kept short.
     Real,
 }
 
 impl Tempo {
-    /// One thread with this clock.
+    /// Creates a runtime with one thread and this clock.
     pub(super) fn runtime(self) -> tokio::runtime::Runtime {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all().start_paused(self == Self::Virtual);
         runtime.build().expect("a thread without a runtime can have one")
     }
 
-    /// One of two values.
+    /// Returns one of two values.
     pub(super) fn choose<T>(self, paused: T, real: T) -> T {
         match self {
             Self::Virtual => paused,
@@ -30,43 +30,43 @@ impl Tempo {
         }
     }
 
-    /// The limit for everything to end.
+    /// Returns the limit for all work to end.
     pub(super) fn limit(self) -> Duration {
         self.choose(Duration::from_secs(2400), Duration::from_secs(60))
     }
 
-    /// The limit for a backend to show what was done: longer than the longest pause between two attempts.
+    /// Returns the limit for a backend to show a change: longer than the longest pause between two attempts.
     pub(super) fn appearance(self) -> Duration {
         self.choose(Duration::from_secs(300), Duration::from_secs(60))
     }
 
-    /// The pause between two looks.
+    /// Returns the pause between two checks.
     pub(super) fn step(self) -> Duration {
         self.choose(Duration::from_millis(500), Duration::from_millis(20))
     }
 
-    /// How long the final state must last: longer than any pause between two attempts.
+    /// Returns the time for which the final state must last: longer than any pause between two attempts.
     pub(super) fn silence(self) -> Duration {
         self.choose(Duration::from_secs(300), Duration::from_millis(500))
     }
 
-    /// The time in which a disturbed run creates and deletes its claims.
+    /// Returns the time in which a disturbed run creates and deletes its claims.
     pub(super) fn storm(self) -> Duration {
         self.choose(Duration::from_secs(90), Duration::from_secs(2))
     }
 
-    /// The pause before a call of the author's code is made again.
+    /// Returns the pause before a call to the provisioner is repeated.
     pub(super) fn retry(self, wanted: Option<Duration>) -> Duration {
         self.choose(wanted.unwrap_or(Duration::from_secs(1)), Duration::from_millis(50))
     }
 
-    /// Waits until dropped work has ended. Under a paused clock this sleep ends only when all tasks have nothing to do
+    /// Waits until dropped work has ended. Under a paused clock this sleep ends only when all tasks are idle
     /// and all blocking threads are done.
     pub(super) async fn calm(self) {
         sleep(self.choose(Duration::from_millis(1), Duration::from_millis(20))).await;
     }
 
-    /// Options of a controller with pauses that fit.
+    /// Returns controller options with suitable pauses.
     pub(super) fn options(self, provisioner: &str) -> Options {
         let mut options = Options::new(provisioner);
         options.retry_interval_max = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Attempts that do not end with a volume.
+//! Rules about attempts that do not end with a volume.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use super::cancellation::{MOST, cut_off};
 use super::subject::{Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
-/// The claim of an attempt is deleted at any moment.
+/// Checks that the claim of an attempt can be deleted at any moment.
 pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
     for polls in 0..=MOST {
         let mut finished = true;
@@ -52,7 +52,7 @@ pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Whether the call ended before it was cut off.
+/// Returns true if the call finished before it was cancelled.
 async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
     let (before, mut backend, name) = (subject.assets_now().await, subject.start().await?, subject.new_name());
     let request = Request::new(subject, &backend, &name, USUAL);
@@ -74,7 +74,7 @@ async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Res
     Ok(finished)
 }
 
-/// The fencing token becomes invalid at one question, as for a thread that cannot be dropped.
+/// Invalidates the fencing token at one check, as for a thread that cannot be dropped.
 pub(super) async fn fencing_token(subject: &Subject) -> CheckResult {
     let mut asked = 0;
     for question in 1..=MOST {
@@ -93,21 +93,21 @@ pub(super) async fn fencing_token(subject: &Subject) -> CheckResult {
     }
 }
 
-/// Says yes until the question with this number, and counts.
+/// Returns a validity that lasts until the check with this number, and the counter of checks.
 fn until(question: usize) -> (Arc<AtomicUsize>, impl Fn() -> bool + Send + Sync + 'static) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     (asked, move || count.fetch_add(1, Ordering::Relaxed) + 1 < question)
 }
 
-/// How often the call has asked.
+/// Returns how often the call has checked its token.
 async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, Broken> {
     let mut asked = 0;
     for end in [false, true] {
         let (before, backend, name) = (subject.assets_now().await, subject.start().await?, subject.new_name());
         let request = Request::new(subject, &backend, &name, USUAL);
         let (count, valid) = until(question);
-        // The answer does not matter: no caller waits for it.
+        // Any answer is acceptable: no caller waits for it.
         let _ = request.call_while(&backend, valid).await;
         subject.tempo.calm().await;
         asked = count.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Bro
     let (before, backend, name) = (subject.assets_now().await, subject.start().await?, subject.new_name());
     let made = subject.provision(&backend, &name).await?;
     let (count, valid) = until(question);
-    // As above.
+    // Any answer is acceptable, as for `provision`.
     let _ = subject.delete_while(&backend, &made.object, valid).await;
     subject.tempo.calm().await;
     let when = format!("after the right of `delete` to act had ended at question {question}, and it was called again");
@@ -140,9 +140,9 @@ async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Bro
     Ok(count.load(Ordering::Relaxed))
 }
 
-/// Who says that nothing is left has left nothing.
+/// Checks that an error which states that nothing is left is correct.
 pub(super) async fn nothing_left(subject: &Subject) -> CheckResult {
-    /// Sizes that a backend may not have.
+    /// Sizes that a backend may not support.
     const SIZES: [u64; 3] = [0, 1 << 50, 1 << 60];
     let good = SIZES.iter().map(|bytes| (*bytes, &subject.parameters));
     let bad = subject.refused.iter().map(|parameters| (USUAL, parameters));
@@ -153,7 +153,7 @@ pub(super) async fn nothing_left(subject: &Subject) -> CheckResult {
     if seen { Ok(Judgement::Kept) } else { Ok(Judgement::NotApplicable("it has refused nothing".to_owned())) }
 }
 
-/// Whether the answer means that nothing is left.
+/// Returns true if the answer means that nothing is left.
 async fn refusal(
     subject: &Subject,
     bytes: u64,
@@ -183,7 +183,7 @@ async fn refusal(
             }
         }
     }
-    // Without `clean_up` there is nothing that could end an attempt that never succeeds.
+    // Without `clean_up`, an attempt that never succeeds cannot be ended.
     subject.clean_up(&backend, &request).await?;
     Ok(false)
 }

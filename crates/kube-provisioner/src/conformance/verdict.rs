@@ -1,18 +1,18 @@
-//! What the check of one rule finds.
+//! The result of checking one rule.
 
-/// Whether a rule is kept.
+/// The judgement of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Judgement {
-    /// The rule is kept, as far as the check can see.
+    /// The rule is kept, as far as the check can tell.
     Kept,
-    /// The rule is broken. The text says what was seen.
+    /// The rule is broken. The text describes the observation.
     Broken(String),
-    /// There was nothing to check. The text says why.
+    /// The rule could not be applied. The text gives the reason.
     NotApplicable(String),
 }
 
-/// What was seen when a rule was found to be broken.
+/// The observation that shows that a rule is broken.
 #[derive(Debug)]
 pub(super) struct Broken(pub(super) String);
 

@@ -1,4 +1,4 @@
-//! One claim for an author's own tests.
+//! A claim for tests of bucket provisioners.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::bucket::{
 use crate::error::{DeleteError, ProvisionError};
 use crate::secrets::Secrets;
 
-/// A claim with what is known of it, for an author's own tests: it calls the author's code as the controller does.
+/// A claim and its state, for use in tests: it calls the provisioner as the controller does.
 ///
 /// ```
 /// # use kube_provisioner::bucket::*;
@@ -33,25 +33,25 @@ pub struct BucketClaim<P, C> {
     pub name: String,
     /// The claim.
     pub claim: ClaimName,
-    /// Whether the bucket is made for it, and does not exist by itself.
+    /// True if the bucket is created for the claim, false if it exists independently.
     pub is_own: bool,
     /// The class's parameters.
     pub parameters: Arc<P>,
     /// The claim's `additionalConfig`.
     pub config: Arc<C>,
-    /// The same as texts.
+    /// The `additionalConfig` as texts.
     pub config_texts: BTreeMap<String, String>,
-    /// What of it may have been applied, as texts.
+    /// The keys and values of `additionalConfig` that may have been applied.
     pub applied_config: BTreeMap<String, String>,
-    /// What was answered. Empty before the first attempt has come to its end.
+    /// The state from earlier answers. Empty before the first attempt has finished.
     pub state: BTreeMap<String, String>,
     /// The id of the account's key.
     pub access_key_id: Option<String>,
     /// The key in the claim's Secret.
     pub credentials: Option<Credentials>,
-    /// The Secrets that the class names.
+    /// The Secrets named by the class.
     pub secrets: Secrets,
-    /// The cluster.
+    /// The cluster ID.
     pub cluster_id: String,
 }
 
@@ -75,7 +75,7 @@ impl<P, C> Clone for BucketClaim<P, C> {
 }
 
 impl<P, C> BucketClaim<P, C> {
-    /// The claim `test/claim` for a bucket of this name. Its fields may be changed.
+    /// Creates the claim `test/claim` for a bucket of this name. Its fields can be changed.
     pub fn new(name: impl Into<String>, parameters: P, config: C) -> Self {
         let request = BucketRequest::new(name, parameters, config);
         Self {
@@ -94,18 +94,18 @@ impl<P, C> BucketClaim<P, C> {
         }
     }
 
-    /// The same for a bucket that exists by itself.
+    /// Makes the bucket one that exists independently of the claim.
     #[must_use]
     pub fn on_existing(self) -> Self {
         Self { is_own: false, ..self }
     }
 
-    /// Its account.
+    /// Returns the claim's account.
     pub fn account(&self) -> Account {
         Account::of(self.claim.clone())
     }
 
-    /// The same claim after this answer.
+    /// Returns the claim in its state after this answer.
     #[must_use]
     pub fn after(&self, granted: &Granted) -> Self {
         Self {
@@ -116,10 +116,10 @@ impl<P, C> BucketClaim<P, C> {
         }
     }
 
-    /// Calls `create_bucket`, if the bucket is the claim's own, and `grant`. The answer has the state of both.
+    /// Calls `create_bucket`, if the bucket is the claim's own, and `grant`. The result contains the state of both.
     ///
     /// # Errors
-    /// Those of the author's code.
+    /// The errors of the provisioner.
     pub async fn provision<B>(&self, author: &B) -> Result<Granted, ProvisionError>
     where
         B: BucketHooks<Parameters = P, Config = C>,
@@ -150,7 +150,7 @@ impl<P, C> BucketClaim<P, C> {
     /// Calls `delete_bucket` and `revoke`.
     ///
     /// # Errors
-    /// Those of the author's code.
+    /// The errors of the provisioner.
     pub async fn delete<B>(&self, author: &B) -> Result<(), DeleteError>
     where
         B: BucketHooks<Parameters = P, Config = C>,
@@ -172,7 +172,7 @@ impl<P, C> BucketClaim<P, C> {
     /// Calls `revoke`.
     ///
     /// # Errors
-    /// Those of the author's code.
+    /// The errors of the provisioner.
     pub async fn revoke<B>(&self, author: &B) -> Result<(), DeleteError>
     where
         B: BucketHooks<Parameters = P, Config = C>,
@@ -180,7 +180,7 @@ impl<P, C> BucketClaim<P, C> {
         author.revoke(self.granted()).await
     }
 
-    /// What `revoke`, `rotate` and `retire` are asked for.
+    /// Returns the argument of `revoke`, `rotate` and `retire`.
     pub fn granted(&self) -> GrantedAccount<P> {
         GrantedAccount {
             account: self.account(),

@@ -1,4 +1,4 @@
-//! Calls of the author's code without the controller between, about one account.
+//! Calls to the provisioner about one account, without the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::controller::shared::secret_names::TemplateNames;
 use crate::error::{DeleteError, ProvisionVerdict};
 use crate::secrets::Secrets;
 
-/// How many failures in a row are a refusal.
+/// Consecutive failures that count as a refusal.
 const REFUSALS: usize = 8;
 
-/// Where a setting is.
+/// The location of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Class,
     Claim,
 }
 
-/// A process of the author's code that knows one claim and what was answered to it.
+/// A provisioner process that knows one claim and the answers to it.
 pub(super) struct Direct<'a> {
     subject: &'a Subject,
     pub(super) backend: Arc<dyn BucketBackend>,
@@ -43,7 +43,7 @@ pub(super) struct Direct<'a> {
     cluster_id: String,
     state: BTreeMap<String, String>,
     key: Option<Credentials>,
-    /// The author's warning about the last answer.
+    /// The provisioner's warning in its last answer.
     pub(super) warning: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Direct<'a> {
         })
     }
 
-    /// The same claim with more in its class, or with this in its `additionalConfig`. `None` if the author's types refuse it.
+    /// Adds a setting to the claim's class or its `additionalConfig`. Returns `None` if the provisioner's types reject it.
     pub(super) fn with_setting(mut self, place: Place, key: &str, value: &str) -> Option<Self> {
         let setting = BTreeMap::from([(key.to_owned(), value.to_owned())]);
         match place {
@@ -99,12 +99,12 @@ impl<'a> Direct<'a> {
         Some(self)
     }
 
-    /// The same claim of another cluster.
+    /// Moves the claim to another cluster.
     pub(super) fn in_another_cluster(self) -> Self {
         Self { cluster_id: format!("not-{}", self.cluster_id), ..self }
     }
 
-    /// What `create_bucket` is asked for.
+    /// Returns the argument of `create_bucket`.
     pub(super) fn request(&self, bucket: &str) -> UntypedRequest {
         let (parameters, config) = (self.parameters.parsed.clone(), self.config.clone());
         BucketRequest {
@@ -117,7 +117,7 @@ impl<'a> Direct<'a> {
         }
     }
 
-    /// What `delete_bucket` is asked for.
+    /// Returns the argument of `delete_bucket`.
     pub(super) fn bucket(&self, name: &str) -> UntypedBucket {
         ProvisionedBucket {
             owner: self.account.clone(),
@@ -129,7 +129,7 @@ impl<'a> Direct<'a> {
         }
     }
 
-    /// What `grant` is asked for.
+    /// Returns the argument of `grant`.
     pub(super) fn grant(&self, buckets: &[BucketAccess]) -> UntypedGrant {
         let (parameters, config) = (self.parameters.parsed.clone(), self.config.clone());
         GrantRequest {
@@ -145,7 +145,7 @@ impl<'a> Direct<'a> {
         }
     }
 
-    /// What `revoke` is asked for.
+    /// Returns the argument of `revoke`.
     pub(super) fn granted(&self, buckets: &[BucketAccess]) -> UntypedAccount {
         GrantedAccount {
             account: self.account.clone(),
@@ -159,12 +159,12 @@ impl<'a> Direct<'a> {
         }
     }
 
-    /// Access to a bucket of its own.
+    /// Returns the access to the account's own bucket of this name.
     pub(super) fn own(&self, bucket: &str) -> BucketAccess {
         BucketAccess { state: self.state.clone(), ..BucketAccess::new(bucket, Some(self.account.clone())) }
     }
 
-    /// Makes a bucket of its own.
+    /// Creates the account's own bucket.
     pub(super) async fn has_bucket(&mut self, name: &str) -> Result<BucketAccess, Broken> {
         let start = Instant::now();
         let made = loop {
@@ -177,7 +177,7 @@ impl<'a> Direct<'a> {
         Ok(self.own(name))
     }
 
-    /// Lets the account in. Whether the author does that: some refuse all buckets of others for good.
+    /// Grants the account access. Returns false if the provisioner refuses: some permanently refuse all foreign buckets.
     pub(super) async fn is_let_in(&mut self, buckets: &[BucketAccess]) -> Result<bool, Broken> {
         let start = Instant::now();
         let granted = loop {
@@ -192,25 +192,25 @@ impl<'a> Direct<'a> {
         Ok(true)
     }
 
-    /// The id of the key that the account has.
+    /// Returns the id of the account's key.
     pub(super) fn key(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.access_key_id.as_str())
     }
 
-    /// The key that the account has, with its secret.
+    /// Returns the account's key, including its secret.
     pub(super) fn credentials(&self) -> Option<&Credentials> {
         self.key.as_ref()
     }
 
-    /// A line of the backend's list, with names instead of the ids that the backend has chosen for this account and its bucket.
+    /// Replaces the ids that the backend has chosen for this account and its bucket by names, in a line of the backend's list.
     pub(super) fn with_names(&self, line: &str) -> String {
         let chosen = self.state.iter().map(|(name, id)| (name.as_str(), id.as_str()));
         let ids = chosen.chain(self.key().map(|id| ("access key", id))).filter(|(_, id)| id.len() > 3);
         ids.fold(line.to_owned(), |line, (name, id)| line.replace(id, &format!("<{name}>")))
     }
 
-    /// Calls `create_bucket` for a bucket of its own, or else `grant`, until there is a final answer. `false` if the author refuses
-    /// that, or fails several times in a row, as for settings that cannot be applied.
+    /// Calls `create_bucket` for an own bucket, or else `grant`, until there is a final answer. Returns false if the provisioner refuses
+    /// the request, or fails several times in a row, as it may for settings that cannot be applied.
     pub(super) async fn accepts(&mut self, name: &str, buckets: Option<&[BucketAccess]>) -> bool {
         for _ in 0..REFUSALS {
             let answer = match buckets {
@@ -235,7 +235,7 @@ impl<'a> Direct<'a> {
         false
     }
 
-    /// Gives the account another key.
+    /// Rotates the account's key.
     pub(super) async fn rotates(&mut self, buckets: &[BucketAccess]) -> Result<(), Broken> {
         let start = Instant::now();
         self.key = loop {
@@ -247,7 +247,7 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// Removes the keys that the account had before.
+    /// Removes the account's former keys.
     pub(super) async fn retires(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
         let start = Instant::now();
         while let Err(error) = self.backend.retire(self.granted(buckets)).await {
@@ -256,7 +256,7 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// Waits until `list_keys` returns these keys. Whether the author can list them.
+    /// Waits until `list_keys` returns these keys. Returns false if the provisioner cannot list them.
     pub(super) async fn lists_keys(&self, buckets: &[BucketAccess], wanted: &[&str]) -> Result<bool, Broken> {
         let (start, wanted) = (Instant::now(), wanted.iter().copied().collect::<BTreeSet<_>>());
         loop {
@@ -308,7 +308,7 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// What the controller calls for a claim that is gone, once.
+    /// Makes the controller's calls for a deleted claim, once.
     pub(super) async fn ends(&self, bucket: &BucketAccess) -> Result<(), DeleteError> {
         if bucket.belongs_to(&self.account) {
             self.backend.delete_bucket(self.bucket(&bucket.name)).await?;
@@ -316,7 +316,7 @@ impl<'a> Direct<'a> {
         self.backend.revoke(self.granted(std::slice::from_ref(bucket))).await
     }
 
-    /// Calls [`Self::ends`] until it succeeds, where nothing exists.
+    /// Calls [`Self::ends`] until it succeeds, for a claim without assets.
     pub(super) async fn has_nothing(&self, bucket: &BucketAccess) -> Result<(), Broken> {
         let start = Instant::now();
         while let Err(error) = self.ends(bucket).await {
@@ -325,7 +325,7 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// Backends fail now and then.
+    /// Waits before a retry, since backends fail occasionally, or returns the error after a time limit.
     async fn again(&self, method: &str, start: Instant, error: &impl std::fmt::Display) -> Result<(), Broken> {
         if start.elapsed() > self.subject.tempo.limit() {
             return Err(Broken(format!("`{method}` for {}: {error}", self.account.name)));

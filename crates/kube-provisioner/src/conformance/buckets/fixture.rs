@@ -1,4 +1,4 @@
-//! A simulated cluster with classes, and processes of the controller that come and go.
+//! A simulated cluster with classes, and controller processes that start and stop.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use provisioner_runtime::environment::Environment;
 
 const PROVISIONER: &str = "example.com/conformance";
 const NAMESPACE: &str = "default";
-/// How long a key stays valid after it was rotated out.
+/// The validity of a key after it was rotated out.
 pub(super) const OVERLAP: Duration = Duration::from_secs(2);
 
 pub(super) struct Fixture<'a> {
@@ -55,12 +55,12 @@ impl<'a> Fixture<'a> {
         }));
     }
 
-    /// A class with a parameter that no author knows.
+    /// Creates a class with a parameter that every provisioner rejects.
     pub(super) fn bad_class(&self) {
         self.class("bad", &[("noAuthorHasThis", "x")]);
     }
 
-    /// Starts a process of the provisioner.
+    /// Starts a provisioner process.
     pub(super) fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
         let mut options = BucketOptions::new(PROVISIONER);
         options.options = self.subject.tempo.options(PROVISIONER);
@@ -75,7 +75,7 @@ impl<'a> Fixture<'a> {
         tokio::spawn(controller.run_with(client, CancellationToken::new()))
     }
 
-    /// Creates a claim; returns its uid.
+    /// Creates a claim and returns its uid.
     pub(super) fn claim(&self, name: &str, class: &str, bucket: Option<&str>) -> String {
         let mut spec = json!({"storageClassName": class, "generateBucketName": "conformance"});
         if let Some(bucket) = bucket {
@@ -84,7 +84,7 @@ impl<'a> Fixture<'a> {
         self.claim_with(name, spec)
     }
 
-    /// A claim that uses the bucket of another one.
+    /// Creates a claim that uses the bucket of another claim.
     pub(super) fn claim_of(&self, name: &str, other: &str) -> String {
         let config = json!({crate::protocol::BUCKET_CLAIM_NAME: other});
         self.claim_with(name, json!({"storageClassName": "class", "additionalConfig": config}))
@@ -110,12 +110,12 @@ impl<'a> Fixture<'a> {
         self.get("objectbucket.io", "objectbucketclaims", name)
     }
 
-    /// The key in the claim's Secret.
+    /// Returns the id of the key in the claim's Secret.
     pub(super) fn key(&self, claim: &str) -> Option<String> {
         self.credentials(claim).map(|(id, _)| id)
     }
 
-    /// The key in the claim's Secret, and its secret.
+    /// Returns the key in the claim's Secret, including its secret.
     pub(super) fn credentials(&self, claim: &str) -> Option<(String, String)> {
         let secret = self.get("", "secrets", claim)?;
         let text = |key| secret["data"][key].as_str().map(str::to_owned);
@@ -157,7 +157,7 @@ impl<'a> Fixture<'a> {
         Ok(())
     }
 
-    /// Waits until the backend has this and no more.
+    /// Waits until the backend contains exactly these assets.
     pub(super) async fn assets(&self, what: &str, wanted: &[String]) -> Result<(), Broken> {
         let (start, limit) = (Instant::now(), self.subject.tempo.appearance());
         loop {
@@ -179,7 +179,7 @@ impl<'a> Fixture<'a> {
         self.cluster.create(&object).unwrap_or_default()
     }
 
-    /// The last events.
+    /// Returns the last events.
     fn said(&self) -> String {
         let events = self.cluster.list("", "events", None).unwrap_or_default();
         let texts: Vec<&str> = events.iter().rev().take(3).filter_map(|event| event["message"].as_str()).collect();

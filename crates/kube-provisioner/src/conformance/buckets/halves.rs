@@ -1,4 +1,4 @@
-//! Rules about buckets and accounts apart: each of the four methods cleans up after its counterpart, and after no other.
+//! Rules about buckets and accounts separately: each of the four methods cleans up only after its counterpart.
 
 use super::Subject;
 use super::direct::Direct;
@@ -6,7 +6,7 @@ use super::fixture::Fixture;
 use crate::bucket::BucketAccess;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
-/// A uid that no claim of a simulated cluster has.
+/// Returns a uid that no claim in a simulated cluster has.
 fn uid(number: u8) -> String {
     format!("00000000-0000-4000-8000-0000000d{number:04}")
 }
@@ -15,7 +15,7 @@ fn direct<'a>(subject: &'a Subject, fixture: &Fixture<'_>, number: u8) -> Result
     Direct::new(subject, fixture, Fixture::claim_name(&format!("half-{number}"), &uid(number)))
 }
 
-/// A bucket and its own account, and the account of another claim.
+/// Checks a bucket with its own account, and the account of another claim.
 pub(super) async fn halves(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     const NAME: &str = "conformance-halves";
@@ -26,7 +26,7 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     if alone == *before {
         return Err(Broken("`create_bucket` succeeds, and the backend has nothing more than before".to_owned()));
     }
-    // As the controller would after a crash: nobody has seen the answer.
+    // Repeat the call as the controller would after a crash before it received the answer.
     let mut again = direct(subject, &fixture, 1)?;
     again.has_bucket(NAME).await?;
     fixture.assets("`create_bucket` again", &alone).await?;
@@ -38,7 +38,7 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     other.has_no_bucket(NAME).await?;
     fixture.assets("`delete_bucket` of another claim", &alone).await?;
     guests(subject, &fixture, &own).await?;
-    // The bucket outlives its own account, and goes afterwards.
+    // The bucket outlives its own account and is deleted afterwards.
     if !owner.is_let_in(&own).await? {
         return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
     }
@@ -49,7 +49,7 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     if kept == *before {
         return Err(Broken("`revoke` removes the bucket".to_owned()));
     }
-    // The other way round, as the controller does it.
+    // The opposite order, which the controller uses.
     let mut owner = direct(subject, &fixture, 3)?;
     let own = [owner.has_bucket(NAME).await?];
     if !owner.is_let_in(&own).await? {
@@ -58,14 +58,14 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     owner.has_no_bucket(NAME).await?;
     owner.is_let_out(&own).await?;
     fixture.assets("`delete_bucket` and `revoke`", before).await?;
-    // A claim may be gone before it was let in.
+    // A claim may be deleted before it received access.
     let mut owner = direct(subject, &fixture, 4)?;
     owner.has_bucket(NAME).await?;
     owner.has_no_bucket(NAME).await?;
     fixture.assets("`delete_bucket` before any `grant`", before).await.map(|()| Judgement::Kept)
 }
 
-/// Accounts of other claims come and go, where the author lets them in. The first one may leave something that is the bucket's.
+/// Grants and revokes accounts of other claims, if the provisioner accepts them. The first one may leave assets of the bucket behind.
 async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAccess]) -> Result<(), Broken> {
     let (mut first, mut second) = (direct(subject, fixture, 2)?, direct(subject, fixture, 5)?);
     if !first.is_let_in(buckets).await? {
@@ -83,7 +83,7 @@ async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAcces
     fixture.assets("`revoke` after `grant`", &without).await
 }
 
-/// One account for two buckets, beside another account of both.
+/// Checks one account with access to two buckets, next to another account with access to both.
 pub(super) async fn several(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     const NAMES: [&str; 3] = ["conformance-several-1", "conformance-several-2", "conformance-several-3"];
@@ -99,7 +99,7 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
         return Err(Broken("`grant` refuses the bucket of another claim, and so several of them".to_owned()));
     }
     let without = (subject.assets)().await;
-    // As after a crash: an earlier call got as far as the first bucket.
+    // Simulates a crash: an earlier call only completed the first bucket.
     user.is_let_in(&buckets[..1]).await?;
     let (in_one, key) = ((subject.assets)().await, user.key().map(str::to_owned));
     user.is_let_in(&buckets).await?;
@@ -112,13 +112,13 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     }
     user.is_let_in(&buckets).await?;
     fixture.assets("let in again", &in_both).await?;
-    // An account that is refused keeps what it has.
+    // A refused account keeps its access.
     let nobodys = BucketAccess::new(NAMES[2], Some(other.account.clone()));
     if user.backend.grant(user.grant(&[nobodys])).await.is_ok() {
         return Err(Broken("`grant` lets an account into a bucket that does not exist".to_owned()));
     }
     fixture.assets("`grant` for a bucket that does not exist", &in_both).await?;
-    // The end of a bucket is none of another bucket's accounts.
+    // Deleting a bucket does not affect accounts of other buckets.
     let mut third = direct(subject, &fixture, 9)?;
     third.has_bucket(NAMES[2]).await?;
     third.has_no_bucket(NAMES[2]).await?;
@@ -132,7 +132,7 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     fixture.assets("the buckets are deleted", before).await.map(|()| Judgement::Kept)
 }
 
-/// The keys of an account, next to another account of the same bucket.
+/// Checks the keys of an account, next to another account of the same bucket.
 pub(super) async fn keys(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     const NAME: &str = "conformance-keys";
@@ -166,7 +166,7 @@ pub(super) async fn keys(subject: &Subject) -> CheckResult {
     Ok(if can_list { Judgement::Kept } else { Judgement::NotApplicable("the provisioner cannot list keys".to_owned()) })
 }
 
-/// What the command `orphans` gets.
+/// Checks the list for the command `orphans`.
 pub(super) async fn list_assets(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     const NAME: &str = "conformance-listed";

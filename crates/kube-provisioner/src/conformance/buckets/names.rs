@@ -1,4 +1,4 @@
-//! Rules about names that two want: two claims at once, a claim and somebody who makes the bucket by hand, and the same claim
+//! Rules about contested names: two claims at once, a claim and an administrator who creates the bucket manually, and the same claim
 //! in two clusters.
 
 use std::pin::pin;
@@ -12,12 +12,12 @@ use crate::conformance::cancellation::{MOST, cut_off};
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
-/// How often two claims race for a name.
+/// The number of races of two claims for a name.
 const RACES: usize = 4;
-/// How many moments there are in real time at which somebody else makes the bucket.
+/// The number of moments, in real time, at which an administrator creates the bucket.
 const MOMENTS: usize = 10;
 
-/// Two claims want one name at the same time: one gets it, and the other one's end leaves it.
+/// Checks that of two claims that request one name at the same time, one receives it, and deleting the other one does not affect it.
 pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     for race in 0..RACES {
@@ -39,7 +39,7 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
             (true, false) => ("first", "second"),
             (false, true) => ("second", "first"),
         };
-        // What the loser has made on its way goes with its attempt.
+        // The assets that the losing claim has created are removed with its attempt.
         let assets = (subject.assets)().await;
         fixture.delete(loser);
         fixture.gone(loser).await?;
@@ -49,7 +49,7 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Somebody else makes a bucket of the name that a claim asks for, at any moment of an attempt.
+/// Checks that an administrator can create a bucket of the requested name at any moment of an attempt.
 pub(super) async fn in_between(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     if subject.by_hand.is_none() {
@@ -61,7 +61,7 @@ pub(super) async fn in_between(subject: &Subject) -> CheckResult {
             number += 1;
             let name = format!("conformance-hand-{}-{number}", u8::from(goes_on));
             if !interrupted(subject, before, &name, polls, goes_on).await? {
-                // The bucket is the claim's by then.
+                // The bucket belongs to the claim from here on.
                 break;
             }
         }
@@ -69,7 +69,7 @@ pub(super) async fn in_between(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// After how many polls of an attempt to look: after each, or, where that takes its time, after some of them.
+/// Returns the poll counts after which to interrupt an attempt: every count, or a selection if the backend is slow.
 async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     if subject.tempo == Tempo::Virtual {
         return Ok((0..=MOST).collect());
@@ -83,7 +83,7 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
         polls += 1;
         call.as_mut().poll(context)
     });
-    // A backend that fails now and then does so here, too.
+    // A backend that fails occasionally may fail here, too.
     let _ = answer.await;
     let process = fixture.start(1);
     fixture.bound("one").await?;
@@ -93,7 +93,7 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     Ok((0..MOMENTS).map(|moment| polls * moment / MOMENTS).collect())
 }
 
-/// An attempt is interrupted, and somebody else makes the bucket. Whether that could be made.
+/// Interrupts an attempt, and creates the bucket as an administrator. Returns false if it could not be created.
 async fn interrupted(
     subject: &Subject,
     before: &[String],
@@ -111,7 +111,7 @@ async fn interrupted(
     let at_that_time = (subject.assets)().await;
     let made = (hand.make)(name.to_owned()).await;
     let now = (subject.assets)().await;
-    // Also what a request of the attempt has made that was still on its way.
+    // Include what a request of the attempt created while it was in flight.
     let mut theirs: Vec<String> = now.into_iter().filter(|asset| made && !at_that_time.contains(asset)).collect();
     if goes_on && ended.is_none() {
         let answer = call.await;
@@ -144,7 +144,7 @@ async fn interrupted(
     Ok(made)
 }
 
-/// The bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole cluster.
+/// Checks the bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole cluster.
 pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     const NAME: &str = "conformance-clusters";
@@ -164,7 +164,7 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
     }
     for bucket in [own, BucketAccess::new(NAME, None)] {
         for _ in 0..2 {
-            // What it answers is its own affair.
+            // Any answer is acceptable.
             let _ = there.ends(&bucket).await;
         }
         fixture.assets("the claim of another cluster is gone", &assets).await?;

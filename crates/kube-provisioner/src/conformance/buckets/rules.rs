@@ -1,4 +1,4 @@
-//! The rules of the contract, and how each is checked.
+//! The rules of the contract, and their checks.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ async fn refuse(subject: &Subject) -> CheckResult {
 async fn standby(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     let fixture = Fixture::new(subject);
-    // As a rolling update waits for it: the new process has no Lease yet, and so was not started.
+    // As in a rolling update: the new process has no Lease yet, so `start` has not been called.
     let ready = (subject.start)(fixture.cluster.client("kit")).probe().await;
     ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
     fixture.assets("asked whether it is ready", before).await.map(|()| Judgement::Kept)
@@ -160,7 +160,7 @@ async fn storms(subject: &Subject) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Deletes the claims; in the end the backend is as before.
+/// Deletes the claims, and checks that the backend is then as before.
 pub(super) async fn end<T>(
     fixture: &Fixture<'_>,
     claims: &[&str],
@@ -184,7 +184,7 @@ async fn again(subject: &Subject) -> CheckResult {
     fixture.bound("one").await?;
     let (assets, key) = ((subject.assets)().await, fixture.credentials("one"));
     process.abort();
-    // A Secret that is lost makes another process ask again.
+    // After a Secret is lost, another process calls again.
     let target = kube_sim::Target { group: "", plural: "secrets", namespace: "default", name: "one" };
     let _ = fixture.cluster.delete(&target, kube_sim::DeleteOptions::default());
     let process = fixture.start(2);
@@ -197,7 +197,7 @@ async fn again(subject: &Subject) -> CheckResult {
             if fixture.key("one") == key.map(|(id, _)| id) { "another secret for its key" } else { "another key" };
         return Err(Broken(format!("the claim {uid} has {what} than before")));
     } else if !(assets.len()..=assets.len() + 1).contains(&(subject.assets)().await.len()) {
-        // The lost key may stay for the overlap.
+        // The lost key may remain during the overlap.
         return Err(Broken("more than another key was made".to_owned()));
     }
     end(&fixture, &["one"], before, process).await?;
@@ -280,7 +280,7 @@ async fn share(subject: &Subject) -> CheckResult {
         return Err(Broken("two claims have the same key".to_owned()));
     }
     let shared = (subject.assets)().await;
-    // The same, as if the bucket had been made for a claim that never had one.
+    // Repeat the check as if the bucket had been created for a claim that never owned one.
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("three", "00000000-0000-4000-8000-00000000dead"))?;
     let bucket = generated_bucket_name("conformance", &uid);
     for uid in ["00000000-0000-4000-8000-00000000beef", ""] {
@@ -300,7 +300,7 @@ async fn share(subject: &Subject) -> CheckResult {
     fixture.gone("two").await?;
     fixture.gone("one").await?;
     fixture.assets("both claims are gone", before).await?;
-    // The claim that the bucket was made for may stay longer, too.
+    // The claim that the bucket was created for may exist longer, too.
     fixture.claim("one", "class", None);
     fixture.bound("one").await?;
     let alone_again = (subject.assets)().await.len();
@@ -371,7 +371,7 @@ async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
     Ok(Judgement::Kept)
 }
 
-/// Calls the author as for a claim that is gone.
+/// Calls the provisioner as for a deleted claim.
 async fn remove(subject: &Subject, name: &str, uid: &str) -> Result<(), Broken> {
     let fixture = Fixture::new(subject);
     let direct = Direct::new(subject, &fixture, Fixture::claim_name(name, uid))?;

@@ -1,4 +1,4 @@
-//! A rule about settings: access modes and limits that the author's types accept have an effect.
+//! A rule about settings: access modes and limits that the provisioner's types accept must have an effect.
 
 use tokio::time::{Instant, sleep};
 
@@ -9,7 +9,7 @@ use crate::bucket::BucketAccess;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
 const BUCKET: &str = "conformance-settings";
-/// How long the list may take to show a setting, in steps.
+/// The time in which the list must show a setting, in steps.
 const PATIENCE: u32 = 25;
 
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ struct Setting<'k> {
     value: &'static str,
 }
 
-/// Which account the setting is for.
+/// The account that the setting applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     /// The account of the claim that the bucket was created for.
@@ -41,7 +41,7 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
     for whose in [Whose::Owner, Whose::Guest] {
         let mut plain = None;
         for (place, key) in keys.clone() {
-            // Only the claim that the bucket was created for has a say in its settings.
+            // Only the claim that the bucket was created for can change its settings.
             if whose == Whose::Guest && of_buckets.iter().any(|setting| setting == key) {
                 continue;
             }
@@ -52,7 +52,7 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
                 }
                 let Some(Some(plain)) = &plain else { break };
                 match check.listed(whose, Some(Setting { place, key, value }), plain).await? {
-                    // Refusing is not ignoring.
+                    // A refused setting is not ignored.
                     None => {}
                     Some(list) if list == *plain => ignored = ignored.or(Some(value)),
                     Some(_) => {
@@ -90,10 +90,10 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Values of access modes and limits that the key takes. None for a key that takes any text, such as a name.
+    /// Returns access modes and limits that the key accepts. Returns none for a key that accepts any text, such as a name.
     fn values(&self, place: Place, key: &str) -> Result<Vec<&'static str>, Broken> {
         let takes = |value| Ok(self.claim(Some(Setting { place, key, value }))?.is_some());
-        // A region is of the second form.
+        // A region has the form of `some-name`.
         if takes("anything")? || takes("some-name")? {
             return Ok(Vec::new());
         }
@@ -109,7 +109,7 @@ impl Check<'_> {
         Ok(taken)
     }
 
-    /// The claim with a setting. `None` if the author's types refuse it.
+    /// Returns the claim with a setting, or `None` if the provisioner's types reject it.
     fn claim(&self, setting: Option<Setting<'_>>) -> Result<Option<Direct<'_>>, Broken> {
         let name = Fixture::claim_name("settings", "00000000-0000-4000-8000-0000000d0012");
         let claim = Direct::new(self.subject, &self.fixture, name)?;
@@ -119,7 +119,7 @@ impl Check<'_> {
         })
     }
 
-    /// The list without any setting. `None` if the author refuses guests.
+    /// Returns the list without any setting, or `None` if the provisioner refuses foreign accounts.
     async fn plain(&self, whose: Whose) -> Result<Option<Vec<String>>, Broken> {
         let Some(list) = self.listed(whose, None, &[]).await? else { return Ok(None) };
         // Ids that are new each time would look like an effect.
@@ -136,7 +136,8 @@ impl Check<'_> {
         Ok(Some(list))
     }
 
-    /// What the backend lists with a bucket and the claim's access to it, once that is not `plain`. `None` if the author refuses.
+    /// Returns the backend's list with a bucket and the claim's access to it, once it differs from `plain`. Returns `None` if the provisioner
+    /// refuses.
     async fn listed(
         &self,
         whose: Whose,
@@ -157,7 +158,7 @@ impl Check<'_> {
             [if whose == Whose::Owner { claim.own(BUCKET) } else { owner.own(BUCKET) }]
         };
         let list = if has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
-            // A warning tells the user as well as a refusal.
+            // A warning informs the user as well as a refusal does.
             let mut list = self.other_than(plain, |line| claim.with_names(&owner.with_names(line))).await;
             list.extend(claim.warning.take());
             Some(list)
@@ -176,7 +177,7 @@ impl Check<'_> {
         Ok(list)
     }
 
-    /// The list, once it is not `plain`, or after a while.
+    /// Returns the list once it differs from `plain`, or after a time limit.
     async fn other_than(&self, plain: &[String], named: impl Fn(&str) -> String) -> Vec<String> {
         let mut left = PATIENCE;
         loop {

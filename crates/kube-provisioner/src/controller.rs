@@ -1,4 +1,4 @@
-//! The [`Controller`], which runs an author's provisioner.
+//! The [`Controller`], which runs a volume provisioner.
 
 pub(crate) mod bucket;
 mod bucket_controller;
@@ -30,7 +30,7 @@ use crate::hooks::Hooks;
 use crate::options::Options;
 use crate::{protocol, rbac};
 
-/// Runs a [`Provisioner`](crate::Provisioner): calls it when a claim asks for a volume and when a volume is to be deleted.
+/// Runs a [`Provisioner`](crate::Provisioner): calls it when a claim requests a volume and when a volume is to be deleted.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -54,35 +54,35 @@ pub struct Controller {
     safeguards: Safeguards,
 }
 
-/// Why the controller could not run. The text is one line that says what to do, also as `Debug`, so that
-/// a `main` that returns it ends with that line.
+/// The reason why the controller could not run. The text is one line that says what to do, also as `Debug`, so that
+/// a `main` that returns the error ends with that line.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The API server cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The address for probes and metrics cannot be had.
+    /// The address for probes and metrics is not available.
     #[error(transparent)]
     Admin(#[from] AdminError),
-    /// Rights are missing.
+    /// Permissions are missing.
     #[error("{error} {advice}")]
     Access {
-        /// Which.
+        /// The missing permissions.
         error: AccessError,
-        /// What to do about it.
+        /// How to grant them.
         advice: String,
     },
-    /// The cluster has no id: the uid of the namespace kube-system cannot be read.
+    /// The cluster's id is unknown, because the uid of the namespace kube-system cannot be read.
     #[error(
         "cannot read the namespace kube-system, by whose uid this cluster is known: {problem} Grant the right to get it, or \
          set --cluster-id"
     )]
     Cluster {
-        /// What the API server says.
+        /// The answer of the API server.
         problem: String,
     },
-    /// Options that do not fit together.
+    /// The options contradict each other.
     #[error("{0}")]
     Options(String),
     /// Another process has taken over.
@@ -90,34 +90,34 @@ pub enum RunError {
         "{by} has taken over; only one replica may run with this --coordination (and --node-name), so end one of them"
     )]
     Replaced {
-        /// The other process, as the journal names it.
+        /// The other process, as named in the journal.
         by: String,
     },
-    /// A necessary part of the controller has ended. This is a fault of this library.
+    /// An essential part of the controller has ended. This is a bug in this library.
     #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
     Ended {
-        /// Which.
+        /// The part.
         part: String,
-        /// How, where that is known.
+        /// How it ended, if that is known.
         how: String,
     },
-    /// The author's code cannot be used.
+    /// The provisioner's code panicked.
     #[error("the provisioner's code crashed in `{method}`: {panic}; please report this to its authors")]
     Crashed {
         /// The method.
         method: &'static str,
-        /// What it said.
+        /// The panic message.
         panic: String,
     },
-    /// The socket of a COSI driver cannot be had.
+    /// The socket of a COSI driver is not available.
     #[cfg(feature = "cosi")]
     #[error(
         "cannot listen on {address}: {source}. The folder must exist, and this process must be able to write into it"
     )]
     Socket {
-        /// The socket.
+        /// The address of the socket.
         address: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -133,7 +133,7 @@ impl fmt::Debug for RunError {
 }
 
 impl Controller {
-    /// A controller for this provisioner. Nothing happens before it runs.
+    /// Creates a controller for this provisioner. It does nothing before it runs.
     pub fn new(provisioner: impl Hooks, options: Options) -> Self {
         Self::with_backend(Arc::new(provisioner), options)
     }
@@ -142,23 +142,23 @@ impl Controller {
         Self { options, backend, environment: Environment::default(), safeguards: Safeguards::default() }
     }
 
-    /// Sets the clock and the source of randomness, for simulations that repeat by their seed.
+    /// Sets the clock and the source of randomness, for simulations that are reproducible by their seed.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {
         Self { environment, ..self }
     }
 
-    /// With one safeguard missing, for tests of the simulation.
+    /// Disables one safeguard, for tests of the simulation.
     #[cfg(feature = "planted-faults")]
     #[must_use]
     pub fn without(self, safeguard: Safeguard) -> Self {
         Self { safeguards: Safeguards::without(safeguard), ..self }
     }
 
-    /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
+    /// Runs as a program: sets up logs, connects, checks its permissions and works until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// When the API server cannot be used as it should be. Later interruptions are waited out.
+    /// If the API server cannot be used. Later interruptions are retried.
     pub async fn run(self) -> Result<(), RunError> {
         let rules = self.access_rules()?;
         let Some(program) = Program::start(&self.options, &rules).await? else { return Ok(()) };
@@ -167,7 +167,7 @@ impl Controller {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Every right that it cannot do without, the author's own among them.
+    /// Returns every essential permission, including the provisioner's own.
     fn access_rules(&self) -> Result<Vec<rbac::AccessRule>, RunError> {
         let ask = || (self.backend.capabilities(), self.backend.access_rules());
         let (capabilities, own) = calls::capabilities(ask)?;
@@ -176,11 +176,11 @@ impl Controller {
         Ok(rules)
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
     ///
     /// # Errors
-    /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
-    /// takes the place of this one. All other errors are tried again.
+    /// If the address for probes and metrics is not available, if the options are invalid, or if another process
+    /// replaces this one. All other errors are retried.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment, safeguards } = self;
         let process = Process::identify(&options, protocol::SERVES_VOLUMES, client, environment, &shutdown).await?;

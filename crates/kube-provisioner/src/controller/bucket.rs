@@ -1,8 +1,8 @@
-//! The bucket controller: makes buckets and users for claims, and removes them with their claims.
+//! The bucket controller: creates buckets and accounts for claims, and removes them with their claims.
 //!
-//! One key: `cache` (what is known) -> `facts` -> `decide` -> one operation (`attempt`, `rotation`, `adoption`, `release`, or
-//! `delivery` alone) -> `outcome` -> `report` and `messages`. Operations call the author's code through `calls` and the API server
-//! through `objects`. The loop around it is [`provisioner_runtime::controller`]. The ObjectBucket is the record of what was begun.
+//! The steps for one key: `cache` (the known objects) -> `facts` -> `decide` -> one operation (`attempt`, `rotation`, `adoption`, `release`, or
+//! only `delivery`) -> `outcome` -> `report` and `messages`. Operations call the provisioner through `calls` and the API server
+//! through `objects`. The surrounding loop is [`provisioner_runtime::controller`]. The ObjectBucket records each unfinished attempt.
 
 mod adoption;
 mod attempt;
@@ -101,7 +101,7 @@ pub(crate) use self::safeguards::Safeguards;
 /// One step of the work on one key.
 type Step<'a> = provisioner_runtime::controller::Step<'a, BucketCache>;
 
-/// How long a claim may wait for its class, or for another provisioner, without an event.
+/// The time for which a claim may wait for its class, or for another provisioner, without an event.
 const UNSERVED: Duration = Duration::from_secs(60);
 
 /// The reconciler of claims and ObjectBuckets.
@@ -110,15 +110,15 @@ pub(crate) struct BucketReconciler {
     backend: Arc<dyn BucketBackend>,
     rules: Arc<Rules>,
     limits: CallLimits,
-    /// How often the keys of claims are looked at.
+    /// The interval at which the keys of claims are verified.
     resync: Duration,
     thresholds: Thresholds,
-    /// Serializes the ends of claims with a shared account of an earlier version, so that the last claim revokes it.
+    /// Serializes the deletion of claims with a shared account of an earlier version, so that the last claim revokes it.
     shared_accounts: Mutex<()>,
     metrics: BucketMetrics,
 }
 
-/// The loop of a provisioner's buckets.
+/// Builds the control loop of a bucket provisioner.
 pub(crate) fn control_loop(
     BucketOptions { options, .. }: &BucketOptions,
     rules: Rules,
@@ -143,7 +143,7 @@ pub(crate) fn control_loop(
     ControlLoop::new(client, loop_options, cache, reconciler)
 }
 
-/// What is wrong with a class's parameters, for a command that has no cluster.
+/// Returns the problem with a class's parameters, for a command without a cluster.
 pub(crate) fn class_problem<B: BucketHooks>(parameters: Option<&BTreeMap<String, String>>) -> Option<String> {
     let texts = parameters.cloned().unwrap_or_default();
     let read = read_texts(&texts, &B::capabilities(), Parsed::read::<B::Parameters>);
@@ -153,7 +153,7 @@ pub(crate) fn class_problem<B: BucketHooks>(parameters: Option<&BTreeMap<String,
     }
 }
 
-/// The rules' inputs from the options and the author's capabilities.
+/// Derives the inputs of the rules from the options and the provisioner's capabilities.
 pub(crate) fn rules(
     options: &BucketOptions,
     backend: &dyn BucketBackend,
@@ -207,7 +207,7 @@ impl Reconciler for BucketReconciler {
             on_class,
             BucketCache::class_event,
         );
-        // A claim without its ObjectBucket would be taken for a new one, so the claims come last: the watches start from
+        // A claim without its ObjectBucket would look new, so the claims come last: the watches start from
         // the last to the first.
         vec![
             claims.dated().after_first_term(),
@@ -285,7 +285,7 @@ impl BucketReconciler {
             Decision::NoAction(NoAction::ClassOfAnother) => not_served(NotServed::ClassOfAnother, facts, step),
             Decision::NoAction(_) => Ok(Done::Nothing),
             Decision::Refuse(refusal) => Err(Stopped::Refused(refusal)),
-            // Boxed, because a task is as large as the largest of these, and there are many tasks of one kind.
+            // Boxed, because a task is as large as its largest branch, and there are many such tasks.
             Decision::Attempt(reason) => Box::pin(Attempt::run(self, reason, facts, step)).await,
             Decision::Adopt => Box::pin(adoption::adopt(self, facts)).await,
             Decision::Restore => Box::pin(delivery::restore(&self.objects, facts)).await,
@@ -296,7 +296,7 @@ impl BucketReconciler {
         }
     }
 
-    /// The watch of our Secrets or ConfigMaps.
+    /// Returns the watch of our Secrets or ConfigMaps.
     fn delivered_watch<K: Deliverable>(&self, name: &'static str) -> WatchSpec<BucketCache> {
         let api = Api::<K>::all(self.objects.context.client().clone());
         WatchSpec::new(
@@ -316,7 +316,7 @@ impl BucketReconciler {
     }
 }
 
-/// Waits some time for a claim to be worked on.
+/// Waits for some time before the user is told that no provisioner reconciles the claim.
 fn not_served(why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
     match facts.claim.as_ref().filter(|claim| claim.is_untouched()) {
         Some(_) if step.work().waits() == 0 => Ok(Done::Rests { after: UNSERVED }),

@@ -1,4 +1,4 @@
-//! The [`BucketController`], which runs an author's bucket provisioner.
+//! The [`BucketController`], which runs a bucket provisioner.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::bucket::BucketHooks;
 use crate::options::{BucketOptions, Coordination, Options};
 use crate::{protocol, rbac};
 
-/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner): calls it when a claim asks for a bucket and when a claim is deleted.
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner): calls it when a claim requests a bucket and when a claim is deleted.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
@@ -28,7 +28,7 @@ use crate::{protocol, rbac};
 /// # }
 /// ```
 ///
-/// One process may run it beside a [`Controller`](crate::Controller), under another provisioner name.
+/// A process can also run a [`Controller`](crate::Controller) at the same time, under another provisioner name.
 pub struct BucketController {
     options: BucketOptions,
     backend: Arc<dyn BucketBackend>,
@@ -37,7 +37,7 @@ pub struct BucketController {
 }
 
 impl BucketController {
-    /// A controller for this provisioner. Nothing happens before it runs.
+    /// Creates a controller for this provisioner. It does nothing before it runs.
     pub fn new(provisioner: impl BucketHooks, options: BucketOptions) -> Self {
         Self::with_backend(Arc::new(provisioner), options)
     }
@@ -46,23 +46,23 @@ impl BucketController {
         Self { options, backend, environment: Environment::default(), safeguards: Safeguards::default() }
     }
 
-    /// Sets the clock and the source of randomness, for simulations that repeat by their seed.
+    /// Sets the clock and the source of randomness, for simulations that are reproducible by their seed.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {
         Self { environment, ..self }
     }
 
-    /// With one safeguard missing, for tests of the simulation.
+    /// Disables one safeguard, for tests of the simulation.
     #[cfg(feature = "planted-faults")]
     #[must_use]
     pub fn without(self, safeguard: BucketSafeguard) -> Self {
         Self { safeguards: Safeguards::without(safeguard), ..self }
     }
 
-    /// Runs as a program: sets up logs, connects, checks its rights and works until SIGTERM or SIGINT.
+    /// Runs as a program: sets up logs, connects, checks its permissions and works until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// When the API server cannot be used as it should be. Later interruptions are waited out.
+    /// If the API server cannot be used. Later interruptions are retried.
     pub async fn run(self) -> Result<(), RunError> {
         let ask = || (self.backend.capabilities(), self.backend.access_rules());
         let (capabilities, own) = calls::capabilities(ask)?;
@@ -76,11 +76,11 @@ impl BucketController {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. No effects on the process: for tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
     ///
     /// # Errors
-    /// When the address for probes and metrics cannot be had, when the options make no sense, or when another process
-    /// takes the place of this one. All other errors are tried again.
+    /// If the address for probes and metrics is not available, if the options are invalid, or if another process
+    /// replaces this one. All other errors are retried.
     pub async fn run_with(self, client: Client, shutdown: CancellationToken) -> Result<(), RunError> {
         let Self { options, backend, environment, safeguards } = self;
         let common = &options.options;

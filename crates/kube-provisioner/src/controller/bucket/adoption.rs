@@ -1,5 +1,5 @@
-//! Writes down what another provisioner has made, or whose a restored bucket is from now on. Nothing in the backend changes,
-//! and neither do Secret and ConfigMap.
+//! Adopts a bucket that another provisioner created, or assigns a restored bucket to a claim. Nothing changes in the backend,
+//! and the Secret and ConfigMap stay unchanged.
 
 use super::BucketReconciler;
 use super::delivered_names::without_names;
@@ -9,11 +9,11 @@ use super::record::Record;
 
 pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconciler, facts: &Facts) -> Outcome {
     let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
-    // What proves in the backend whose the bucket is names the claim that it was made for, whoever made it.
+    // The ownership mark in the backend names the claim that the bucket was created for, whoever created it.
     let former = bucket.claim().map(|former| former.uid).filter(|uid| !uid.is_empty() && **uid != *claim.uid);
     let record = match bucket.record() {
         Some(record) => {
-            // A rotation may have been cut short, and the new claim does not ask for it.
+            // A rotation may have been interrupted, and the new claim does not request it.
             let knows_key = rules.capabilities.rotation && record.access_key_id.is_some();
             let now = knows_key.then(|| objects.now().to_string());
             Record {
@@ -45,7 +45,7 @@ pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconc
     Ok(Done::Adopted)
 }
 
-/// The record of a bucket that another provisioner has made for this claim.
+/// Returns the record of a bucket that another provisioner has created for this claim.
 fn unrecorded(claim: &ClaimFacts, facts: &Facts) -> Record {
     let class = match &facts.class {
         ClassState::Ours(class) => Some(class),

@@ -1,5 +1,5 @@
-//! An attempt to give a claim what it asks for: a bucket, where it wants one of its own, and an account that may use it. The
-//! ObjectBucket is written first, with all that deletion needs.
+//! An attempt to provide what a claim requests: a bucket, if it wants its own, and an account with access to it. The
+//! ObjectBucket is written first, with all data that deletion needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,34 +33,34 @@ use crate::secrets::Secrets;
 
 type Texts = BTreeMap<String, String>;
 
-/// What the claim is to get.
+/// The state of one attempt.
 pub(super) struct Attempt<'a> {
     reconciler: &'a BucketReconciler,
     facts: &'a Facts,
     reason: Reason,
     claim: Arc<ClaimFacts>,
     source: Source,
-    /// As it is written down.
+    /// The record to write.
     record: Record,
-    /// The bucket's.
+    /// The bucket's name.
     name: String,
     class: ClassParameters,
     config: Parsed,
 }
 
-/// The key of a claim's account, as far as it is known.
+/// The known parts of the key of a claim's account.
 struct AccountKey {
     access_key_id: Option<String>,
     credentials: Option<Credentials>,
     state: Texts,
 }
 
-/// Why the author's code has not made them.
+/// The reason why the provisioner did not create the bucket or the account.
 enum NotMade {
     Stopped(Stopped),
     Failed {
         error: ProvisionError,
-        /// Whether the other one of its methods may have left something, in this attempt or before.
+        /// True if the other method may have left something, in this attempt or before.
         others_left: bool,
     },
 }
@@ -83,7 +83,7 @@ impl<'a> Attempt<'a> {
             objects.confirm_claim(claim).await?;
             objects.own_delivered(self.facts, claim).await?;
         }
-        // What is wrong with these is known before anything is written.
+        // Problems with the Secrets are found before anything is written.
         let secrets = calls::secrets(self.reconciler, &self.class, &claim.name()).await?;
         let key = self.account_key().await?;
         if key.credentials.is_none() && !self.record.keyless {
@@ -114,7 +114,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// What was written down when the attempt began wins over the class as it is now.
+    /// The values recorded when the attempt began take precedence over the current class.
     fn new(reconciler: &'a BucketReconciler, reason: Reason, facts: &'a Facts) -> Result<Self, Stopped> {
         let claim = facts.claim.clone().ok_or(Stopped::Changed)?;
         let known = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
@@ -161,7 +161,7 @@ impl<'a> Attempt<'a> {
         Ok(Self { reconciler, facts, reason, claim, source, record, name, class, config })
     }
 
-    /// What is known of the key of the claim's account.
+    /// Returns the known parts of the key of the claim's account.
     async fn account_key(&self) -> Result<AccountKey, Stopped> {
         let Self { facts, record, .. } = self;
         let state = facts.bucket().map(|bucket| bucket.kept_state()).unwrap_or_default();
@@ -171,13 +171,13 @@ impl<'a> Attempt<'a> {
         let access_key_id = record.newest_key().map(str::to_owned);
         let is_it = |found: &Credentials| access_key_id.as_ref().is_none_or(|known| *known == found.access_key_id);
         let credentials = self.reconciler.objects.credentials(facts).await?.filter(is_it);
-        // A key that the API server did not let us deliver is nobody's. A rotation begins with a key that was delivered.
+        // A key that the API server did not allow us to deliver is unused. A rotation begins with a delivered key.
         let is_delivered = credentials.is_some() || facts.is_served() || record.has_rotated();
         let access_key_id = access_key_id.filter(|_| is_delivered);
         Ok(AccountKey { access_key_id, credentials, state })
     }
 
-    /// The ObjectBucket of the attempt. When this returns, it is written, and the claim stays until we let it go.
+    /// Writes and returns the ObjectBucket of the attempt. Afterwards the claim has our finalizer, which keeps it until we remove that.
     async fn recorded(&self) -> Result<Arc<BucketFacts>, Stopped> {
         let Self { reconciler: BucketReconciler { objects, .. }, facts, claim, .. } = self;
         if let Some(bucket) = facts.bucket() {
@@ -185,7 +185,7 @@ impl<'a> Attempt<'a> {
                 objects.confirm_bucket(bucket).await?;
             }
             let record = Record { attempted: self.attempted(), ..self.record.clone() };
-            // Without our finalizer, its removal may have begun, and only the server knows how far that came.
+            // Without our finalizer, the removal may have begun, and only the API server knows its progress.
             if bucket.has_finalizer() && bucket.record().is_some_and(|known| **known == record) {
                 return Ok(bucket.clone());
             }
@@ -194,7 +194,7 @@ impl<'a> Attempt<'a> {
         let ClassState::Ours(class) = &facts.class else { return Err(Stopped::Changed) };
         let object = {
             let cache = objects.cache();
-            // An earlier attempt has written it, and the watch shows it only now.
+            // An earlier attempt has written the ObjectBucket, and the watch shows it only now.
             if cache.facts(&key_of(claim)).bucket().is_some() {
                 return Err(Stopped::Changed);
             }
@@ -206,7 +206,7 @@ impl<'a> Attempt<'a> {
                 self.check_claim(&bucket).await?;
                 Ok(Arc::new(bucket))
             }
-            // Our watch is behind: the object is this claim's already, or another's.
+            // Our watch is behind: the object already belongs to this claim or to another one.
             Err(CallError::AlreadyExists) => {
                 objects.read_bucket(&object).await?;
                 Err(Stopped::Changed)
@@ -215,8 +215,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The API server looks for finalizers when a deletion begins and not when it ends, so one that began before ours was written
-    /// takes the claim away all the same. Nothing has been asked of the backend yet, and the ObjectBucket is removed with the claim.
+    /// Checks that the claim still exists. The API server checks finalizers when a deletion begins and not when it ends, so a deletion that began
+    /// before our finalizer was written still removes the claim. The backend has not been called yet, and the ObjectBucket is removed with the claim.
     async fn check_claim(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let objects = &self.reconciler.objects;
         if objects.read_claim(&self.claim.name()).await?.is_some() {
@@ -226,8 +226,8 @@ impl<'a> Attempt<'a> {
         Err(Stopped::Changed)
     }
 
-    /// When this succeeds, the bucket of another claim that this one is about to use stays as long as this claim's ObjectBucket,
-    /// which names the other claim by now: who deletes a bucket marks its ObjectBucket first and then looks for users.
+    /// Protects the bucket of another claim that this one is about to use. After success, that bucket is kept as long as this claim's ObjectBucket,
+    /// which already names the other claim: a deletion first marks its ObjectBucket and then looks for users of the bucket.
     async fn join(&self) -> Result<(), Stopped> {
         if self.record.made || self.record.owner.is_none() {
             return Ok(());
@@ -238,7 +238,7 @@ impl<'a> Attempt<'a> {
         if is_going { Err(Stopped::Changed) } else { Ok(()) }
     }
 
-    /// `create_bucket` and `grant`, or `grant` alone. Nothing is written down between the two: the ObjectBucket has the name of both.
+    /// Calls `create_bucket` and `grant`, or only `grant`. Nothing is recorded between the two calls: the ObjectBucket names bucket and account.
     async fn make(
         &self,
         bucket: &BucketFacts,
@@ -273,7 +273,7 @@ impl<'a> Attempt<'a> {
                     made = Some(bucket);
                 }
                 Err(NotMade::Failed { error, .. }) => {
-                    // The ObjectBucket of a first attempt was not there before.
+                    // The ObjectBucket of a first attempt did not exist before.
                     let is_first = facts.bucket().is_none();
                     let ends = !error.verdict().may_be_left() && !record.made && !is_first;
                     let others_left = ends && !Self::clean_up(bucket, calls).await?;
@@ -321,7 +321,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Removes the account that an attempt may have made whose bucket is refused by now. Whether it is gone.
+    /// Removes an account that may have been created although the bucket is refused now. Returns true if the account no longer exists.
     async fn clean_up(bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<bool, Stopped> {
         let (_, account) = calls.known(bucket, Source::Provisioned).await?;
         match calls.revoke(bucket, account).await {
@@ -331,17 +331,17 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// A final answer ends the attempt, so its ObjectBucket is removed. After any other it stays.
+    /// Ends the attempt after a final answer by removing its ObjectBucket. After any other answer it is kept.
     async fn not_provisioned(&self, error: &ProvisionError, others_left: bool, bucket: &BucketFacts) -> Stopped {
         let Self { reconciler: BucketReconciler { objects, rules, .. }, facts, record, .. } = self;
         let asked_before = others_left || facts.bucket().is_some();
         let verdict = match error.verdict() {
-            // The attempt goes on, or its claim would go without what is left.
+            // Continue the attempt, because otherwise the claim could be deleted while something is left.
             verdict if others_left && !verdict.may_be_left() && !record.made => ProvisionVerdict::Retry,
             verdict => verdict,
         };
         let kept = rules.safeguards.include(BucketSafeguard::FailedAttempts);
-        // Nothing was ever asked of the backend, so the next attempt uses the class as it is then, and a deletion needs no backend.
+        // The backend was never called, so the next attempt uses the class as it is then, and a deletion needs no backend.
         let asked_nothing = matches!(verdict, ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists);
         let may_be_left = record.made || kept && verdict.may_be_left() && (asked_before || !asked_nothing);
         if !may_be_left && let Err(stopped) = objects.remove_bucket(bucket).await {
@@ -355,7 +355,7 @@ impl<'a> Attempt<'a> {
         let Self { reconciler, facts, claim, record, .. } = self;
         let config = effective_config(record, claim, facts.is_served());
         let mut record = Record { config, ..record.clone() };
-        // The claim has left the shared account of an earlier version. Its new key needs no rotation.
+        // The claim no longer uses the shared account of an earlier version. Its new key needs no rotation.
         if let Some(shared) = record.account.as_mut().filter(|shared| !shared.left) {
             shared.left = true;
             (record.new_key, record.retire_at) = (None, None);
@@ -364,8 +364,8 @@ impl<'a> Attempt<'a> {
         Delivery { reconciler, claim, bucket, record }
     }
 
-    /// What this attempt and those before it may apply or take away before they fail, where that differs from what was applied the
-    /// last time.
+    /// Returns the settings that this attempt and earlier ones may apply or remove before they fail, as far as they differ from the last applied
+    /// settings.
     fn attempted(&self) -> Texts {
         let Record { config, attempted, .. } = &self.record;
         let asked = &effective_config(&self.record, &self.claim, self.facts.is_served());
@@ -374,7 +374,7 @@ impl<'a> Attempt<'a> {
         attempted.iter().chain(changed).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Returns true if the claim has both a name for its bucket and a prefix. A generated name is on the claim, too.
+    /// Returns true if the claim has both a name for its bucket and a prefix. A generated name is written to the claim, too.
     fn has_unused_prefix(&self) -> bool {
         let Self { claim, source, name, .. } = self;
         let is_unused = |prefix: &str| !prefix.is_empty() && generated_bucket_name(prefix, &claim.uid) != *name;
@@ -382,8 +382,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// What was applied is never refused later: a claim that was adopted may have keys which only its former provisioner knew,
-/// and another version of this one may know fewer.
+/// Reads the claim's `additionalConfig`, and drops applied keys that the provisioner rejects: an adopted claim may have keys that only its former
+/// provisioner knew, and another version of this one may know fewer.
 fn read_config(reconciler: &BucketReconciler, claim: &ClaimFacts, applied: Option<&Texts>) -> Result<Parsed, Stopped> {
     let bad_config = |error: &ParameterError| {
         let is_unknown = error.problems().iter().any(|problem| matches!(problem, Problem::Unknown { .. }));

@@ -1,4 +1,4 @@
-//! The author's bucket provisioner behind an object-safe trait: the controller is compiled once, without the author's
+//! An object-safe trait around the bucket provisioner: the controller is compiled once, without the provisioner's
 //! types.
 
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
 use crate::parameters::{self, ParameterError};
 
-// The arguments before their parameters have the author's types.
+// The arguments before their parameters are converted to the provisioner's types.
 pub(crate) type UntypedRequest = BucketRequest<Parsed, Parsed>;
 pub(crate) type UntypedGrant = GrantRequest<Parsed, Parsed>;
 pub(crate) type UntypedBucket = ProvisionedBucket<Parsed>;
 pub(crate) type UntypedAccount = GrantedAccount<Parsed>;
 pub(crate) type UntypedLookup = BucketLookup<Parsed>;
 
-/// The same argument with the author's types.
+/// Converts an argument to the provisioner's types.
 macro_rules! typed {
     ($type:ident, $untyped:expr, { $($new:ident: $value:expr),* }, $($kept:ident),*) => {{
         let untyped = $untyped;
@@ -70,7 +70,7 @@ type Answer<'a, T, E> = BoxFuture<'a, Result<T, E>>;
 pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
     fn parse_config(&self, config: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
-    /// The keys of the author's class parameters, and of `additionalConfig`, if these are structs.
+    /// Returns the keys of the class parameters, and of `additionalConfig`, if the provisioner's types are structs.
     fn keys(&self) -> [Option<&'static [&'static str]>; 2];
     fn create_bucket(&self, request: UntypedRequest) -> Answer<'_, Bucket, ProvisionError>;
     fn delete_bucket(&self, bucket: UntypedBucket) -> Answer<'_, (), DeleteError>;

@@ -1,4 +1,4 @@
-//! What is known of the cluster: compact tables of claims, ObjectBuckets, classes, Secrets and ConfigMaps, fed by the
+//! The known state of the cluster: compact tables of claims, ObjectBuckets, classes, Secrets and ConfigMaps, fed by the
 //! watches. A pure data structure. Every change returns the keys that it may affect.
 
 mod view;
@@ -30,7 +30,7 @@ pub(crate) struct BucketCache {
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
     /// The Secrets and the ConfigMaps.
     delivered: [DeliveredTable; 2],
-    /// The claims that there are now, by `namespace/name`.
+    /// The existing claims by `namespace/name`.
     by_path: HashMap<Box<str>, Key>,
     /// ObjectBuckets by the `namespace/name` of their claim.
     of_claim: HashMap<Box<str>, BTreeSet<Arc<str>>>,
@@ -39,19 +39,19 @@ pub(crate) struct BucketCache {
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
     /// Claims by their Secrets and ConfigMaps of other names.
     by_delivered: DeliveredIndex,
-    /// Claims by the `namespace/name` of the claim whose bucket they ask for.
+    /// Claims by the `namespace/name` of the claim whose bucket they request.
     asking: HashMap<Box<str>, BTreeSet<Key>>,
-    /// ObjectBuckets of claims that use the bucket of another one, by the uid of the claim that it was made for.
+    /// ObjectBuckets of claims that use the bucket of another claim, by the uid of the claim that it was created for.
     using: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     gone: Gone,
 }
 
-/// Claims by whether they have their bucket.
+/// The numbers of claims with and without their bucket.
 #[derive(Default)]
 pub(crate) struct ClaimCounts {
     pub(crate) waiting: usize,
     pub(crate) bound: usize,
-    /// When the oldest waiting one was created.
+    /// The creation time of the oldest waiting claim.
     pub(crate) oldest_waiting: Option<Timestamp>,
 }
 
@@ -120,7 +120,7 @@ impl BucketCache {
         Vec::new()
     }
 
-    /// The classes of this provisioner.
+    /// Returns the classes of this provisioner.
     pub(crate) fn own_classes(&self) -> Vec<Arc<OurClass>> {
         self.classes.iter().filter_map(|(_, class)| class.clone()).collect()
     }
@@ -165,7 +165,7 @@ impl BucketCache {
         }
     }
 
-    /// The API server does not have the claim any more, whatever the watch has shown.
+    /// Removes a claim that no longer exists according to the API server, even if the watch still shows it.
     pub(crate) fn claim_is_gone(&mut self, key: &Key) {
         if let Some(known) = self.claims.remove(key) {
             self.claim_gone(key, &known);
@@ -173,7 +173,7 @@ impl BucketCache {
         }
     }
 
-    /// A write of the claim's status has had no answer: the next one is made whatever the status seems to be.
+    /// Records that a write of the claim's status has had no answer: the status is written again, even if it seems unchanged.
     pub(crate) fn status_is_unknown(&mut self, key: &Key) {
         if let Some(claim) = self.claims.get_mut(key) {
             Arc::make_mut(claim).status.conditions.clear();
@@ -190,7 +190,7 @@ impl BucketCache {
         }
     }
 
-    /// The API server does not have the ObjectBucket with this uid any more, whatever the watch has shown.
+    /// Removes the ObjectBucket with this uid, which no longer exists according to the API server, even if the watch still shows it.
     pub(crate) fn bucket_is_gone(&mut self, name: &str, uid: &str) {
         if self.buckets.get(name).is_some_and(|known| *known.uid == *uid) {
             self.bucket_gone(name);
@@ -198,12 +198,12 @@ impl BucketCache {
         }
     }
 
-    /// How many lists of Secrets and ConfigMaps are complete: a write is begun at this.
+    /// Returns how many lists of Secrets and ConfigMaps are complete, to be read before a write.
     pub(crate) fn lists(&self) -> u64 {
         self.delivered.iter().map(DeliveredTable::lists).sum()
     }
 
-    /// Applies a Secret or a ConfigMap that the API server has returned for a write that was begun at `lists`.
+    /// Applies a Secret or a ConfigMap that the API server has returned for a write that began at `lists`.
     pub(crate) fn observe_delivered(&mut self, index: usize, seen: Option<Seen>, lists: u64) {
         if lists == self.lists() {
             self.delivered[index].observe(seen);
@@ -231,19 +231,19 @@ impl BucketCache {
         others.any(|other| is_there(other) && self.rules.is_of_this_installation(other) && may_have_it(other))
     }
 
-    /// Whether there is an ObjectBucket of this name.
+    /// Returns true if an ObjectBucket of this name exists.
     pub(crate) fn is_taken(&self, object: &str) -> bool {
         self.buckets.get(object).is_some()
     }
 
-    /// The Secret and the ConfigMap of these names.
+    /// Returns the Secret and the ConfigMap of these names.
     pub(crate) fn delivered(&self, namespace: &str, names: &DeliveredNames) -> [Option<&DeliveredFacts>; 2] {
         let [secrets, config_maps] = &self.delivered;
         let [secret, config_map] = names.paths(namespace);
         [secrets.get(&secret), config_maps.get(&config_map)]
     }
 
-    /// Claims of ours by whether they have their bucket.
+    /// Counts our claims with and without their bucket.
     pub(crate) fn claim_counts(&self) -> ClaimCounts {
         let ours = |claim: &&Arc<ClaimFacts>| matches!(self.class(claim.class.as_deref()), ClassState::Ours(_));
         let mut counts = ClaimCounts::default();
@@ -312,7 +312,7 @@ impl BucketCache {
             return keys;
         }
         if let Some(known) = self.buckets.get(&bucket.name).cloned() {
-            // A watch that is behind may still show the one that had this name before.
+            // A watch that is behind may still show the previous object of this name.
             if bucket.resource_version < known.resource_version {
                 self.buckets.keep(&bucket.name);
                 return keys;
@@ -337,7 +337,7 @@ impl BucketCache {
         self.buckets.remove(name).map(|known| self.unlink(&known)).unwrap_or_default()
     }
 
-    /// Takes an ObjectBucket out of the indexes. Returns the keys that it concerned.
+    /// Removes an ObjectBucket from the indexes. Returns the affected keys.
     fn unlink(&mut self, bucket: &BucketFacts) -> Vec<Key> {
         for path in paths(bucket) {
             take(&mut self.of_claim, &path, &bucket.name);
@@ -349,7 +349,7 @@ impl BucketCache {
         self.concerned(bucket)
     }
 
-    /// The claim's key, and those of the claims that ask for its bucket.
+    /// Returns the claim's key, and the keys of the claims that request its bucket.
     fn with_asking(&self, key: Key) -> Vec<Key> {
         let asking = self.asking.get(key.path()).into_iter().flatten().cloned();
         let mut keys: Vec<Key> = asking.collect();
@@ -357,16 +357,16 @@ impl BucketCache {
         keys
     }
 
-    /// All keys that may change with an ObjectBucket: its own, those that ask for the bucket, and that of the claim that the
-    /// bucket was made for.
+    /// Returns all keys that an ObjectBucket can affect: its own, those of the claims that request the bucket, and that of the claim that the
+    /// bucket was created for.
     fn concerned(&self, bucket: &BucketFacts) -> Vec<Key> {
         let asking = paths(bucket).filter_map(|path| self.asking.get(&path)).flatten().cloned();
         let owner = owner_of(bucket).and_then(|owner| self.by_path.get(&*owner.to_string()).cloned());
         self.keys_of(bucket).into_iter().chain(asking).chain(owner).collect()
     }
 
-    /// Its claim's key, those of the claims of the same name now, and that of the claim that points at it. An ObjectBucket
-    /// without any of these has a key of its own.
+    /// Returns the keys of its claim, of the current claims of the same name, and of the claim that points at it. An ObjectBucket
+    /// without any of these has its own key.
     fn keys_of(&self, bucket: &BucketFacts) -> Vec<Key> {
         let of = bucket.claim().filter(|claim| !claim.uid.is_empty());
         let own = of.map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));
@@ -385,17 +385,17 @@ pub(crate) fn key_of(claim: &ClaimFacts) -> Key {
     Key::of(&claim.namespace, &claim.name, &claim.uid)
 }
 
-/// The claim that the bucket was made for, where it is not the ObjectBucket's own.
+/// Returns the claim that the bucket was created for, if it differs from the ObjectBucket's own claim.
 fn owner_of(bucket: &BucketFacts) -> Option<&ClaimName> {
     bucket.record()?.owner.as_ref()
 }
 
-/// `namespace/name` of the claim whose bucket a claim asks for.
+/// Returns `namespace/name` of the claim whose bucket a claim requests.
 fn asked_path(claim: &ClaimFacts) -> Option<Box<str>> {
     claim.bucket_claim().map(|name| format!("{}/{name}", claim.namespace).into())
 }
 
-/// `namespace/name` of the claims that an ObjectBucket concerns.
+/// Returns `namespace/name` of the claims that an ObjectBucket affects.
 fn paths(bucket: &BucketFacts) -> impl Iterator<Item = Box<str>> + use<> {
     let of = bucket.claim().map(|of| format!("{}/{}", of.namespace, of.name).into_boxed_str());
     let given = bucket.adopt_for.clone().filter(|given| of.as_ref() != Some(given));

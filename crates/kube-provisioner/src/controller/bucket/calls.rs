@@ -1,4 +1,4 @@
-//! The calls of the author's code in one operation: fenced, bounded, with the Secrets that the class names.
+//! The calls to the provisioner in one operation: fenced, limited, and with the Secrets that the class names.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
 use crate::error::DeleteError;
 use crate::secrets::Secrets;
 
-/// One call after the other. They share a permit, and while they are quick, a fence.
+/// A sequence of calls. They share a permit and, while they are quick, a fence.
 pub(super) struct Calls<'a> {
     reconciler: &'a BucketReconciler,
     facts: &'a Facts,
@@ -35,7 +35,7 @@ pub(super) struct Calls<'a> {
     flow: Flow,
     pub(super) token: FencingToken,
     _token: TokenGuard,
-    /// The place of the operation among those of its flow.
+    /// The operation's slot in its flow.
     _place: Permit<Key>,
     permit: Option<LimiterPermit>,
 }
@@ -55,7 +55,7 @@ impl<'a> Calls<'a> {
         Ok(Self { reconciler, facts, step, flow, token, _token: guard, _place: place, permit: None })
     }
 
-    /// Lets others call while this operation writes down what its calls have done.
+    /// Releases the permit, so that others can call while this operation records the results.
     pub(super) fn end(&mut self) {
         self.permit = None;
     }
@@ -74,7 +74,7 @@ impl<'a> Calls<'a> {
         CallFailure::of(self.step.call(call, |_| true, run).await, Stopped::Changed, Stopped::NotFenced)
     }
 
-    /// A bucket and its claim's account as the author gets them when something is to be changed or removed.
+    /// Returns a bucket and its claim's account as the provisioner receives them when something is to be changed or removed.
     pub(super) async fn known(
         &self,
         bucket: &BucketFacts,
@@ -120,7 +120,7 @@ impl<'a> Calls<'a> {
         Ok((of_bucket, of_account))
     }
 
-    /// Removes the claim's account. An account that an earlier version made for several claims is removed with the last of them.
+    /// Removes the claim's account. An account that an earlier version created for several claims is removed with the last of them.
     pub(super) async fn revoke(
         &mut self,
         bucket: &BucketFacts,
@@ -141,7 +141,7 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Returns the ids of the account's keys; `None` if the backend does not tell.
+    /// Returns the ids of the account's keys; `None` if the backend cannot list them.
     pub(super) async fn keys(&mut self, account: UntypedAccount) -> Result<Option<Vec<String>>, Stopped> {
         let reconciler = self.reconciler;
         let unknown = |problem: &dyn Debug| tracing::debug!(?problem, "the keys of an account cannot be listed");
@@ -183,7 +183,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// What a call takes its permits for: classes share them, and so do the namespaces of a class.
+/// Returns the flow in which a call takes its permits: classes share them, and so do the namespaces of a class.
 fn flow(facts: &Facts, purpose: Purpose) -> Flow {
     let flow = Flow { purpose, group: facts.class_name().into(), tenant: None };
     match facts.claim_name() {
@@ -192,7 +192,7 @@ fn flow(facts: &Facts, purpose: Purpose) -> Flow {
     }
 }
 
-/// The claim's bucket, as authors get it together with the claim's account.
+/// Returns the claim's bucket, as provisioners receive it together with the claim's account.
 pub(super) fn access(
     facts: &Facts,
     bucket: &BucketFacts,
@@ -212,7 +212,7 @@ pub(super) fn access(
     BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
 }
 
-/// The class's parameters as they are written down.
+/// Reads the class's parameters from their recorded form.
 pub(super) fn parameters(
     reconciler: &BucketReconciler,
     texts: &BTreeMap<String, String>,
@@ -225,7 +225,7 @@ pub(super) fn parameters(
     })
 }
 
-/// The Secrets that a class names for this claim.
+/// Reads the Secrets that a class names for this claim.
 pub(super) async fn secrets(
     reconciler: &BucketReconciler,
     parameters: &ClassParameters,

@@ -1,4 +1,4 @@
-//! A StorageClass from the watch, with its parameters read by the author's code before any lock is taken.
+//! StorageClasses from the watch, with their parameters parsed by the provisioner's code before any lock is taken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::controller::shared::watched::WatchedClass;
 use crate::parameters::ParameterError;
 use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
-/// The class parameter that says how long a key stays valid after it was rotated out.
+/// The class parameter with the validity of a key after it was rotated out.
 const OVERLAP: &str = "credentialsOverlap";
 /// The class parameter with the keys of `additionalConfig` that its claims may use.
 const ALLOWED_CONFIG: &str = "allowedAdditionalConfig";
-/// The keys of `additionalConfig` that no author gets.
+/// The keys of `additionalConfig` that are not passed to the provisioner.
 const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
-/// How long that is where the class says nothing.
+/// The default validity of a key after it was rotated out.
 const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
 /// A class from the watch.
@@ -55,7 +55,7 @@ fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurCl
     }
 }
 
-/// The bucket that the class grants access to.
+/// Returns the bucket that the class grants access to.
 pub(crate) fn granted_bucket(texts: &BTreeMap<String, String>) -> Option<&str> {
     texts.get(CLASS_BUCKET_NAME).map(String::as_str).filter(|name| !name.is_empty())
 }
@@ -64,7 +64,7 @@ fn list(keys: &str) -> Vec<String> {
     keys.split(',').map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
-/// Reads the parameters of a class, or of an ObjectBucket that records them. Calls the author's code.
+/// Reads the parameters of a class, or of an ObjectBucket that records them. Calls the provisioner's code.
 pub(crate) fn read_parameters(
     texts: &BTreeMap<String, String>,
     rules: &Rules,
@@ -73,7 +73,7 @@ pub(crate) fn read_parameters(
     read_texts(texts, &rules.capabilities, |texts| backend.parse(texts))
 }
 
-/// As [`read_parameters`], with the author's code as `parse`.
+/// Reads parameters like [`read_parameters`], with the provisioner's code as `parse`.
 pub(crate) fn read_texts(
     texts: &BTreeMap<String, String>,
     capabilities: &BucketCapabilities,
@@ -96,7 +96,7 @@ pub(crate) fn read_texts(
     if problems.is_empty() { read } else { Err(BadParameters::Wrong(problems.join("; "))) }
 }
 
-/// How long a key stays valid after it was rotated out.
+/// Returns the validity of a key after it was rotated out.
 pub(crate) fn overlap(texts: &BTreeMap<String, String>) -> Result<Duration, String> {
     match texts.get(OVERLAP) {
         None => Ok(USUAL_OVERLAP),
@@ -106,13 +106,13 @@ pub(crate) fn overlap(texts: &BTreeMap<String, String>) -> Result<Duration, Stri
     }
 }
 
-/// The keys of `additionalConfig` that claims can use. A crash of the author's code is reported when it reads a claim.
+/// Returns the keys of `additionalConfig` that claims can use. A panic of the provisioner's code is reported when it reads a claim.
 pub(crate) fn known_config(backend: &dyn BucketBackend) -> Option<Vec<String>> {
     let of_author = catch_panic(|| backend.keys()[1]).ok()??;
     Some(of_author.iter().copied().chain(OF_CONTROLLER).map(str::to_owned).collect())
 }
 
-/// The texts of `additionalConfig` that are the author's.
+/// Returns the entries of `additionalConfig` that are passed to the provisioner.
 pub(crate) fn of_author(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let texts = config.iter().filter(|(key, _)| !OF_CONTROLLER.contains(&key.as_str()));
     texts.map(|(key, value)| (key.clone(), value.clone())).collect()

@@ -1,4 +1,4 @@
-//! Whether: every rule about making, converging, adopting, rotating and removing. A pure function over [`Facts`].
+//! Decides what to do for a claim: a pure function over [`Facts`] with every rule about creating, updating, adopting, rotating and removing.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::controller::shared::class_parameters::BadParameters;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 
-/// What decisions depend on beside the facts.
+/// The inputs of decisions other than the facts.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) names: ProvisionerNames,
@@ -25,7 +25,7 @@ pub(crate) struct Rules {
     pub(crate) identity: Box<str>,
     /// The cluster.
     pub(crate) cluster_id: Box<str>,
-    /// The keys of `additionalConfig` that claims may use whose class has no list; `None` is all that the author knows.
+    /// The keys of `additionalConfig` for claims whose class has no list; `None` allows all keys that the provisioner knows.
     pub(crate) allowed_config: Option<Vec<String>>,
     /// The keys of `additionalConfig` that the provisioner knows, if its type lists them.
     pub(crate) known_config: Option<Vec<String>>,
@@ -53,7 +53,7 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
         return Decision::Refuse(refusal);
     }
     let Some(claim) = &facts.claim else { return without_claim(bucket, facts, rules) };
-    // Also one that is being deleted: only its record says for whom the bucket was made.
+    // A claim that is being deleted is adopted as well: only its record names the claim that the bucket was created for.
     if bucket.is_given_to(claim) && claim.unreadable.is_none() {
         return Decision::Adopt;
     }
@@ -67,23 +67,23 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
         Some(record) => with_record(record, claim, bucket, facts, rules),
         None if bucket.is_bound() || claim.is_bound() => match facts.class {
             ClassState::Ours(_) => Decision::Adopt,
-            // Only the class says whether the bucket was made for the claim. It may come back.
+            // Only the class determines whether the bucket was created for the claim. It may be recreated.
             _ => Decision::NoAction(NoAction::Bound),
         },
-        // Another provisioner was about to make it, and its claim has come to us.
+        // Another provisioner had begun to create it, and its claim now names us.
         None => attempt(claim, facts, rules, Reason::New),
     }
 }
 
-/// Absence alone deletes nothing: our own release marks the ObjectBucket before the claim may go, so the claim of one that is
-/// not being deleted has vanished. It was restored without its claim, or somebody took the claim's finalizer off.
+/// Decides about an ObjectBucket whose claim is absent, which alone deletes nothing: our own release marks the ObjectBucket before it removes the
+/// claim's finalizer. If the ObjectBucket is not being deleted, it was restored without its claim, or the claim's finalizer was removed manually.
 fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let careful = rules.safeguards.include(BucketSafeguard::Absence);
     let asked = bucket.deleting || bucket.abandoned || !careful;
     match bucket.claim().filter(|claim| !claim.uid.is_empty()) {
         None if bucket.abandoned => Decision::Release(Ending::Abandon),
         None => Decision::Refuse(Refusal::Unclaimed { object: bucket.name.to_string() }),
-        // It may be a copy from another cluster, in which its claim lives.
+        // It may be a copy from another cluster, in which its claim still exists.
         Some(_) if !bucket.abandoned && bucket.record().is_none() && bucket.cluster_id.is_none() && careful => {
             Decision::Refuse(Refusal::NoCluster { object: bucket.name.to_string() })
         }
@@ -92,7 +92,7 @@ fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision
     }
 }
 
-/// A bucket of another cluster or installation is left to it. The claim or ObjectBucket that waits says so.
+/// Leaves a bucket of another cluster or installation alone. The waiting claim or ObjectBucket reports it.
 fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decision> {
     let (rest, refusal) = match (rules.other_cluster(bucket), bucket.identity.as_deref()) {
         (Some(maker), _) => (NoAction::OtherCluster, Refusal::OtherCluster { maker: maker.to_owned() }),
@@ -112,7 +112,7 @@ fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decis
     })
 }
 
-/// Why nothing can be said of an ObjectBucket. It stands for something all the same.
+/// Returns the reason why an ObjectBucket cannot be understood. It still represents a bucket.
 fn damaged(bucket: &BucketFacts) -> Option<Refusal> {
     if let Some(problem) = &bucket.unreadable {
         return Some(Refusal::Unreadable { kind: "ObjectBucket", problem: problem.to_string() });
@@ -128,9 +128,9 @@ fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
     Some(Refusal::Unreadable { kind: "ObjectBucketClaim", problem })
 }
 
-/// The claim's bucket was made or is being made by us.
+/// Decides about a bucket that we have created or are creating.
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    // A clean-up that has begun is finished: an ObjectBucket that is being deleted cannot become the claim's again.
+    // A clean-up that has begun must be finished: an ObjectBucket that is being deleted cannot be assigned to the claim again.
     if !record.made && (bucket.is_released() || is_over(record, claim, facts)) {
         return Decision::Release(Ending::CleanUp);
     }
@@ -141,14 +141,14 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     if let Some(kind) = foreign(facts, wanted.as_ref()) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
-    // Bucket and user may be gone since the backup that the record or the Secret comes from.
+    // Bucket and user may have been deleted since the backup that the record or the Secret comes from.
     if record.assigned || facts.secret == Delivered::Unowned {
         return Decision::Attempt(Reason::Secret);
     }
     if facts.config_map == Delivered::Unowned {
         return Decision::Restore;
     }
-    // The Secret has the key before the rotation or the one after it, and its user keeps using either.
+    // The Secret contains the key before or after the rotation, and both remain valid.
     if record.new_key.is_some() && record.has_own_account() && facts.secret == Delivered::Intact {
         return Decision::Rotate;
     }
@@ -180,7 +180,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     }
 }
 
-/// Returns how the claim differs from the claim that its bucket was made for, if nothing follows from the difference.
+/// Returns how the claim differs from the claim that its bucket was created for, if the difference has no effect.
 pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect> {
     let (claim, bucket) = (facts.claim.as_ref()?, facts.bucket()?);
     let record = bucket.record().filter(|record| record.made && facts.is_served())?;
@@ -207,7 +207,7 @@ pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect
     fixed_keys(record, facts.is_served()).iter().find(differs).map(|key| ChangeWithoutEffect::Config { key })
 }
 
-/// A bucket that needs no call of the author's code.
+/// Decides about a bucket that needs no call to the provisioner.
 fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let is_reported = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
     let is_prepared = rules.is_prepared(claim, &bucket.name, &bucket.endpoint.bucket)
@@ -221,7 +221,7 @@ fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
     if claim.deleting {
         let ours = matches!(facts.class, ClassState::Ours(_)) || rules.has_label(claim.label.as_deref());
         let held = ours && claim.has_finalizer();
-        // The bucket may be the claim's, and would be forgotten with it.
+        // The bucket may belong to the claim, and would be forgotten with it.
         if let (true, Some(obstacle @ Obstacle::Unproven { .. })) = (held, &facts.obstacle) {
             return Decision::Refuse(obstructed(obstacle));
         }
@@ -245,7 +245,7 @@ fn obstructed(obstacle: &Obstacle) -> Refusal {
     }
 }
 
-/// A call of the author's code, unless it can only fail.
+/// Decides to call the provisioner, unless the call can only fail.
 fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> Decision {
     let begun = facts.bucket().and_then(|bucket| bucket.record());
     if let (None, ClassState::Ours(class)) = (begun, &facts.class) {
@@ -259,7 +259,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             Ok(Some(_)) => {}
             Ok(None) => match bucket_name(claim, class) {
                 None => return Decision::Refuse(Refusal::NoName),
-                // What exists has its name.
+                // An existing bucket already has its name.
                 Some(name) if class.bucket.is_none() => {
                     if let Some(problem) = name_problem(&name) {
                         return Decision::Refuse(Refusal::BadName { name, problem });
@@ -298,7 +298,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
     Decision::Attempt(reason)
 }
 
-/// Which of the claim's names another object has, if the claim does not ask for another name by now.
+/// Returns which of the claim's names is used by a foreign object, unless the claim now requests another name.
 fn foreign(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static str> {
     let stays = |kind| wanted.is_none_or(|wanted| wanted.of_kind(kind) == facts.names.of_kind(kind));
     let states = [("Secret", facts.secret), ("ConfigMap", facts.config_map)];
@@ -306,7 +306,7 @@ fn foreign(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static st
     found.map(|(kind, _)| kind)
 }
 
-/// A bucket that others use stays until they are gone.
+/// Decides about a release. A bucket is kept until the other claims that use it are deleted.
 fn release(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let ending = ending(bucket, &facts.class);
     let is_used = !facts.users.is_empty() && rules.safeguards.include(BucketSafeguard::Shared);
@@ -326,7 +326,7 @@ fn ending(bucket: &BucketFacts, class: &ClassState) -> Ending {
         (None, ClassState::Ours(class)) => Some(class.source()),
         (None, _) => None,
     };
-    // What others have made is bound, or nothing can be known of it.
+    // A bucket of another provisioner is bound, or cannot be identified.
     if bucket.record().is_some_and(|record| !record.made) && source.is_some() {
         return Ending::CleanUp;
     }
@@ -337,7 +337,7 @@ fn ending(bucket: &BucketFacts, class: &ClassState) -> Ending {
     }
 }
 
-/// The name of a new claim's bucket. It is the same in every attempt.
+/// Returns the name of a new claim's bucket. It is the same in every attempt.
 pub(crate) fn bucket_name(claim: &ClaimFacts, class: &OurClass) -> Option<String> {
     if let Some(name) = class.bucket.as_deref().or(claim.bucket_name.as_deref()) {
         return Some(name.to_owned());
@@ -345,7 +345,7 @@ pub(crate) fn bucket_name(claim: &ClaimFacts, class: &OurClass) -> Option<String
     claim.prefix.as_deref().map(|prefix| objectbucket_api::names::generated_bucket_name(prefix, &claim.uid))
 }
 
-/// The rules for names of S3 buckets:
+/// Checks the rules for names of S3 buckets:
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html>.
 fn name_problem(name: &str) -> Option<&'static str> {
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -369,7 +369,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
 }
 
 impl Rules {
-    /// Whether an ObjectBucket is this provisioner's.
+    /// Returns true if an ObjectBucket belongs to this provisioner.
     pub(crate) fn own(&self, bucket: &BucketFacts, class: &ClassState) -> bool {
         match (&bucket.provisioner, &bucket.label) {
             (Some(provisioner), _) => self.names.include(provisioner),
@@ -388,18 +388,18 @@ impl Rules {
         is_ours && claim.object_bucket.as_deref() == Some(object) && is_named
     }
 
-    /// Whether a claim is present. One that cannot be read is.
+    /// Returns true if a claim is present. An unreadable claim is present.
     pub(crate) fn is_present(&self, claim: &ClaimFacts) -> bool {
         claim.unreadable.is_none() || self.safeguards.include(BucketSafeguard::Unreadable)
     }
 
-    /// The cluster in which an ObjectBucket was made, if that is another one.
+    /// Returns the cluster in which an ObjectBucket was created, if it is another one.
     pub(crate) fn other_cluster<'a>(&self, bucket: &'a BucketFacts) -> Option<&'a str> {
         let other = bucket.cluster_id.as_deref().filter(|id| **id != *self.cluster_id);
         other.filter(|_| self.safeguards.include(BucketSafeguard::Cluster))
     }
 
-    /// Whether an ObjectBucket is neither another cluster's nor another installation's.
+    /// Returns true if an ObjectBucket belongs neither to another cluster nor to another installation.
     pub(crate) fn is_of_this_installation(&self, bucket: &BucketFacts) -> bool {
         self.other_cluster(bucket).is_none() && bucket.identity.as_deref().is_none_or(|id| *id == *self.identity)
     }
@@ -413,20 +413,20 @@ impl Rules {
 }
 
 impl OurClass {
-    /// Where the buckets of its claims come from.
+    /// Returns the source of the buckets of its claims.
     pub(crate) fn source(&self) -> Source {
         if self.bucket.is_some() { Source::Granted } else { Source::Provisioned }
     }
 }
 
-/// The name of a new claim's ObjectBucket: the one that others of this API give it, unless another claim has that already.
+/// Returns the name of a new claim's ObjectBucket: the usual one in this API, unless another object already has it.
 pub(crate) fn object_name(claim: &ClaimFacts, is_taken: impl FnOnce(&str) -> bool) -> String {
     let usual = objectbucket_api::names::object_bucket_name(&claim.namespace, &claim.name);
     if usual.len() <= 253 && !is_taken(&usual) { usual } else { format!("obc-{}", claim.uid) }
 }
 
-/// The names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. A class that is recorded
-/// counts as it was then.
+/// Returns the names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. If the class is recorded, its
+/// recorded parameters apply.
 pub(crate) fn wanted_names(facts: &Facts, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
     let record = facts.bucket().and_then(|bucket| bucket.record());
     if let Some(record) = record.filter(|record| record.made && facts.is_served()) {
@@ -440,7 +440,7 @@ pub(crate) fn wanted_names(facts: &Facts, claim: &ClaimFacts) -> Result<Delivere
     DeliveredNames::wanted(claim.template_names(), &claim.config, class)
 }
 
-/// The claim's `additionalConfig`, with the keys that cannot change any more as they are recorded.
+/// Returns the claim's `additionalConfig`, with the recorded values of keys that can no longer change.
 pub(crate) fn effective_config(record: &Record, claim: &ClaimFacts, is_served: bool) -> BTreeMap<String, String> {
     let mut config = claim.config.clone();
     for key in fixed_keys(record, is_served).iter().copied() {
@@ -452,7 +452,7 @@ pub(crate) fn effective_config(record: &Record, claim: &ClaimFacts, is_served: b
     config
 }
 
-/// The keys of `additionalConfig` that have no effect any more when they change.
+/// Returns the keys of `additionalConfig` whose changes no longer have an effect.
 fn fixed_keys(record: &Record, is_served: bool) -> &'static [&'static str] {
     match (record.made, is_served) {
         (false, _) => &[],
@@ -461,16 +461,16 @@ fn fixed_keys(record: &Record, is_served: bool) -> &'static [&'static str] {
     }
 }
 
-/// A bucket of another claim that a new claim gets.
+/// A bucket of another claim that a new claim shares.
 pub(crate) struct SharedBucket {
-    /// The claim that the bucket was made for.
+    /// The claim that the bucket was created for.
     pub(crate) owner: ClaimName,
     pub(crate) bucket: String,
-    /// The parameters of the class that the bucket was made with.
+    /// The parameters of the class that the bucket was created with.
     pub(crate) parameters: Option<BTreeMap<String, String>>,
 }
 
-/// The bucket that a new claim shares; `None` for a claim that wants one of its own.
+/// Returns the bucket that a new claim shares; `None` for a claim that requests its own.
 pub(crate) fn shared_bucket(
     claim: &ClaimFacts,
     class: &OurClass,
@@ -496,7 +496,7 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
     if bucket.deleting {
         return Err(BucketClaimProblem::Deleting);
     }
-    // Another cluster's, or another installation's, is not ours to give.
+    // A bucket of another cluster or installation must not be shared.
     let is_ours = rules.is_of_this_installation(bucket);
     let record = bucket.record().filter(|record| record.made && is_ours && bucket.unreadable.is_none());
     let (Some(record), Some(owner)) = (record, bucket.claim()) else { return Err(BucketClaimProblem::NotBound) };
@@ -504,7 +504,7 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
         return Err(BucketClaimProblem::NotItsOwn);
     }
     let name = &*bucket.endpoint.bucket;
-    // An earlier attempt has named the bucket that the other claim had then.
+    // An earlier attempt has recorded the bucket that the other claim had then.
     let is_named_by_user = claim.object_bucket.is_none();
     if is_named_by_user && claim.bucket_name.as_deref().is_some_and(|wanted| wanted != name) {
         return Err(BucketClaimProblem::OtherName { bucket: name.to_owned() });
@@ -513,7 +513,7 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
     Ok(SharedBucket { owner, bucket: name.to_owned(), parameters })
 }
 
-/// Whether an unfinished attempt cannot come to its end: the bucket is going, or the claim does not ask for it any more.
+/// Returns true if an unfinished attempt cannot succeed: the bucket is being deleted, or the claim no longer requests it.
 fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
     let has_leaving_claim = |bucket: &BucketFacts| {
         let owner = facts.owner.claim.as_ref().filter(|owner| owner.deleting);
@@ -523,7 +523,7 @@ fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
     asks_for_another(record, claim) || record.owner.is_some() && is_going()
 }
 
-/// Whether the claim names another claim than when its bucket was made.
+/// Returns true if the claim names another claim than when its bucket was created.
 fn asks_for_another(record: &Record, claim: &ClaimFacts) -> bool {
     claim.bucket_claim() != record.owner.as_ref().map(|owner| owner.name.as_str())
 }

@@ -29,13 +29,13 @@ use crate::explain::Anything;
 const PROVISIONER: &str = "example.com/b";
 const OBJECT: &str = "obc-shop-photos";
 
-/// A claim and all that belongs to it.
+/// A claim and its objects.
 #[derive(Clone)]
 struct Fixture {
     class: Value,
     claim: Value,
     bucket: Value,
-    /// The annotation of the ObjectBucket.
+    /// The annotation on the ObjectBucket.
     record: Value,
     secret: Delivered,
     config_map: Delivered,
@@ -45,7 +45,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A claim that nobody has seen yet.
+    /// Creates a claim that has not been processed yet.
     fn new() -> Self {
         let rules = Rules {
             names: ProvisionerNames { own: PROVISIONER.to_owned(), additional: Vec::new() },
@@ -71,7 +71,7 @@ impl Fixture {
         }
     }
 
-    /// A claim that can use its bucket.
+    /// Creates a claim with a usable bucket.
     fn bound() -> Self {
         let finalizers = ["objectbucket.io/finalizer"];
         let ready = json!({
@@ -208,19 +208,19 @@ fn rest(why: NoAction) -> Decision {
     Decision::NoAction(why)
 }
 
-/// A record in which attempts have written all that they ever write. A new field has to be judged here.
+/// Returns a record in which attempts have written all possible fields. A new field must be considered here.
 fn after_attempts(text: &str) -> Record {
     let texts = || [(text.to_owned(), text.to_owned())].into();
     let names = || DeliveredNames { secret: text.to_owned(), config_map: text.to_owned() };
     Record {
-        // An attempt never changes these.
+        // An attempt never changes these fields.
         source: Some(Source::Provisioned),
         claim: None,
         made_for_uid: None,
         owner: None,
         parameters: None,
         made: true,
-        // Each attempt may.
+        // An attempt may change these fields.
         account: Some(SharedAccount { name: text.to_owned(), uid: "a".to_owned(), left: true, state: texts() }),
         config: texts(),
         attempted: texts(),
@@ -259,7 +259,7 @@ fn z36_an_attempt_changes_no_input_of_the_next_one() {
     let prepared =
         prepared.claim(json!({"metadata": metadata, "spec": {"bucketName": name, "objectBucketName": OBJECT}}));
     assert_eq!(new.inputs(), prepared.inputs());
-    // What an administrator corrects is an input.
+    // Corrections by an administrator are inputs.
     let bound = Fixture::bound;
     assert_ne!(bound().inputs(), bound().record(json!({"parameters": {"host": "x"}})).inputs());
     assert_ne!(bound().inputs(), bound().bucket(json!({"spec": {"reclaimPolicy": "Retain"}})).inputs());
@@ -305,7 +305,7 @@ fn z39_changes_without_effect_are_told() {
             Attempt(Reason::Secret),
         ),
     ]);
-    // Another class allows nothing that the claim's own does not allow.
+    // Another class allows nothing beyond what the claim's own class allows.
     let gold = spec(json!({"storageClassName": "gold", "additionalConfig": {"maxSize": "1G"}}));
     let strict = gold.class(json!({"parameters": {"allowedAdditionalConfig": ""}}));
     check([("config", strict, not_allowed(&["maxSize"], &[]))]);
@@ -633,7 +633,7 @@ fn what_is_in_a_new_claims_way() {
     ]);
 }
 
-/// The claim `shop/first`.
+/// Returns the claim `shop/first`.
 fn first(change: Value) -> Value {
     let mut claim = json!({
         "metadata": {"namespace": "shop", "name": "first", "uid": "f", "resourceVersion": "1"},
@@ -643,7 +643,7 @@ fn first(change: Value) -> Value {
     claim
 }
 
-/// Its ObjectBucket.
+/// Returns the ObjectBucket of the claim `shop/first`.
 fn of_first(change: Value, record: Value) -> Value {
     let mut recorded = json!({"source": "Provisioned", "made": true, "accessKeyId": "id"});
     merge_patch(&mut recorded, record);

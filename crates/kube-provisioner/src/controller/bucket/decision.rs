@@ -1,29 +1,29 @@
-//! What can be decided about one key, and why.
+//! Decisions about one key, and their reasons.
 
-/// What to do about one key.
+/// The action for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing, until something changes.
+    /// Do nothing until something changes.
     NoAction(NoAction),
-    /// Nothing, and the claim's user should know why.
+    /// Do nothing, and tell the claim's user why.
     Refuse(Refusal),
-    /// Call the author's `create_bucket` and `grant`.
+    /// Call the provisioner's `create_bucket` and `grant`.
     Attempt(Reason),
-    /// Write down what another provisioner has made, or what was restored and a person gives to the claim, and continue with it.
+    /// Record a bucket that another provisioner created, or a restored one that an administrator assigns to the claim, and continue with it.
     Adopt,
-    /// Write what Secret, ConfigMap and status lack, all of which the ObjectBucket records.
+    /// Restore the parts of Secret, ConfigMap and status that the ObjectBucket records.
     Restore,
-    /// Give the user another key.
+    /// Rotate the user's key.
     Rotate,
-    /// Remove the keys that were rotated out, when it is time.
+    /// Remove the keys that were rotated out, once the overlap is over.
     Retire,
-    /// The claim is going or gone: remove what it had.
+    /// The claim is being deleted or no longer exists: remove its bucket and account.
     Release(Ending),
-    /// There is no ObjectBucket: let the claim go.
+    /// There is no ObjectBucket: remove our finalizer from the claim.
     ReleaseClaim,
 }
 
-/// Why nothing is done.
+/// The reason why no action is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAction {
     /// The bucket can be used.
@@ -32,146 +32,146 @@ pub enum NoAction {
     ClassMissing,
     /// The claim's class names another provisioner.
     ClassOfAnother,
-    /// There is no claim that asks us, and no ObjectBucket.
+    /// No claim names us, and there is no ObjectBucket.
     NothingHere,
-    /// The ObjectBucket is being deleted, and our finalizer does not hold it.
+    /// The ObjectBucket is being deleted and does not have our finalizer.
     ObjectGoes,
-    /// The bucket was made in another cluster.
+    /// The bucket was created in another cluster.
     OtherCluster,
-    /// The bucket was made by another installation.
+    /// The bucket was created by another installation.
     OtherInstallation,
-    /// The ObjectBucket is another provisioner's.
+    /// The ObjectBucket belongs to another provisioner.
     OtherProvisioner,
 }
 
-/// Why the author's code is called for a claim.
+/// The reason why the provisioner is called for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no bucket yet.
     New,
     /// The claim's `additionalConfig` has changed.
     Config,
-    /// The Secret is gone or was changed.
+    /// The Secret was deleted or changed.
     Secret,
 }
 
-/// Why a claim gets no bucket for now.
+/// The reason why a claim receives no bucket for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The ObjectBucket of an earlier claim of this name is not gone yet.
+    /// The ObjectBucket of an earlier claim of this name still exists.
     Former,
-    /// The ObjectBucket of an earlier claim of this name is there, and nobody has seen that claim being deleted.
+    /// The ObjectBucket of an earlier claim of this name exists, and that claim's deletion was not observed.
     Left {
-        /// Its name.
+        /// The name of the ObjectBucket.
         object: String,
     },
     /// The claim points at an ObjectBucket that does not name its owner.
     Unproven {
-        /// Its name.
+        /// The name of the ObjectBucket.
         object: String,
     },
-    /// The claim of an ObjectBucket does not exist, and nobody has seen it being deleted.
+    /// The claim of an ObjectBucket does not exist, and its deletion was not observed.
     NoClaim {
         /// The ObjectBucket.
         object: String,
     },
-    /// An ObjectBucket names no claim, and no claim names it.
+    /// An ObjectBucket and no claim name each other.
     Unclaimed {
         /// The ObjectBucket.
         object: String,
     },
-    /// The claim of an ObjectBucket does not exist, and nothing says in which cluster its bucket was made.
+    /// The claim of an ObjectBucket does not exist, and the cluster in which its bucket was created is unknown.
     NoCluster {
         /// The ObjectBucket.
         object: String,
     },
     /// The object cannot be read.
     Unreadable {
-        /// Which of claim and ObjectBucket.
+        /// The kind of the object: claim or ObjectBucket.
         kind: &'static str,
-        /// What is wrong with it.
+        /// The problem with the object.
         problem: String,
     },
-    /// The bucket was made in another cluster.
+    /// The bucket was created in another cluster.
     OtherCluster {
-        /// Its id.
+        /// The id of the other cluster.
         maker: String,
     },
-    /// The bucket was made by another installation.
+    /// The bucket was created by another installation.
     OtherInstallation {
-        /// Its identity.
+        /// The identity of the other installation.
         maker: String,
     },
-    /// Neither the claim nor the class says how the bucket is to be called.
+    /// Neither the claim nor the class names the bucket.
     NoName,
-    /// The name cannot be a bucket's.
+    /// The name is not valid for a bucket.
     BadName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem with the name.
         problem: &'static str,
     },
-    /// The class's parameters cannot be used.
+    /// The class's parameters are invalid.
     Parameters(String),
-    /// The author's code crashed while it read the class's parameters.
+    /// The provisioner's code panicked while it read the class's parameters.
     ParametersCrash(String),
     /// Claims may not use these keys of `additionalConfig`.
     ConfigNotAllowed(RefusedConfig),
     /// The annotation of the ObjectBucket cannot be read.
     Record(String),
-    /// The object is being deleted while the claim lives.
+    /// The object is being deleted while the claim still exists.
     ObjectDeleted,
-    /// The claim asks for new keys, and has none, or the provisioner cannot make others.
+    /// The claim requests new keys, but has none, or the provisioner cannot rotate keys.
     NoRotation,
     /// The Secret or the ConfigMap of the claim cannot have this name.
     BadObjectName {
-        /// Which of them.
+        /// The kind of the object.
         kind: &'static str,
         /// The name.
         name: String,
     },
-    /// The object with the name of the claim's Secret or ConfigMap is not the claim's.
+    /// The object with the name of the claim's Secret or ConfigMap does not belong to the claim.
     NotOwned {
-        /// Which of them.
+        /// The kind of the object.
         kind: &'static str,
     },
-    /// The claim asks for the bucket of another one, and cannot have it now.
+    /// The claim requests the bucket of another claim, but cannot use it now.
     BucketClaim {
         /// The name of the other claim.
         claim: String,
-        /// Why.
+        /// The reason.
         problem: BucketClaimProblem,
     },
-    /// The claim was changed after its bucket was made, and nothing follows from the change.
+    /// The claim was changed after its bucket was created, and the change has no effect.
     ChangeWithoutEffect(ChangeWithoutEffect),
-    /// Other claims use the bucket that is to be removed.
+    /// Other claims use the bucket to be removed.
     InUse {
-        /// Their names, or those of their ObjectBuckets.
+        /// The names of these claims, or of their ObjectBuckets.
         by: Vec<String>,
     },
 }
 
-/// Why a claim does not get the bucket of the claim that it names.
+/// The reason why a claim does not receive the bucket of the claim that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BucketClaimProblem {
-    /// There is no such claim.
+    /// The other claim does not exist.
     Missing,
-    /// It has no bucket yet.
+    /// The other claim has no bucket yet.
     NotBound,
-    /// It is being deleted.
+    /// The other claim is being deleted.
     Deleting,
-    /// It is the claim itself.
+    /// The claim names itself.
     Itself,
-    /// The bucket was not made for it.
+    /// The bucket was not created for the other claim.
     NotItsOwn,
-    /// It has another class.
+    /// The other claim has another class.
     OtherClass {
-        /// Its class.
+        /// The class of the other claim.
         class: String,
     },
     /// The class names a bucket.
     OfClass,
-    /// The claim gives another name to its bucket.
+    /// The claim specifies another name for its bucket.
     OtherName {
         /// The bucket's name.
         bucket: String,
@@ -181,27 +181,27 @@ pub enum BucketClaimProblem {
 /// Keys of `additionalConfig` that the class does not allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedConfig {
-    /// Those of the claim.
+    /// The claim's keys that are not allowed.
     pub keys: Vec<String>,
-    /// Those that the class allows.
+    /// The keys that the class allows.
     pub allowed: Vec<String>,
-    /// Whether the provisioner may know all keys of the claim.
+    /// True if the provisioner may know all keys of the claim.
     pub are_known: bool,
 }
 
 /// A change of a bound claim that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeWithoutEffect {
-    /// The claim asks for another bucket.
+    /// The claim requests another bucket.
     BucketName {
-        /// The bucket that it has.
+        /// The current bucket.
         bucket: String,
     },
     /// The claim names another class.
     Class {
-        /// The class whose settings its bucket has.
+        /// The class whose settings the bucket has.
         class: String,
-        /// The reclaim policy that counts.
+        /// The reclaim policy in effect.
         policy: &'static str,
         /// The ObjectBucket, which records the reclaim policy.
         object: String,
@@ -213,17 +213,17 @@ pub enum ChangeWithoutEffect {
     },
 }
 
-/// How a claim's bucket ends.
+/// The way in which a claim's bucket is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Bucket and user are removed.
+    /// Remove the bucket and the user.
     Delete,
-    /// The user is removed.
+    /// Remove the user.
     Revoke,
-    /// The user is removed, since nobody knows whether the bucket was made for the claim.
+    /// Remove the user, since it is unknown whether the bucket was created for the claim.
     RevokeUnknown,
-    /// No call has succeeded yet: what it may have left is removed.
+    /// No call has succeeded yet: remove possible leftovers.
     CleanUp,
-    /// A person abandons what is in the backend.
+    /// An administrator abandons the assets in the backend.
     Abandon,
 }

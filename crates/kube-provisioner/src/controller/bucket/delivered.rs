@@ -1,6 +1,6 @@
-//! The Secret and the ConfigMap that a claim's pods use: what is in them, and whether it is still what was written.
+//! The Secret and the ConfigMap that a claim's pods use: their content, and the detection of changes.
 //!
-//! A checksum in an annotation reveals an edited object. Entries that others add are theirs.
+//! A checksum in an annotation reveals an edited object. Entries added by others are left alone.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -35,9 +35,9 @@ pub(crate) trait Deliverable:
     + 'static
 {
     const KIND: &'static str;
-    /// Its place where there is one of each.
+    /// The position of the kind in pairs of Secret and ConfigMap.
     const INDEX: usize;
-    /// The field of a write that has its entries.
+    /// The field of a write that contains the entries.
     const ENTRIES: &'static str;
 
     fn name_in(names: &DeliveredNames) -> &str;
@@ -53,7 +53,7 @@ impl Deliverable for Secret {
         &names.secret
     }
 
-    /// Nothing of its data is kept but the id of the key.
+    /// Returns the watched facts. Of the data, only the id of the key is kept.
     fn seen(&self) -> Option<Seen> {
         let data = self.data.as_ref();
         let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.0.as_slice())).collect();
@@ -87,17 +87,17 @@ pub(crate) struct DeliveredFacts {
     pub(crate) resource_version: u64,
     /// The claim that owns it.
     pub(crate) owner: Option<Box<str>>,
-    /// Nothing owns it.
+    /// True if the object has no owner.
     unowned: bool,
     pub(crate) finalizers: Vec<String>,
-    /// The id of the key in it.
+    /// The id of the key that it contains.
     pub(crate) access_key_id: Option<Box<str>>,
     content: Content,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// As it was written with this checksum.
+    /// Unchanged since it was written with this checksum.
     Intact(Box<str>),
     Changed,
     /// Written by another provisioner.
@@ -106,7 +106,7 @@ enum Content {
     },
 }
 
-/// An object of the watch: its path, and what is known of it.
+/// An object from the watch: its path, and its facts.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) path: Box<str>,
@@ -114,7 +114,7 @@ pub(crate) struct Seen {
 }
 
 impl DeliveredFacts {
-    /// How the Secret of this claim is. It has the key that its user has, where that is known, or the one that was made last.
+    /// Returns the state of this claim's Secret. It must contain the user's key, if that is known, or the key that was created last.
     pub(crate) fn as_secret(&self, claim_uid: &str, record: Option<&Record>) -> Delivered {
         let known = record.and_then(|record| record.access_key_id.as_deref());
         let new = record.and_then(|record| record.new_key.as_ref()).map(|new| &*new.access_key_id);
@@ -130,7 +130,7 @@ impl DeliveredFacts {
         }
     }
 
-    /// How the ConfigMap of this claim is, which should have these entries.
+    /// Returns the state of this claim's ConfigMap, which should have these entries.
     pub(crate) fn as_config_map(&self, claim_uid: &str, wanted: &BTreeMap<String, String>) -> Delivered {
         let bytes = wanted.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         self.state(claim_uid, |sum| *checksum(bytes.collect()) == *sum)
@@ -155,7 +155,7 @@ impl DeliveredFacts {
     }
 }
 
-/// The entries of the claim's ConfigMap.
+/// Returns the entries of the claim's ConfigMap.
 pub(crate) fn config_map_entries(record: &Record, endpoint: &EndpointFacts) -> BTreeMap<String, String> {
     let mut data = record.data.clone();
     data.insert(BUCKET_NAME.to_owned(), endpoint.bucket.to_string());
@@ -166,7 +166,7 @@ pub(crate) fn config_map_entries(record: &Record, endpoint: &EndpointFacts) -> B
     data
 }
 
-/// The annotation for these entries: their names, and a hash of them.
+/// Returns the annotation for these entries: their names, and a hash of them.
 pub(crate) fn checksum(entries: BTreeMap<&str, &[u8]>) -> String {
     let names: Vec<&str> = entries.keys().copied().collect();
     json!([names, hash_of(entries)]).to_string()
@@ -195,7 +195,7 @@ fn seen(
     Some(Seen { path, facts })
 }
 
-/// Whether the entries that were written are there as they were written.
+/// Returns true if the entries are unchanged since they were written.
 fn is_sum_of(sum: &str, entries: &BTreeMap<&str, &[u8]>) -> bool {
     let Ok((names, _)) = serde_json::from_str::<(Vec<String>, String)>(sum) else { return false };
     let written = entries.iter().filter(|(name, _)| names.iter().any(|written| written == *name));

@@ -1,4 +1,4 @@
-//! Whose a Secret or a ConfigMap may be that does not have its claim's name.
+//! Index of Secrets and ConfigMaps whose name differs from their claim's.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use crate::protocol::{CONFIG_MAP_NAME, SECRET_NAME};
 /// Keys by `namespace/name` of a Secret or ConfigMap.
 #[derive(Default)]
 pub(super) struct DeliveredIndex {
-    /// Claims that ask for a name.
+    /// Claims that request a name.
     asked: HashMap<Box<str>, BTreeSet<Key>>,
     /// Claims whose ObjectBuckets record a name.
     recorded: HashMap<Box<str>, BTreeSet<Key>>,

@@ -1,4 +1,4 @@
-//! The names of a claim's Secret and ConfigMap: those that the claim asks for, else those of its class, else the claim's own.
+//! The names of a claim's Secret and ConfigMap: those that the claim requests, else those in its class, else the claim's name.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::protocol::{CONFIG_MAP_NAME, SECRET_NAME};
 
 const KINDS: [&str; 2] = ["Secret", "ConfigMap"];
 
-/// The names of the two.
+/// The names of a claim's Secret and ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeliveredNames {
@@ -27,12 +27,12 @@ pub(crate) struct BadName {
 }
 
 impl DeliveredNames {
-    /// Those of a claim that asks for no others.
+    /// Returns the names for a claim that requests no others.
     pub(crate) fn of(claim: &str) -> Self {
         Self { secret: claim.to_owned(), config_map: claim.to_owned() }
     }
 
-    /// Those that a claim asks for by its `additionalConfig`, and its class by its parameters.
+    /// Returns the names that a claim requests by its `additionalConfig`, and its class by its parameters.
     pub(crate) fn wanted(
         claim: TemplateNames<'_>,
         config: &BTreeMap<String, String>,
@@ -47,24 +47,24 @@ impl DeliveredNames {
         Ok(Self { secret: secret?, config_map: config_map? })
     }
 
-    /// That of the object of this kind.
+    /// Returns the name of the object of this kind.
     pub(crate) fn of_kind(&self, kind: &str) -> &str {
         if kind == "Secret" { &self.secret } else { &self.config_map }
     }
 
-    /// Both as `namespace/name`.
+    /// Returns both as `namespace/name`.
     pub(crate) fn paths(&self, namespace: &str) -> [Box<str>; 2] {
         [&self.secret, &self.config_map].map(|name| format!("{namespace}/{name}").into())
     }
 }
 
-/// What names an object of this kind: the key of a claim's `additionalConfig`, and the parameter of its class. A class of 2019 names
-/// the administrator's key by `secretName`.
+/// Returns the settings that name an object of this kind: the key of a claim's `additionalConfig`, and the parameter of its class. A class of 2019
+/// names the administrator's key by `secretName`.
 pub(crate) fn keys(kind: &str) -> [&'static str; 2] {
     if kind == "Secret" { [SECRET_NAME, "claimSecretName"] } else { [CONFIG_MAP_NAME, "claimConfigMapName"] }
 }
 
-/// Takes the parameters that name them out of a class's parameters.
+/// Removes the parameters that name them from a class's parameters.
 pub(crate) fn take(parameters: &mut BTreeMap<String, String>) -> Result<(), String> {
     let mut problems = Vec::new();
     for kind in KINDS {
@@ -80,7 +80,7 @@ pub(crate) fn take(parameters: &mut BTreeMap<String, String>) -> Result<(), Stri
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
-/// A class's parameters for a bucket that another provisioner has made: its pods know the Secret and the ConfigMap as they are.
+/// Returns a class's parameters for a bucket that another provisioner has created: its pods use the existing names of Secret and ConfigMap.
 pub(crate) fn without_names(parameters: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let is_other = |key: &&String| !KINDS.iter().any(|kind| keys(kind)[1] == key.as_str());
     parameters.iter().filter(|(key, _)| is_other(key)).map(|(key, value)| (key.clone(), value.clone())).collect()

@@ -1,4 +1,4 @@
-//! The Secrets or the ConfigMaps that claims' pods use, from the watch and from answers.
+//! A table of the Secrets or ConfigMaps that claims' pods use, from the watch and from answers.
 
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
@@ -9,10 +9,10 @@ use super::key::Key;
 /// The Secrets or the ConfigMaps.
 pub(super) struct DeliveredTable {
     table: Table<Box<str>, DeliveredFacts>,
-    /// The newest resource version that the watch has shown. A write up to it is known already, and what it made may be
-    /// gone again.
+    /// The newest resource version that the watch has shown. Writes up to this version are already known, and their objects may have been
+    /// deleted since.
     shown: u64,
-    /// How many lists are complete. They show a deletion only by what is missing.
+    /// The number of complete lists. A list shows a deletion only by the object's absence.
     lists: u64,
 }
 
@@ -21,7 +21,7 @@ impl DeliveredTable {
         Self { table: Table::new(), shown: 0, lists: 0 }
     }
 
-    /// `keys_at` has the claims that an object at this path concerns.
+    /// Applies a watch event. `keys_at` returns the claims that an object at this path affects.
     pub(super) fn event(&mut self, keys_at: impl Fn(&str) -> Vec<Key>, event: Change<Option<Seen>>) -> Vec<Key> {
         if let Change::Applied(Some(seen)) | Change::Deleted(Some(seen)) = &event {
             self.shown = self.shown.max(seen.facts.resource_version);
@@ -57,8 +57,8 @@ impl DeliveredTable {
         self.lists
     }
 
-    /// Applies what a write has returned, unless the watch is further already. A list that is under way decides whether it
-    /// is still there: where the list is the older one, the watch shows the write after it.
+    /// Applies the result of a write, unless the watch is already newer. A list in progress decides whether the object
+    /// still exists: if the list is older, the watch shows the write after it.
     pub(super) fn observe(&mut self, seen: Option<Seen>) {
         if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown && self.is_newer(seen)) {
             let awaits_listing = self.table.awaits_listing(&*seen.path);
@@ -70,7 +70,7 @@ impl DeliveredTable {
     }
 
     fn put(&mut self, seen: Seen) -> bool {
-        // A watch that is behind may still show the one that had this name before.
+        // A watch that is behind may still show the previous object of this name.
         if !self.is_newer(&seen) {
             self.table.keep(&seen.path);
             return false;
@@ -117,7 +117,7 @@ mod tests {
         assert!(knows(&table));
     }
 
-    /// It was made, its watch was cut, and it was deleted before the list that closes the gap.
+    /// The object was created, its watch was interrupted, and it was deleted before the list that closes the gap.
     #[test]
     fn an_answer_during_a_list_brings_nothing_back() {
         let (mut table, none) = (DeliveredTable::new(), |_: &str| Vec::new());
@@ -126,7 +126,7 @@ mod tests {
         assert!(knows(&table));
         table.event(none, Change::Ready);
         assert!(!knows(&table));
-        // A list that is older than the write: the watch shows what was written.
+        // The list is older than the write: the watch shows the written object.
         table.event(none, Change::Applied(secret("4")));
         assert!(knows(&table));
     }

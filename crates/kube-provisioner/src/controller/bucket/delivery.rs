@@ -1,4 +1,4 @@
-//! Writes what the author's code has made to where its user finds it: ObjectBucket, Secret, ConfigMap, in this order.
+//! Writes the results of the provisioner to the objects that users read: ObjectBucket, Secret, ConfigMap, in this order.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::outcome::{Done, Outcome, Stopped};
 use super::record::{NewKey, Record};
 use crate::bucket::{Bucket, Credentials, Endpoint, Granted};
 
-/// A bucket and an account that may use it.
+/// A bucket and an account with access to it.
 pub(super) struct Made {
     pub(super) endpoint: Endpoint,
     pub(super) credentials: Option<Credentials>,
@@ -28,7 +28,7 @@ pub(super) struct Delivery<'a> {
     pub(super) reconciler: &'a BucketReconciler,
     pub(super) claim: &'a ClaimFacts,
     pub(super) bucket: &'a BucketFacts,
-    /// What is known without the answers of the author's code.
+    /// The record without the provisioner's answers.
     pub(super) record: Record,
 }
 
@@ -37,7 +37,7 @@ impl Delivery<'_> {
     pub(super) async fn deliver(self, made: Made) -> Result<bool, Stopped> {
         let Self { reconciler, claim, bucket, record } = self;
         let objects = &reconciler.objects;
-        // The Secret went in the middle of a rotation, which ends with the new one.
+        // The Secret was deleted in the middle of a rotation, which ends with the new one.
         let record = match record.new_key.clone() {
             Some(new) => end_rotation(reconciler, record, new),
             None => record,
@@ -91,7 +91,7 @@ impl Made {
     }
 }
 
-/// What the ObjectBucket records is written where it is missing.
+/// Restores missing objects from the ObjectBucket's record.
 pub(super) async fn restore(objects: &Objects, facts: &Facts) -> Outcome {
     let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
     let Some(record) = bucket.record() else { return Err(Stopped::Changed) };
@@ -110,7 +110,7 @@ pub(super) fn end_rotation(reconciler: &BucketReconciler, record: Record, new: N
     Record { access_key_id: Some(new.access_key_id), rotation: new.rotation, new_key: None, ..record }
 }
 
-/// The Secret gets another key. The keys before it are removed after the overlap.
+/// Records the keys that are removed after the overlap, since the Secret receives another key.
 pub(super) fn with_overlap(reconciler: &BucketReconciler, mut record: Record) -> Record {
     let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
     let retire_at = reconciler.objects.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
@@ -121,7 +121,7 @@ pub(super) fn with_overlap(reconciler: &BucketReconciler, mut record: Record) ->
     record
 }
 
-/// Whether the ObjectBucket says all this already.
+/// Returns true if the ObjectBucket already contains all this.
 fn is_written(bucket: &BucketFacts, record: &Record, endpoint: &Endpoint, state: &BTreeMap<String, String>) -> bool {
     let known = &bucket.endpoint;
     bucket.record().is_some_and(|known| **known == *record)
@@ -130,11 +130,11 @@ fn is_written(bucket: &BucketFacts, record: &Record, endpoint: &Endpoint, state:
         && (&*known.region, &*known.sub_region) == (endpoint.region.as_str(), endpoint.sub_region.as_str())
 }
 
-/// What clients of S3 take from their environment.
+/// Adds the variables that S3 clients read from their environment.
 fn with_addresses(mut data: Entries, endpoint: &Endpoint) -> Entries {
     let url = endpoint.url();
     data.entry("BUCKET_ENDPOINT".to_owned()).or_insert_with(|| url.clone());
-    // Not AWS_ENDPOINT_URL, which the SDKs take for every service: STS, from which a pod gets its role, among them.
+    // `AWS_ENDPOINT_URL` must not be set: the SDKs use it for every service, including STS, which gives a pod its role.
     if !is_aws(&endpoint.host) {
         data.entry("AWS_ENDPOINT_URL_S3".to_owned()).or_insert(url);
     }
@@ -144,7 +144,7 @@ fn with_addresses(mut data: Entries, endpoint: &Endpoint) -> Entries {
     data
 }
 
-/// AWS itself, whose endpoints clients know.
+/// Returns true for AWS itself, whose endpoints clients know.
 fn is_aws(host: &str) -> bool {
     ["amazonaws.com", "amazonaws.com.cn"]
         .iter()

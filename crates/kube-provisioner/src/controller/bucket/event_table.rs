@@ -1,4 +1,4 @@
-//! `docs/book/pages/reference/bucket-events.md` has a row for each message that users can see, and no others.
+//! Checks that `docs/book/pages/reference/bucket-events.md` has a row for each message that users can see, and no others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ every!(all_stopped -> Stopped {
     Stopped::ClassGone => [Stopped::ClassGone],
     Stopped::AwaitsPermit(_) => [Stopped::AwaitsPermit(Flow::creating("CLASS"))],
     Stopped::Changed => [Stopped::Changed],
-    // The type is another crate's, which may add to it. Nothing is recorded there, so no other comes.
+    // The type belongs to another crate, which may extend it. Nothing is recorded there, so no other variant occurs.
     Stopped::NotFenced(_) => [
         Stopped::NotFenced(JournalError::Lost("another".to_owned())),
         Stopped::NotFenced(JournalError::Call(Arc::new(call_error()))),
@@ -171,7 +171,7 @@ fn facts(deleting: bool) -> Facts {
     }
 }
 
-/// Where a message is shown: in an event, in the condition `Ready`, or in both.
+/// Returns where a message is shown: in an event, in the condition `Ready`, or in both.
 fn rows_of(message: &UserMessage) -> Vec<Row> {
     let kind = match message.severity {
         Severity::Silent => None,
@@ -209,7 +209,7 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
     of_outcomes.chain(others).flat_map(|message| rows_of(&message)).collect()
 }
 
-/// What follows the message of the last attempt.
+/// Returns the additions to the message of the last attempt.
 fn rows_of_additions() -> BTreeSet<Row> {
     let last =
         [(not_provisioned(ProvisionVerdict::Retry), facts(false)), (not_released(DeleteVerdict::Retry), facts(true))];

@@ -30,7 +30,7 @@ pub(super) fn blocked(claim: &ClaimFacts) -> Event {
     about_claim(&not_now(), Operation::Provision, claim)
 }
 
-/// The event with its object: the claim, or the ObjectBucket of a claim that is gone.
+/// Adds the object to the event: the claim, or the ObjectBucket of a claim that no longer exists.
 pub(super) fn to_event(message: &UserMessage, operation: Operation, facts: &Facts) -> Option<Event> {
     if message.severity == Severity::Silent {
         return None;

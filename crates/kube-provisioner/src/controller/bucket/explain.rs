@@ -1,4 +1,4 @@
-//! Decisions about objects that no watch has delivered. See [`crate::explain`].
+//! Decisions about objects that do not come from a watch. See [`crate::explain`].
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use crate::bucket::BucketCapabilities;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::explain::{Able, Anything, Installation};
 
-/// A claim of a bucket and what belongs to it, as the API server's JSON.
+/// An ObjectBucketClaim and its objects, as the API server's JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
     /// The claim.
     pub claim: &'a Value,
     /// The claim's class.
     pub class: Option<&'a Value>,
-    /// The claim whose bucket the claim asks for.
+    /// The claim whose bucket the claim requests.
     pub owner: Option<&'a Value>,
-    /// The ObjectBuckets of the claim's name and of its owner's, and those of claims that use its bucket.
+    /// The ObjectBuckets with the names of the claim and of its owner, and those of claims that use its bucket.
     pub buckets: &'a [Value],
-    /// The metadata of the claim's Secret, by [its name](delivered_names). Its data are not wanted.
+    /// The metadata of the claim's Secret, by [its name](delivered_names). Its data is not needed.
     pub secret: Delivery<'a>,
     /// The claim's ConfigMap.
     pub config_map: Delivery<'a>,
@@ -44,24 +44,24 @@ pub struct Objects<'a> {
 /// A Secret or a ConfigMap.
 #[derive(Clone, Copy, Debug)]
 pub enum Delivery<'a> {
-    /// Nobody may look. It is taken to be as it should.
+    /// The object may not be read, and is assumed to be intact.
     Unknown,
-    /// There is none.
+    /// The object does not exist.
     Absent,
-    /// It is there.
+    /// The object exists.
     Present(&'a Value),
 }
 
 /// A decision, and its text for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// What is done.
+    /// The decision.
     pub decision: Decision,
-    /// The message of the event or of the condition `Ready`, where there is one.
+    /// The message of the event or of the condition `Ready`, if there is one.
     pub message: Option<String>,
 }
 
-/// What this installation does about the claim. `None` for what is no object of an API server.
+/// Returns the decision of this installation about the claim, or `None` if the value is not an API object.
 pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
     let text = |field: &str| objects.claim["metadata"][field].as_str();
     let key = Key::of(text("namespace")?, text("name")?, text("uid")?);
@@ -91,7 +91,7 @@ pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_
     Some(Judgement { decision, message })
 }
 
-/// The names of the claim's Secret and ConfigMap.
+/// Returns the names of the claim's Secret and ConfigMap.
 pub fn delivered_names(claim: &Value, class: Option<&Value>, buckets: &[Value]) -> [String; 2] {
     let names = || {
         let claim = claim_facts(&read(Some(claim))?)?;
@@ -119,7 +119,7 @@ fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
         cache.bucket_event(Change::Applied(read(Some(bucket)).as_ref().and_then(bucket_facts)));
     }
     if let Delivery::Present(secret) = objects.secret {
-        // Never more than the metadata, whatever is handed in.
+        // Use only the metadata, even if the caller passes more.
         let secret = typed::<Secret>(&json!({"metadata": secret["metadata"]}));
         cache.delivered_event::<Secret>(Change::Applied(secret.as_ref().and_then(Deliverable::seen)));
     }
@@ -129,7 +129,7 @@ fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
         ));
     }
     let mut facts = cache.facts(key);
-    // Without its data nobody can say whether a Secret was edited.
+    // Without its data, it is unknown whether a Secret was edited.
     if !matches!(objects.secret, Delivery::Absent) && facts.secret != Delivered::Unmanaged {
         facts.secret = Delivered::Intact;
     }

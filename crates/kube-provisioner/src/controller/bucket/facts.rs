@@ -1,4 +1,4 @@
-//! What is known of one claim of a bucket, as plain data.
+//! The facts about one ObjectBucketClaim, as plain data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,46 +12,46 @@ use crate::controller::shared::class_parameters::{BadParameters, ClassParameters
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::protocol::BUCKET_CLAIM_NAME;
 
-/// Everything that a decision about one key needs.
+/// All inputs of a decision about one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// The claim with this uid.
+    /// The claim with the key's uid.
     pub(crate) claim: Option<Arc<ClaimFacts>>,
     pub(crate) bucket: BucketState,
-    /// An ObjectBucket that is not the claim's own, and in its way.
+    /// An ObjectBucket that does not belong to the claim, but blocks it.
     pub(crate) obstacle: Option<Obstacle>,
-    /// The claim whose bucket this claim asks for, or uses.
+    /// The claim whose bucket this claim requests or uses.
     pub(crate) owner: OwnerFacts,
     /// The other claims that use the claim's bucket.
     pub(crate) users: Vec<ClaimName>,
     pub(crate) class: ClassState,
-    /// The names of the claim's Secret and ConfigMap: those that are recorded, or those of a new claim.
+    /// The names of the claim's Secret and ConfigMap: the recorded ones, or those of a new claim.
     pub(crate) names: DeliveredNames,
     pub(crate) secret: Delivered,
     pub(crate) config_map: Delivered,
 }
 
-/// Why a claim without an ObjectBucket of its own gets none.
+/// The reason why a claim without its own ObjectBucket receives none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Obstacle {
     /// The ObjectBucket of an earlier claim of the same name is being removed.
     Former,
-    /// The ObjectBucket of an earlier claim of the same name is there, and nobody has seen that claim being deleted.
+    /// The ObjectBucket of an earlier claim of the same name exists, and that claim's deletion was not observed.
     Left { object: Arc<str> },
-    /// The ObjectBucket of an earlier claim of the same name was made in another cluster.
+    /// The ObjectBucket of an earlier claim of the same name was created in another cluster.
     OtherCluster { maker: Box<str> },
     /// The claim points at an ObjectBucket that does not name its owner.
     Unproven { object: Arc<str> },
 }
 
-/// A claim whose bucket another one of its namespace uses.
+/// A claim whose bucket another claim in its namespace uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnerFacts {
     pub(crate) claim: Option<Arc<ClaimFacts>>,
     pub(crate) bucket: Option<Arc<BucketFacts>>,
 }
 
-/// A claim, as far as decisions read it.
+/// The fields of a claim that decisions read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClaimFacts {
     pub(crate) namespace: Arc<str>,
@@ -68,14 +68,14 @@ pub(crate) struct ClaimFacts {
     pub(crate) prefix: Option<Box<str>>,
     pub(crate) object_bucket: Option<Box<str>>,
     pub(crate) config: BTreeMap<String, String>,
-    /// What asks for new keys, whenever it is another text.
+    /// The rotation request: each change of the text requests new keys.
     pub(crate) rotation: Option<Box<str>>,
     pub(crate) status: StatusFacts,
-    /// Why the object cannot be read beyond its metadata.
+    /// The reason why only the metadata can be read.
     pub(crate) unreadable: Option<Box<str>>,
 }
 
-/// What a claim's status says.
+/// The status of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct StatusFacts {
     pub(crate) phase: Option<Box<str>>,
@@ -100,7 +100,7 @@ pub(crate) enum BucketState {
     Known(Arc<BucketFacts>),
 }
 
-/// An ObjectBucket that may be ours, as far as decisions read it.
+/// The fields of an ObjectBucket, which may be ours, that decisions read.
 #[derive(Clone, Debug)]
 pub(crate) struct BucketFacts {
     pub(crate) name: Arc<str>,
@@ -109,33 +109,33 @@ pub(crate) struct BucketFacts {
     pub(crate) created: Option<Timestamp>,
     pub(crate) deleting: bool,
     pub(crate) finalizers: Vec<String>,
-    /// The provisioner that made it, by our annotation.
+    /// The provisioner that created it, by our annotation.
     pub(crate) provisioner: Option<Box<str>>,
-    /// The same, by the label that all provisioners of buckets set.
+    /// The provisioner that created it, by the label that all bucket provisioners set.
     pub(crate) label: Option<Box<str>>,
     pub(crate) identity: Option<Box<str>>,
-    /// The cluster in which it was made, if it says so.
+    /// The cluster in which it was created, if recorded.
     pub(crate) cluster_id: Option<Box<str>>,
-    /// What `spec.claimRef` says. Some CustomResourceDefinitions drop the uid, or all of it.
+    /// The content of `spec.claimRef`. Some CustomResourceDefinitions drop the uid, or all of it.
     pub(crate) reference: Option<ClaimName>,
     pub(crate) class: Option<Box<str>>,
     pub(crate) policy: Option<ReclaimPolicy>,
     pub(crate) endpoint: EndpointFacts,
     pub(crate) state: BTreeMap<String, String>,
     pub(crate) phase: Option<Box<str>>,
-    /// What we have written down of it. Objects of other provisioners have none.
+    /// Our record. Objects of other provisioners have none.
     pub(crate) record: Recorded,
-    /// A person wants it forgotten, whatever is left in the backend.
+    /// An administrator wants it forgotten, whatever remains in the backend.
     pub(crate) abandoned: bool,
-    /// The claim to which a person gives the bucket, `namespace/name`.
+    /// The claim to which an administrator assigns the bucket, as `namespace/name`.
     pub(crate) adopt_for: Option<Box<str>>,
     /// Other claims use the bucket, or have used it.
     pub(crate) shared: bool,
-    /// Why the object cannot be read beyond its metadata.
+    /// The reason why only the metadata can be read.
     pub(crate) unreadable: Option<Box<str>>,
 }
 
-/// Where the bucket is, as the object says.
+/// The bucket's endpoint, according to the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointFacts {
     pub(crate) bucket: Box<str>,
@@ -151,7 +151,7 @@ pub(crate) enum ReclaimPolicy {
     Retain,
 }
 
-/// Our annotation of an ObjectBucket.
+/// Our annotation on an ObjectBucket.
 #[derive(Clone, Debug)]
 pub(crate) enum Recorded {
     Nothing,
@@ -159,18 +159,18 @@ pub(crate) enum Recorded {
     As(Arc<Record>),
 }
 
-/// The claim's Secret or ConfigMap, by its name.
+/// The state of the claim's Secret or ConfigMap, found by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Delivered {
-    /// There is none with our label.
+    /// No object has this name and our label.
     Absent,
-    /// It belongs to another object.
+    /// The object belongs to another owner.
     Unmanaged,
-    /// It is as it should be but for its owner, as after a restore from a backup.
+    /// The object is intact except for its owner, as after a restore from a backup.
     Unowned,
-    /// It is as it should be.
+    /// The object is intact.
     Intact,
-    /// Somebody has changed it.
+    /// The object was changed by another writer.
     Changed,
 }
 
@@ -181,17 +181,17 @@ pub(crate) enum ClassState {
     Ours(Arc<OurClass>),
 }
 
-/// A class of ours, with its parameters read.
+/// A class of ours, with parsed parameters.
 #[derive(Debug)]
 pub(crate) struct OurClass {
     pub(crate) name: Box<str>,
     pub(crate) fingerprint: u64,
     pub(crate) policy: ReclaimPolicy,
-    /// As the class has them.
+    /// The parameters as texts.
     pub(crate) texts: Arc<BTreeMap<String, String>>,
     /// The bucket that the class grants access to.
     pub(crate) bucket: Option<Box<str>>,
-    /// The keys of `additionalConfig` that its claims may use, in place of those of [`Rules`](super::decide::Rules).
+    /// The keys of `additionalConfig` that its claims may use, instead of those in [`Rules`](super::decide::Rules).
     pub(crate) allowed_config: Option<Vec<String>>,
     pub(crate) parameters: Result<ClassParameters, BadParameters>,
 }
@@ -204,8 +204,8 @@ impl Facts {
         }
     }
 
-    /// Returns true once the Secret was delivered. The ObjectBucket says so, because other programs can damage the claim's status, or
-    /// the Secret itself where the process ended before it wrote that.
+    /// Returns true once the Secret was delivered. The ObjectBucket records it, because other programs can damage the claim's status, or
+    /// the Secret itself if the process ended before it wrote the status.
     pub(crate) fn is_served(&self) -> bool {
         let is_delivered = matches!(self.secret, Delivered::Intact | Delivered::Changed);
         self.bucket().is_some_and(|bucket| {
@@ -218,18 +218,18 @@ impl Facts {
         self.bucket().and_then(|bucket| bucket.record()).is_some_and(|record| record.delivered_key().is_some())
     }
 
-    /// Whether the claim is being deleted, or is gone.
+    /// Returns true if the claim is being deleted or no longer exists.
     pub(crate) fn is_ending(&self) -> bool {
         self.claim.as_ref().is_none_or(|claim| claim.deleting)
     }
 
-    /// The class's name, for metrics and for fairness.
+    /// Returns the class's name, for metrics and for fairness.
     pub(crate) fn class_name(&self) -> &str {
         let of_claim = self.claim.as_ref().and_then(|claim| claim.class.as_deref());
         of_claim.or_else(|| self.bucket()?.class.as_deref()).unwrap_or_default()
     }
 
-    /// The claim's name, also that of a claim that is gone.
+    /// Returns the claim's name, even if the claim no longer exists.
     pub(crate) fn claim_name(&self) -> Option<ClaimName> {
         match (&self.claim, self.bucket()) {
             (Some(claim), _) => Some(claim.name()),
@@ -240,12 +240,12 @@ impl Facts {
 }
 
 impl ClaimFacts {
-    /// The claim of its namespace whose bucket it asks for.
+    /// Returns the claim in its namespace whose bucket it requests.
     pub(crate) fn bucket_claim(&self) -> Option<&str> {
         self.config.get(BUCKET_CLAIM_NAME).map(String::as_str)
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -262,7 +262,7 @@ impl ClaimFacts {
         self.status.phase.as_deref() == Some("Bound")
     }
 
-    /// What the condition `Ready` says. An older CustomResourceDefinition may drop conditions.
+    /// Returns the status of the condition `Ready`. An older CustomResourceDefinition may drop conditions.
     pub(crate) fn is_ready(&self) -> Option<bool> {
         self.status.conditions.iter().find(|condition| &*condition.kind == "Ready").map(|condition| condition.is_true)
     }
@@ -271,7 +271,7 @@ impl ClaimFacts {
         self.finalizers.iter().any(|name| name == objectbucket_api::names::FINALIZER)
     }
 
-    /// Returns true if no provisioner of buckets has begun to work on the claim.
+    /// Returns true if no bucket provisioner has begun to work on the claim.
     pub(crate) fn is_untouched(&self) -> bool {
         let is_new = self.label.is_none() && self.object_bucket.is_none() && !self.has_finalizer();
         is_new && matches!(self.status.phase.as_deref(), None | Some("Pending"))
@@ -294,12 +294,12 @@ impl BucketFacts {
         self.phase.as_deref() == Some("Bound")
     }
 
-    /// Whether its end has begun.
+    /// Returns true if its release has begun.
     pub(crate) fn is_released(&self) -> bool {
         self.phase.as_deref() == Some("Released")
     }
 
-    /// Returns true if the ObjectBucket differs from a former version only in what decides nothing: labels and annotations of others,
+    /// Returns true if the ObjectBucket differs from a former version only in fields that no decision uses: foreign labels and annotations,
     /// other phases, and the mark that claims share it.
     pub(crate) fn is_alike(&self, former: &Self) -> bool {
         fn read(bucket: &BucketFacts) -> impl PartialEq {
@@ -316,32 +316,32 @@ impl BucketFacts {
         is_same_record && read(self) == read(former)
     }
 
-    /// The claim that it stands for, by its own reference or by our record. The uid is empty where only another provisioner's
-    /// reference without one is left.
+    /// Returns the claim that it represents, by its own reference or by our record. The uid is empty if only a reference of another provisioner
+    /// without a uid is left.
     pub(crate) fn claim(&self) -> Option<ClaimName> {
         let has_uid = |claim: &&ClaimName| !claim.uid.is_empty();
         let recorded = || self.record()?.claim.clone().filter(|claim| has_uid(&claim));
         self.reference.clone().filter(|claim| has_uid(&claim)).or_else(recorded).or_else(|| self.reference.clone())
     }
 
-    /// What the author keeps. As long as no call has succeeded there is nothing, whatever somebody has written into the object.
+    /// Returns the provisioner's state. It is empty until a call has succeeded, whatever other writers have put into the object.
     pub(crate) fn kept_state(&self) -> BTreeMap<String, String> {
         let unmade = self.record().is_some_and(|record| !record.made);
         if unmade { BTreeMap::new() } else { self.state.clone() }
     }
 
-    /// The claim that the bucket was made for, as marks in the backend name it: a restored claim has another uid.
+    /// Returns the claim that the bucket was created for, as named by marks in the backend: a restored claim has another uid.
     pub(crate) fn made_for(&self, claim: ClaimName) -> ClaimName {
         let made_for = self.record().and_then(|record| record.made_for_uid.clone());
         ClaimName { uid: made_for.unwrap_or(claim.uid), ..claim }
     }
 
-    /// The claim's account, for which its bucket was made.
+    /// Returns the claim's account, for which its bucket was created.
     pub(crate) fn owner(&self, claim: ClaimName) -> Account {
         Account::of(self.made_for(claim))
     }
 
-    /// Whether a person gives it to this claim.
+    /// Returns true if an administrator assigns it to this claim.
     pub(crate) fn is_given_to(&self, claim: &ClaimFacts) -> bool {
         self.adopt_for.as_deref() == Some(&claim.path())
     }

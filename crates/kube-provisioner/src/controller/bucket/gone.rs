@@ -1,13 +1,13 @@
-//! Objects that are gone, by the word of the API server or of the watch. A watch that is behind and a late answer may show them
+//! UIDs of recently deleted objects, according to the API server or the watch. A watch that is behind and a late answer may show them
 //! once more.
 
 use std::collections::HashSet;
 use std::mem;
 
-/// Watches and answers are behind by far fewer deletions.
+/// The number of remembered deletions. Watches and answers are behind by far fewer.
 const KEPT: usize = 1024;
 
-/// The uids of the last deletions. A uid never comes back.
+/// The uids of the last deletions. A uid is never reused.
 #[derive(Default)]
 pub(super) struct Gone {
     recent: HashSet<Box<str>>,

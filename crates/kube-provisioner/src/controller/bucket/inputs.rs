@@ -1,4 +1,4 @@
-//! The fingerprint of what may end a delay.
+//! The fingerprint of the inputs whose change ends a delay.
 
 use std::hash::Hash;
 
@@ -7,7 +7,7 @@ use objectbucket_api::names::generated_bucket_name;
 use super::facts::{ClaimFacts, ClassState, Facts, OwnerFacts, Recorded};
 use crate::controller::shared::fingerprint::fingerprint;
 
-/// It contains nothing that an attempt writes before it fails, because the write would wake the next attempt at once.
+/// Returns the fingerprint. It excludes what an attempt writes before it fails, because the write would wake the next attempt immediately.
 pub(super) fn inputs(facts: &Facts) -> u64 {
     let claim = facts.claim.as_ref().map(|claim| {
         let name = claim.bucket_name.as_deref().filter(|name| !is_given_by_us(facts, claim, name));
@@ -21,7 +21,7 @@ pub(super) fn inputs(facts: &Facts) -> u64 {
             let names_object = claim.object_bucket.as_deref() == Some(&bucket.name);
             (claim.has_finalizer(), &claim.label, names_object, claim.bucket_name.is_some())
         });
-        // Only what attempts never change in a record, and what an administrator may have to correct.
+        // In a record, include only fields that attempts never change, and fields that an administrator may have to correct.
         let record = match &bucket.record {
             Recorded::Nothing => None,
             Recorded::Unreadable(_) => Some(None),
@@ -46,14 +46,14 @@ pub(super) fn inputs(facts: &Facts) -> u64 {
 }
 
 fn of_owner(owner: &OwnerFacts) -> impl Hash {
-    // It is bound or ready again after a call that has made the bucket again, although nothing of its ObjectBucket has changed. Only
+    // The claim becomes bound or ready again after a call that has recreated the bucket, although its ObjectBucket is unchanged. Only
     // newer CustomResourceDefinitions keep conditions.
     let claim = owner.claim.as_ref().map(|claim| {
         let state = (claim.is_bound(), claim.is_ready());
         (&claim.uid, &claim.class, claim.deleting, state)
     });
     let bucket = owner.bucket.as_ref().map(|bucket| {
-        // Each call that succeeds makes a bucket again that somebody has removed from the store.
+        // Each successful call recreates a bucket that was deleted from the backend.
         let record = bucket.record().map(|record| (record.made, &record.config, &record.attempted));
         let object = (&bucket.uid, bucket.deleting, bucket.unreadable.is_some(), &bucket.endpoint.bucket);
         (record, object, &bucket.identity, &bucket.cluster_id)
@@ -61,7 +61,7 @@ fn of_owner(owner: &OwnerFacts) -> impl Hash {
     (claim, bucket)
 }
 
-/// Whether the claim's bucket name is the one that we write on a claim without one.
+/// Returns true if the claim's bucket name is the one that we write to a claim without one.
 fn is_given_by_us(facts: &Facts, claim: &ClaimFacts, name: &str) -> bool {
     let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
     let granted = matches!(&facts.class, ClassState::Ours(class) if class.bucket.as_deref() == Some(name));

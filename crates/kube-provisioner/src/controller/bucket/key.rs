@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use provisioner_runtime::stable_hash;
 
-/// `namespace/name/uid`. A claim and its ObjectBucket have the same key, also when the claim is gone.
+/// `namespace/name/uid`. A claim and its ObjectBucket have the same key, even after the claim was deleted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(Arc<str>);
 
@@ -14,17 +14,17 @@ impl Key {
         Self(format!("{namespace}/{name}/{uid}").into())
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub(crate) fn path(&self) -> &str {
         self.0.rsplit_once('/').map_or(&*self.0, |(path, _)| path)
     }
 
-    /// The claim's name.
+    /// Returns the claim's name.
     pub(crate) fn name(&self) -> &str {
         self.path().split_once('/').map_or("", |(_, name)| name)
     }
 
-    /// The claim's namespace.
+    /// Returns the claim's namespace.
     pub(crate) fn namespace(&self) -> &str {
         self.path().split_once('/').map_or("", |(namespace, _)| namespace)
     }
@@ -34,10 +34,10 @@ impl Key {
     }
 }
 
-/// Chooses the shard of a key. One process works on all claims of a namespace, which can share a bucket.
+/// Returns the text that selects the shard of a key. One process works on all claims in a namespace, which can share a bucket.
 pub fn shard_text(key: &str) -> String {
     match key.split_once('/') {
-        // The shard follows from bits that the last letters of a short text do not reach.
+        // The shard depends on bits that the last characters of a short text do not affect.
         Some((namespace, _)) if !namespace.is_empty() => format!("{:016x}", stable_hash(namespace)),
         _ => key.to_owned(),
     }

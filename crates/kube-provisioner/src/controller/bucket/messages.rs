@@ -1,5 +1,5 @@
-//! The table of messages for users: for each outcome the event and the claim's status. All texts for users are here. They say
-//! what is wrong and what to do about it.
+//! The table of messages for users: the event and the claim's status for each outcome. It contains all texts for users, which
+//! say what is wrong and what to do about it.
 
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
@@ -17,50 +17,50 @@ use crate::error::{DeleteVerdict, ProvisionVerdict};
 use crate::parameters::{nearest, printable, quoted, suggestion_text};
 use crate::protocol;
 
-/// What an outcome means for the claim's user.
+/// The meaning of an outcome for the claim's user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UserMessage {
     /// The event's reason and the reason of the condition `Ready`.
     pub(crate) reason: &'static str,
     pub(crate) text: String,
     pub(crate) severity: Severity,
-    /// What the status says; `None` leaves it as it is.
+    /// The state for the status; `None` leaves it unchanged.
     pub(crate) state: Option<State>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// In the status alone.
+    /// Only in the status.
     Silent,
     Normal,
     Warning,
 }
 
-/// What a claim's status says.
+/// The state in a claim's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Bound,
-    /// It may succeed although nobody changes anything.
+    /// The operation may succeed without any change.
     Pending,
-    /// It needs a change.
+    /// The operation needs a change to succeed.
     Failed,
-    /// It is going.
+    /// The claim is being deleted.
     Going,
-    /// Its bucket is gone, and finalizers of others keep the claim.
+    /// The claim's bucket was removed, and only foreign finalizers keep the claim.
     Released,
 }
 
-/// What the condition `Ready` says of every bucket that can be used.
+/// The condition `Ready` of every usable bucket.
 const USABLE: (&str, &str) = ("Bound", "The bucket can be used");
 
 impl UserMessage {
-    /// Reason and message of the condition `Ready`, where the status has this message.
+    /// Returns reason and message of the condition `Ready`, for a status with this message.
     pub(crate) fn ready(&self) -> (&'static str, &str) {
         if self.state == Some(State::Bound) { USABLE } else { (self.reason, &self.text) }
     }
 }
 
-/// `gave_up`: the number of attempts, where this was the last one until something changes.
+/// Returns the message for an outcome. `gave_up` is the number of attempts, if this was the last one until something changes.
 pub(crate) fn user_message(
     outcome: &Outcome,
     facts: &Facts,
@@ -91,7 +91,7 @@ fn pinned_to_former_class(facts: &Facts) -> Option<&str> {
     differs.then_some(&*bucket.name)
 }
 
-/// The text of such an attempt.
+/// Returns the text of such an attempt.
 pub(crate) fn pinned_text(text: &str, object: &str) -> String {
     format!(
         "{text} (the attempt has used the parameters from before the last change of the StorageClass since it began, because a bucket may exist there; if that backend does not exist, delete the claim, and an administrator runs: {})",
@@ -178,7 +178,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
 fn message_of(done: &Done, facts: &Facts, provisioner: &str) -> Option<UserMessage> {
     Some(match done {
         Done::Nothing | Done::ClaimReleased => return None,
-        // The claim rests otherwise.
+        // In all other cases the claim is at rest.
         Done::Rests { .. } => {
             return change_without_effect(facts).map(|change| without_effect(&change, facts.class_name()));
         }
@@ -207,24 +207,24 @@ fn message_of(done: &Done, facts: &Facts, provisioner: &str) -> Option<UserMessa
     })
 }
 
-/// The event of a waiting claim while the provisioner cannot work.
+/// Returns the event of a waiting claim while the provisioner cannot work.
 pub(crate) fn not_now() -> UserMessage {
     let text = "No bucket can be provisioned at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz";
     event_only(warning("ProvisioningFailed", text.to_owned(), State::Pending))
 }
 
-/// The event of a slow call of the author's code. Its result has an event of its own.
+/// Returns the event of a slow call to the provisioner. Its result has a separate event.
 pub(crate) fn still_provisioning(provisioner: &str, claim: &str) -> UserMessage {
     let text = format!("{provisioner} is provisioning a bucket for claim \"{claim}\"");
     event_only(normal("Provisioning", text, State::Pending))
 }
 
-/// The event of a bucket that was made, and of which its author says something.
+/// Returns the event of a created bucket with a warning from its provisioner.
 pub(crate) fn made_with_warning(text: &str) -> UserMessage {
     event_only(warning("ProvisioningWarning", text.to_owned(), State::Bound))
 }
 
-/// The event of a claim that names its bucket and has a prefix for a generated name, too.
+/// Returns the event of a claim with both a bucket name and a prefix for a generated name.
 pub(crate) fn has_unused_prefix(bucket: &str) -> UserMessage {
     let text = format!(
         "spec.generateBucketName has no effect, because spec.bucketName names the bucket {bucket}; for a generated name create another claim without spec.bucketName"
@@ -232,7 +232,7 @@ pub(crate) fn has_unused_prefix(bucket: &str) -> UserMessage {
     event_only(warning("ProvisioningWarning", text, State::Bound))
 }
 
-/// The event about keys that a rotation or its end has removed, and that no record names.
+/// Returns the event about keys that a rotation or its end has removed, although no record names them.
 pub(crate) fn removed_unknown_keys(ids: &[String]) -> UserMessage {
     let text = format!(
         "Removed keys of the claim's account that the provisioner has not delivered: {}; if an administrator created them, use a claim of its own for that purpose",
@@ -382,7 +382,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
     }
 }
 
-/// Only a key that the provisioner knows is worth a request to the administrator.
+/// Suggests a request to the administrator only for keys that the provisioner knows.
 fn config_not_allowed_text(refused: &RefusedConfig, class: &str) -> String {
     let RefusedConfig { keys, allowed, are_known } = refused;
     let suggestion = match &keys[..] {
@@ -405,7 +405,7 @@ fn config_not_allowed_text(refused: &RefusedConfig, class: &str) -> String {
     )
 }
 
-/// The event about a change of a bound claim that has no effect.
+/// Returns the event about a change of a bound claim that has no effect.
 fn without_effect(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
     let text = match change {
         ChangeWithoutEffect::BucketName { bucket } => format!(
@@ -439,7 +439,7 @@ fn not_served(why: NotServed, class: &str) -> UserMessage {
     warning("NotServed", text, State::Pending)
 }
 
-/// Why a claim does not get the bucket of another one.
+/// Returns the message for a claim that does not receive the bucket of another claim.
 fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserMessage {
     let key = protocol::BUCKET_CLAIM_NAME;
     let other = printable(other);
@@ -473,17 +473,17 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
     }
 }
 
-/// The command that gives an ObjectBucket to a claim.
+/// Returns the command that assigns an ObjectBucket to a claim.
 fn adopt(object: &str, claim: &str) -> String {
     format!("kubectl annotate objectbucket {object} {}={claim}", protocol::ADOPT_FOR)
 }
 
-/// The command that abandons what an ObjectBucket stands for.
+/// Returns the command that abandons the assets of an ObjectBucket.
 fn abandon(object: &str) -> String {
     format!("kubectl annotate objectbucket {object} {}=true", protocol::ABANDON)
 }
 
-/// `check-class` uses the same text.
+/// Returns the text about an invalid class, which `check-class` also uses.
 pub(crate) fn class_text(class: &str, problem: &str) -> String {
     format!("The claim's StorageClass \"{class}\" cannot be used: {problem}")
 }
@@ -496,7 +496,7 @@ fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
     let object = in_namespace(name, facts);
     let [key, _] = keys(kind);
     let problem = format!("The {kind} {object} exists and does not belong to this claim; delete it");
-    // The names are fixed once they were used.
+    // The names are fixed once they have been used.
     let text = if facts.is_served() {
         problem
     } else {
@@ -559,7 +559,7 @@ fn is_going(facts: &Facts) -> bool {
     facts.is_ending()
 }
 
-/// The status stays as it is.
+/// Leaves the status unchanged.
 fn event_only(message: UserMessage) -> UserMessage {
     UserMessage { state: None, ..message }
 }

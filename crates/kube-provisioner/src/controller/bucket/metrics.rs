@@ -12,7 +12,7 @@ use super::cache::{BucketCache, ClaimCounts};
 use super::class::ReadClass;
 use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, encode_gauge};
 
-/// Counts what `report` says.
+/// Counts the labels from `report`.
 #[derive(Clone)]
 pub(crate) struct BucketMetrics {
     attempts: AttemptMetrics,
@@ -29,7 +29,7 @@ impl BucketMetrics {
         ours.register_collector(Box::new(Claims(context)));
     }
 
-    /// Starts the usual counters of a class at zero: Prometheus sees no increase where the first value that it reads is 1.
+    /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it reads is 1.
     pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
         let Some(class) = ReadClass::seen(event) else { return };
         for (operation, outcome) in

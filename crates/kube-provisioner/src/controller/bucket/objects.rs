@@ -1,5 +1,5 @@
 //! All requests to the API server about claims, ObjectBuckets, Secrets and ConfigMaps, each with its deadline and its
-//! preconditions. Their answers go into the cache.
+//! preconditions. The answers update the cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
@@ -33,13 +33,13 @@ use crate::controller::shared::checksum::CHECKSUM;
 use crate::controller::shared::requests;
 use crate::protocol;
 
-/// How often a write is sent again when the object changes meanwhile.
+/// The number of times a write is repeated if the object changes concurrently.
 pub(super) const TRIES: usize = 3;
 
-/// Part of the API server's answer to a dry run where an admission webhook does not support dry runs.
+/// A part of the API server's answer to a dry run if an admission webhook does not support dry runs.
 const NO_DRY_RUN: &str = "does not support dry run";
 
-/// The key on a Secret that a repeated rotation replaces before the Secret has got it.
+/// The annotation on a Secret with the key that a repeated rotation replaced before the Secret received it.
 const SUPERSEDED_KEY: &str = "kube-provisioner/superseded-key";
 
 /// The entries of a Secret or a ConfigMap.
@@ -48,18 +48,18 @@ pub(super) type Entries = BTreeMap<String, String>;
 pub(crate) struct Objects {
     pub(super) context: Context<BucketCache>,
     pub(super) rules: Arc<Rules>,
-    /// The watches of the claims and of the ObjectBuckets.
+    /// The health of the watches of the claims and of the ObjectBuckets.
     pub(super) claims: WatchHealth,
     pub(super) buckets: WatchHealth,
 }
 
-/// What the author's code has said of a bucket, for its ObjectBucket.
+/// The provisioner's information about a bucket, for its ObjectBucket.
 pub(super) struct Spec<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) state: &'a BTreeMap<String, String>,
 }
 
-/// Whether the API server stores a write, or only checks it.
+/// The mode of a write: store it, or only validate it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
     Persist,
@@ -75,7 +75,7 @@ impl Objects {
         self.context.environment().now()
     }
 
-    /// Names the bucket and its ObjectBucket on the claim, and makes it stay until we let it go.
+    /// Writes the names of the bucket and its ObjectBucket to the claim, and adds our finalizer, which keeps the claim until we remove it.
     pub(super) async fn prepare_claim(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> Result<(), Stopped> {
         if self.rules.is_prepared(claim, object, bucket) {
             return Ok(());
@@ -100,7 +100,7 @@ impl Objects {
         self.patch_claim(claim, patch, None).await.map(drop)
     }
 
-    /// A merge patch of the claim. Where the claim has changed, the cache gets it as it is.
+    /// Sends a merge patch for the claim. If the claim has changed, the cache receives its current version.
     pub(super) async fn patch_claim(
         &self,
         claim: &ClaimFacts,
@@ -128,7 +128,7 @@ impl Objects {
         }
     }
 
-    /// The claim as the API server has it now, if it is still this one.
+    /// Reads the claim from the API server. Returns `None` if it no longer exists or another claim has its name.
     pub(super) async fn read_claim(&self, claim: &ClaimName) -> Result<Option<ClaimFacts>, Stopped> {
         let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::get(&self.context, path, &claim.name).await;
@@ -157,8 +157,8 @@ impl Objects {
         }
     }
 
-    /// When this succeeds, the ObjectBucket of an attempt is known as it is. The answer to the write that says that the attempt has
-    /// succeeded may have been lost, and a refusal of the next one would remove what it has made.
+    /// Confirms that the cached ObjectBucket of an attempt is current. The answer to the write that records the attempt's success may have been
+    /// lost, and a refusal of the next attempt would remove the bucket.
     pub(super) async fn confirm_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let live = self.read_bucket(&bucket.name).await?;
         if live.is_none() {
@@ -196,7 +196,7 @@ impl Objects {
                 "storageClassName": class.name,
                 "reclaimPolicy": policy,
                 "claimRef": claim_reference(claim),
-                // Readers of the Go library's kind take an object without an endpoint for broken.
+                // Readers such as the Go library treat an object without an endpoint as invalid.
                 "endpoint": {
                     "bucketHost": "", "bucketPort": 0, "bucketName": bucket, "region": "", "subRegion": "",
                     "additionalConfig": claim.config,
@@ -211,7 +211,7 @@ impl Objects {
         self.observe(&created).ok_or_else(|| CallError::Other("the ObjectBucket cannot be read back".to_owned()))
     }
 
-    /// Writes what is known of the bucket by now, if the ObjectBucket is still this one.
+    /// Records the current knowledge about the bucket, if the ObjectBucket is unchanged.
     pub(super) async fn write_bucket(
         &self,
         bucket: &BucketFacts,
@@ -225,7 +225,7 @@ impl Objects {
         }
         let mut patch = json!({"metadata": metadata});
         if let Some(Spec { endpoint, state }) = spec {
-            // In a merge patch what is not named stays.
+            // A merge patch keeps fields that it does not name.
             let gone =
                 bucket.state.keys().filter(|key| !state.contains_key(*key)).map(|key| (key.clone(), Value::Null));
             let state: Map<String, Value> =
@@ -239,17 +239,17 @@ impl Objects {
             });
         }
         let written = self.patch_bucket(bucket, patch, None).await?;
-        // Somebody has damaged it meanwhile, and what comes of it would be written next.
+        // The object has been damaged concurrently, and the next write would contain the damage.
         if written.unreadable.is_some() { Err(Stopped::Changed) } else { Ok(written) }
     }
 
-    /// Says on the ObjectBucket that others use its bucket.
+    /// Marks the ObjectBucket as shared with other claims.
     pub(super) async fn mark_shared(&self, bucket: &BucketFacts) -> Result<BucketFacts, Stopped> {
         let metadata = json!({"annotations": {protocol::SHARED: "true"}});
         self.patch_bucket(bucket, json!({"metadata": metadata}), None).await
     }
 
-    /// Makes it the claim's, which a person has asked for, or which another provisioner has left without our record.
+    /// Assigns the ObjectBucket to the claim, because an administrator requests it, or because another provisioner has left it without our record.
     pub(super) async fn assign_bucket(
         &self,
         bucket: &BucketFacts,
@@ -272,8 +272,8 @@ impl Objects {
         self.patch_bucket(bucket, json!({"status": {"phase": phase}}), Some("status")).await
     }
 
-    /// Patches the version of the ObjectBucket on which the caller has decided, so that a write that arrives late overwrites no newer
-    /// record. If somebody has changed nothing that matters to decisions, the patch is sent again for the new version.
+    /// Patches the version of the ObjectBucket on which the decision is based, so that a late write does not overwrite a newer
+    /// record. If the object has only changed in ways that no decision uses, the patch is repeated for the new version.
     async fn patch_bucket(
         &self,
         bucket: &BucketFacts,
@@ -309,7 +309,7 @@ impl Objects {
         written.and_then(|written| self.observe(&written)).ok_or(Stopped::Changed)
     }
 
-    /// The answer about this ObjectBucket; `None` if it is gone.
+    /// Applies the answer about this ObjectBucket; returns `None` if the object no longer exists.
     async fn current<T>(
         &self,
         bucket: &BucketFacts,
@@ -322,7 +322,7 @@ impl Objects {
                 self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
                 Ok(None)
             }
-            // It has changed, or another object has this name by now.
+            // The object has changed, or another object has this name now.
             Err(CallError::Conflict) => {
                 self.read_bucket(&bucket.name).await?;
                 Err(Stopped::Changed)
@@ -331,16 +331,16 @@ impl Objects {
         }
     }
 
-    /// Begins the deletion of the ObjectBucket. Our finalizer keeps it. `false` if it is gone already.
+    /// Begins the deletion of the ObjectBucket, which our finalizer keeps. Returns false if it no longer exists.
     pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<bool, Stopped> {
-        // An attempt may have succeeded, and the answer to the write that says so may have been lost.
+        // An attempt may have succeeded, and the answer to the write that records it may have been lost.
         let answer = self.delete(bucket, bucket.resource_version).await;
         let answer = shown(&self.buckets, answer, WatchedBucket::version);
         let going = self.current(bucket, answer, "deleting the ObjectBucket").await?;
         Ok(going.map(|going| self.observe(&going)).is_some())
     }
 
-    /// The answer is the object, or the word that it is gone.
+    /// Sends the deletion. The answer is the object, or the confirmation that it no longer exists.
     async fn delete<T: DeserializeOwned>(&self, bucket: &BucketFacts, version: u64) -> Result<T, CallError> {
         let resource_version = self.rules.safeguards.include(BucketSafeguard::Version).then(|| version.to_string());
         let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version };
@@ -350,16 +350,16 @@ impl Objects {
         self.context.request(self.context.client().request(request)).await
     }
 
-    /// Takes our finalizer off, which ends an ObjectBucket that is being deleted.
+    /// Removes our finalizer, which completes the deletion of the ObjectBucket.
     pub(super) async fn end_deletion(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         self.remove_finalizer(bucket).await?;
         self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
         Ok(())
     }
 
-    /// When this succeeds, our finalizer holds this version of the ObjectBucket no more.
+    /// Removes our finalizer from the ObjectBucket, and returns the version without it.
     async fn remove_finalizer(&self, bucket: &BucketFacts) -> Result<u64, Stopped> {
-        // A list that is older than the object has taken it out of the cache.
+        // A list that is older than the object has removed it from the cache.
         let mut live = self.cache().bucket(&bucket.name).or_else(|| Some(Arc::new(bucket.clone())));
         for _ in 0..TRIES {
             let Some(known) = live.filter(|live| live.uid == bucket.uid) else { return Ok(bucket.resource_version) };
@@ -368,7 +368,7 @@ impl Objects {
             }
             let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
             match self.patch_version(&known, patch, None).await {
-                // Somebody has changed it. The cache has it as it is.
+                // The object has changed. The cache has its current version.
                 Err(Stopped::Changed) => live = self.cache().bucket(&bucket.name),
                 written => return written.map(|written| written.resource_version),
             }
@@ -376,11 +376,11 @@ impl Objects {
         Err(Stopped::Changed)
     }
 
-    /// Removes an ObjectBucket that stands for nothing. The finalizer is removed first: an ObjectBucket that is being deleted with
-    /// it is taken for a person's wish to remove the bucket.
+    /// Removes an ObjectBucket that represents no asset. The finalizer is removed first: the deletion of an ObjectBucket with the finalizer
+    /// looks like an administrator's request to remove the bucket.
     pub(super) async fn remove_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let version = self.remove_finalizer(bucket).await?;
-        // A deletion that arrives late must not meet the ObjectBucket of a later attempt, which has the finalizer again.
+        // A late deletion must not affect the ObjectBucket of a later attempt, which has the finalizer again.
         let answer = self.delete::<Value>(bucket, version).await;
         if self.current(bucket, answer, "deleting the ObjectBucket").await?.is_some() {
             self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
@@ -388,7 +388,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Takes our finalizer off the claim, if it is still the one with this uid.
+    /// Removes our finalizer from the claim, if it still has this uid.
     pub(super) async fn let_claim_go(&self, claim: &ClaimName) -> Result<(), Stopped> {
         let key = Key::of(&claim.namespace, &claim.name, &claim.uid);
         for _ in 0..TRIES {
@@ -403,7 +403,7 @@ impl Objects {
         Err(Stopped::Changed)
     }
 
-    /// The names of the claims that use a bucket, or those of their ObjectBuckets.
+    /// Returns the names of the claims that use a bucket, or of their ObjectBuckets.
     pub(super) async fn users_of(&self, owner: &ClaimName) -> Result<Vec<String>, Stopped> {
         let selector = format!("{}={}", protocol::USES_BUCKET_OF, owner.uid);
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
@@ -413,12 +413,12 @@ impl Objects {
         Ok(users.iter().filter_map(bucket_facts).map(name).collect())
     }
 
-    /// The garbage collector removes what has an owner that is gone, again and again.
+    /// Confirms that the claim exists, because the garbage collector repeatedly removes objects whose owner does not.
     pub(super) async fn confirm_claim(&self, claim: &ClaimFacts) -> Result<(), Stopped> {
         self.read_claim(&claim.name()).await?.map(drop).ok_or(Stopped::Changed)
     }
 
-    /// The key in the claim's Secret, for backends that show a key only once.
+    /// Returns the key in the claim's Secret, for backends that show a key only once.
     pub(super) async fn credentials(&self, facts: &Facts) -> Result<Option<Credentials>, Stopped> {
         let is_intact = matches!(facts.secret, Delivered::Intact | Delivered::Unowned);
         let Some(claim) = facts.claim.as_ref().filter(|_| is_intact) else { return Ok(None) };
@@ -438,8 +438,8 @@ impl Objects {
         Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
     }
 
-    /// Makes sure that no earlier write delivers this key any more, and returns the id of the key in the claim's Secret. A merge patch
-    /// without a change would leave the resourceVersion as it is, which is the precondition of the earlier write.
+    /// Ensures that no earlier write can still deliver this key, and returns the id of the key in the claim's Secret. A merge patch
+    /// without a change would not change the resourceVersion, which is the precondition of the earlier write.
     pub(super) async fn supersede_key(
         &self,
         claim: &ClaimFacts,
@@ -462,14 +462,14 @@ impl Objects {
         }
     }
 
-    /// When this succeeds, the API server accepts the claim's Secret. If it refused the Secret after the backend has created a key, the
+    /// Confirms that the API server accepts the claim's Secret. If it rejected the Secret after the backend has created a key, the
     /// key would be lost, and each attempt would create another one. Nothing is written: pods wait until the Secret exists.
     pub(super) async fn confirm_writable(&self, claim: &ClaimFacts, record: &Record) -> Result<(), Stopped> {
-        // An admission policy can refuse static keys to all but claims that need none.
+        // An admission policy may reject static keys, so the check only includes one if the claim is known to have a key.
         let key = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY].map(|name| (name.to_owned(), "dry-run".to_owned()));
         let entries = if record.access_key_id.is_some() { key.into() } else { Entries::new() };
         match self.write_delivered::<Secret>(claim, record, &entries, Write::DryRun).await {
-            // The API server does not ask such webhooks without a write.
+            // The API server cannot call such webhooks without a real write.
             Err(Stopped::CallFailed { error: CallError::Invalid(text), .. }) if text.contains(NO_DRY_RUN) => Ok(()),
             confirmed => confirmed,
         }
@@ -501,7 +501,7 @@ impl Objects {
         self.write_delivered::<ConfigMap>(claim, record, &entries, Write::Persist).await
     }
 
-    /// Creates the object, or brings it in line if it is the claim's. What is another's is left alone.
+    /// Creates the object, or updates it if it belongs to the claim. Foreign objects are left alone.
     async fn write_delivered<K: Deliverable>(
         &self,
         claim: &ClaimFacts,
@@ -542,13 +542,13 @@ impl Objects {
         let written = match written {
             Some(created) => created,
             None => {
-                // It was deleted meanwhile. The watch shows that, and the next attempt creates it.
+                // The object has been deleted since. The watch shows that, and the next attempt creates it.
                 let live = self.live(&api, name, &claim.uid).await?.ok_or(Stopped::Changed)?;
                 body["metadata"]["uid"] = json!(live.uid);
-                // A patch that arrives late must not bring a former key back.
+                // A late patch must not restore a former key.
                 body["metadata"]["resourceVersion"] = json!(live.resource_version);
                 if K::KIND == "Secret" {
-                    // A claim that needs a key no longer keeps none.
+                    // Remove the key of a claim that no longer needs one.
                     let names = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY];
                     let gone = names.into_iter().filter(|name| !entries.contains_key(*name));
                     body["data"] = gone.map(|name| (name.to_owned(), Value::Null)).collect::<Map<_, _>>().into();
@@ -567,7 +567,7 @@ impl Objects {
         Ok(())
     }
 
-    /// The metadata of the claim's object. What is another's is left alone.
+    /// Returns the metadata of the claim's object. Foreign objects are left alone.
     async fn live<K: Deliverable>(
         &self,
         api: &Api<K>,
@@ -589,7 +589,7 @@ impl Objects {
         Ok(Some(live))
     }
 
-    /// Makes the claim the owner of what was restored without one.
+    /// Makes the claim the owner of objects that were restored without one.
     pub(super) async fn own_delivered(&self, facts: &Facts, claim: &ClaimFacts) -> Result<(), Stopped> {
         let ([secret, map], lists) = {
             let cache = self.cache();
@@ -604,7 +604,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Only the object that was found to be the claim's by its content.
+    /// Sets the owner only on the object whose content identified it as the claim's.
     async fn own<K: Deliverable>(
         &self,
         facts: &Facts,
@@ -626,7 +626,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have put finalizers on them.
+    /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have added finalizers to them.
     pub(super) async fn remove_delivered(&self, claim: &ClaimName, facts: &Facts) -> Result<(), Stopped> {
         let [secret, map] = self
             .cache()
@@ -650,7 +650,7 @@ impl Objects {
         let (api, name) = (self.api_of::<K>(&claim.namespace), K::name_in(&facts.names));
         let settle = |answer| match answer {
             Ok(()) | Err(CallError::NotFound) => Ok(()),
-            // Another object has this name by now, or somebody has changed this one. The watch shows it.
+            // Another object has this name now, or this one was changed. The watch shows it.
             Err(CallError::Conflict) => Err(Stopped::Changed),
             Err(error) => Err(Stopped::CallFailed { doing: "removing the claim's Secret and ConfigMap", error }),
         };
@@ -703,7 +703,7 @@ fn claim_reference(claim: &ClaimFacts) -> Value {
     })
 }
 
-/// Reports to the watch's health check which version the answer has shown: the watch must show it soon, too.
+/// Reports the version in the answer to the watch's health check: the watch must show it soon, too.
 fn shown<T>(
     watch: &WatchHealth,
     answer: Result<T, CallError>,

@@ -1,4 +1,4 @@
-//! The outcome of a decision. `report` says what it means for users, metrics and the queue.
+//! The outcome of a decision, which `report` translates for users, metrics and the queue.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::decision::{Decision, Ending, Reason, Refusal};
 use super::facts::Facts;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
-/// What a decision was about, as metrics and events name it.
+/// The operation of a decision, as named in metrics and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Provision,
@@ -38,7 +38,7 @@ impl Operation {
         }
     }
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Provision => "provision",
@@ -52,7 +52,7 @@ impl Operation {
         }
     }
 
-    /// The `action` of its events.
+    /// Returns the `action` of its events.
     pub(crate) fn action(self) -> &'static str {
         match self {
             Self::Provision => "Provision",
@@ -66,13 +66,13 @@ impl Operation {
         }
     }
 
-    /// Whether the bucket can be used whatever comes of it, so that the status stays as it is.
+    /// Returns true if the bucket remains usable whatever the outcome, so that the status stays unchanged.
     pub(crate) fn is_beside_use(self) -> bool {
         matches!(self, Self::Rotate | Self::Retire | Self::WriteStatus)
     }
 }
 
-/// Why nobody works on a claim.
+/// The reason why no provisioner works on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotServed {
     NoClass,
@@ -82,78 +82,78 @@ pub(crate) enum NotServed {
 /// The outcome of one decision.
 pub(crate) type Outcome = Result<Done, Stopped>;
 
-/// What was done.
+/// A successful outcome.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Nothing was to be done.
+    /// There was nothing to do.
     Nothing,
-    /// The claim can be used. After this time its keys are looked at again.
+    /// The claim is usable. Its keys are verified again after this time.
     Rests { after: Duration },
-    /// The bucket is there, and all that its user needs.
+    /// The bucket exists, with all that its user needs.
     Provisioned { bucket: String },
     /// A changed `additionalConfig` is applied.
     Configured,
-    /// The Secret or the ConfigMap was written again.
+    /// The Secret or the ConfigMap was rewritten.
     Restored,
     /// The Secret has another key, since the backend does not show the former one again.
     KeyReplaced,
-    /// What another provisioner has made is ours from now on.
+    /// Adopted a bucket created by another provisioner.
     Adopted,
     /// The user has another key.
     Rotated,
-    /// The keys before it are removed.
+    /// The former keys were removed.
     Retired,
-    /// Everything that the claim had is gone, or as its class wants it.
+    /// All assets of the claim were removed, or retained according to its class.
     Released { ending: Ending, bucket: String },
-    /// The claim had nothing, and is let go.
+    /// The claim had no assets, and its finalizer was removed.
     ClaimReleased,
 }
 
-/// Why the decision was not carried out.
+/// The reason why the decision was not carried out.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// The facts were out of date. The cache has the current ones.
     Changed,
-    /// The claim is gone, and its key runs again if something is left to do.
+    /// The claim no longer exists. Its key runs again if anything is left to do.
     ClaimGone,
-    /// As many attempts as allowed are under way for this namespace, in this class or altogether.
+    /// The limit of concurrent attempts for this namespace, for this class or in total is reached.
     AwaitsPermit(Flow),
-    /// The claim gets nothing until something changes.
+    /// The claim receives nothing until something changes.
     Refused(Refusal),
-    /// The claim's class does not exist, or it is another provisioner's, and nobody has begun to work on the claim for some time.
+    /// The claim's class does not exist or names another provisioner, and no provisioner has begun to work on the claim for some time.
     NotServed(NotServed),
-    /// The claim's `additionalConfig` is not what the author can use.
+    /// The provisioner rejects the claim's `additionalConfig`.
     BadConfig {
         problem: String,
-        /// All keys that exist, if one of the claim does not.
+        /// All existing keys, if the claim has an unknown one.
         known: Vec<String>,
     },
-    /// What is written down of the class cannot be used any more.
+    /// The recorded class parameters are no longer valid.
     BadRecord(String),
-    /// Nothing is written down of the class, and it is gone.
+    /// The class is not recorded, and no longer exists.
     ClassGone,
-    /// This process may not begin anything.
+    /// This process may not begin any work.
     NotFenced(JournalError),
     /// A Secret that the class names does not exist.
     SecretMissing { namespace: String, name: String },
-    /// The class's parameters do not give the name of a Secret.
+    /// The class's parameters do not result in the name of a Secret.
     SecretName(String),
-    /// The author's code returned an error.
+    /// The provisioner returned an error.
     NotProvisioned { verdict: ProvisionVerdict, message: String, retry_after: Option<Duration> },
-    /// It gave no answer.
+    /// The provisioner gave no answer.
     ProvisionAborted { method: &'static str, aborted: CallAborted },
-    /// It returned an error when it was to make another key.
+    /// The provisioner returned an error from `rotate`.
     NotRotated { message: String, retry_after: Option<Duration> },
-    /// It returned an error when it was to remove keys.
+    /// The provisioner returned an error from `retire`.
     NotRetired { message: String, retry_after: Option<Duration> },
-    /// It gave no answer when it was to make or remove keys.
+    /// The provisioner gave no answer when it should create or remove keys.
     RotationAborted { method: &'static str, aborted: CallAborted },
-    /// The object with the name of the claim's Secret or ConfigMap is not the claim's.
+    /// The object with the name of the claim's Secret or ConfigMap does not belong to the claim.
     NotOwned { kind: &'static str, name: String },
-    /// The author's code did not remove what the claim had.
+    /// The provisioner did not remove the claim's assets.
     NotReleased { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
-    /// It gave no answer.
+    /// The provisioner gave no answer when it should remove assets.
     ReleaseAborted { method: &'static str, aborted: CallAborted },
-    /// A call to the API server failed on the way.
+    /// A call to the API server failed.
     CallFailed { doing: &'static str, error: CallError },
 }

@@ -1,7 +1,7 @@
-//! The fields of claims and ObjectBuckets that decisions read, and how they become facts.
+//! The fields of claims and ObjectBuckets that decisions read, and their conversion to facts.
 //!
-//! Specs and status are read by the lenient readers of [`objectbucket_api`]: what others write differently costs that field and
-//! not the object. An object that cannot be read all the same is present, with its metadata and the reason.
+//! Specs and status are read by the lenient readers of [`objectbucket_api`]: an unusual field of another writer is lost, but the object
+//! is not. An object that cannot be read at all counts as present, with its metadata and the reason.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Fields for BucketFields {
     }
 }
 
-/// `None` for what is no object of an API server.
+/// Returns `None` if the value is not an API object.
 pub(crate) fn claim_facts(watched: &WatchedClaim) -> Option<ClaimFacts> {
     let metadata = watched.metadata().clone();
     let (spec, status, unreadable) = match &watched.fields {
@@ -122,7 +122,7 @@ pub(crate) fn claim_facts(watched: &WatchedClaim) -> Option<ClaimFacts> {
     })
 }
 
-/// As [`claim_facts`].
+/// Reads an ObjectBucket like [`claim_facts`].
 pub(crate) fn bucket_facts(watched: &WatchedBucket) -> Option<BucketFacts> {
     let metadata = watched.metadata().clone();
     let (spec, status, unreadable) = match &watched.fields {
@@ -135,7 +135,7 @@ pub(crate) fn bucket_facts(watched: &WatchedBucket) -> Option<BucketFacts> {
     let annotations = metadata.annotations;
     let endpoint = spec.endpoint.unwrap_or_default();
     let phase: Option<Box<str>> = status.phase.map(|phase| phase.as_str().into());
-    // We name it before anything else, and others before they bind it. Whoever removed a bucket without a name would find none.
+    // We name it before anything else, and others name it before they bind it. Removing a bucket without a name would find none.
     let is_named = !endpoint.bucket_name.is_empty();
     let must_be_named = annotations.record.is_some() || phase.as_deref() == Some("Bound");
     let unreadable: Option<Box<str>> = match unreadable {
@@ -183,7 +183,7 @@ pub(crate) fn bucket_facts(watched: &WatchedBucket) -> Option<BucketFacts> {
     })
 }
 
-/// The claim that a reference names; the uid is empty where it names none.
+/// Returns the claim that a reference names; the uid is empty if the reference has none.
 fn claim_name(reference: ClaimReference) -> Option<ClaimName> {
     let (namespace, name) = (reference.namespace?, reference.name?);
     Some(ClaimName { namespace, name, uid: reference.uid.unwrap_or_default() })
@@ -239,7 +239,7 @@ mod tests {
             "claim": {"namespace": "shop", "name": "photos", "uid": "u"}});
         let annotations = json!({"kube-provisioner/bucket": record.to_string()});
         let metadata = json!({"name": "obc-shop-photos", "uid": "o", "annotations": annotations});
-        // The second and the third one read as an endpoint without the bucket's name.
+        // The second and the third spec are read as an endpoint without the bucket's name.
         for spec in [json!("nonsense"), json!({"endpoint": ["nonsense"]}), json!({"endpoint": {"bucketName": 7}})] {
             let text = json!({"metadata": metadata, "spec": spec}).to_string();
             let bucket = bucket_facts(&WatchedBucket::from_json(&text).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Whether the backends of classes can be reached, for `/readyz`.
+//! Checks for `/readyz` that the backends of classes can be reached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio::time::timeout;
 use super::backend::BucketBackend;
 use super::facts::OurClass;
 
-/// How long a backend may take: less than `/readyz` waits for all of them.
+/// The time limit of a backend, which is less than `/readyz` waits for all of them.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Asks the backend as such, and that of each class. One class whose backend can be reached is enough: the work for it goes
-/// on. The others are named in either case.
+/// Probes the backend itself, and the backend of each class. One reachable class is enough, since its work
+/// continues. The unreachable ones are named in either case.
 pub(super) async fn reach(backend: &dyn BucketBackend, classes: Vec<Arc<OurClass>>) -> Result<String, String> {
     backend.probe().await.map_err(|error| error.to_string())?;
     let asked = classes.iter().filter_map(|class| {

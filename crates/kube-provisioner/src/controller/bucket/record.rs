@@ -1,6 +1,6 @@
-//! What an ObjectBucket records beside its own fields, in one annotation: all that deletion needs.
+//! The record in an annotation of an ObjectBucket: all data that deletion needs in addition to the object's own fields.
 //!
-//! Only administrators may write ObjectBuckets, so it can be trusted. The object's own fields stay as others of this API
+//! Only administrators may write ObjectBuckets, so it can be trusted. The object's own fields are written as other programs of this API
 //! write them.
 
 use std::collections::BTreeMap;
@@ -10,79 +10,79 @@ use serde::{Deserialize, Serialize};
 use super::delivered_names::DeliveredNames;
 use crate::bucket::{Account, ClaimName};
 
-/// Where a claim's bucket comes from.
+/// The source of a claim's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
-    /// It is made for the claim.
+    /// The bucket is created for the claim.
     Provisioned,
-    /// It exists: the class names it, or it was made for another claim of the namespace.
+    /// The bucket exists: the class names it, or it was created for another claim in the namespace.
     Granted,
 }
 
-/// The annotation of an ObjectBucket. The default is that of a bucket of which nothing is known.
+/// The annotation of an ObjectBucket. The default describes an unknown bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
-    /// `None` if nobody knows: the object is another provisioner's, and its class was gone already.
+    /// `None` if unknown: the object belongs to another provisioner, and its class no longer existed.
     #[serde(with = "source")]
     pub(crate) source: Option<Source>,
     /// The claim. Some CustomResourceDefinitions drop the object's own reference to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim: Option<ClaimName>,
-    /// The uid of the claim that the bucket was made for, where a person has given it to another one of the same name.
+    /// The uid of the claim that the bucket was created for, if an administrator has assigned it to another claim of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made_for_uid: Option<String>,
-    /// The claim that the bucket was made for, where the claim uses the bucket of another one.
+    /// The claim that the bucket was created for, if the claim uses the bucket of another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<ClaimName>,
     /// The account that the claim shared with other claims of its namespace in an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<SharedAccount>,
-    /// The class's parameters. `None` if nobody knows.
+    /// The class's parameters. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parameters: Option<BTreeMap<String, String>>,
-    /// The claim's `additionalConfig` as it was applied the last time.
+    /// The claim's `additionalConfig`, as it was last applied.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) config: BTreeMap<String, String>,
-    /// What of `additionalConfig` an attempt that has not come to its end may have applied, or taken away, unlike `config`.
+    /// The entries of `additionalConfig` that an unfinished attempt may have applied or removed, unlike `config`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) attempted: BTreeMap<String, String>,
-    /// Whether a call of the author's code has succeeded.
+    /// True if a call to the provisioner has succeeded.
     #[serde(default)]
     pub(crate) made: bool,
-    /// Whether a person has given it to another claim and no call has succeeded since: bucket and user may be gone since the
+    /// True if an administrator has assigned it to another claim and no call has succeeded since: bucket and user may have been deleted since the
     /// backup that the record comes from.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) assigned: bool,
     #[serde(default)]
     pub(crate) tls: bool,
-    /// What the author has added to the ConfigMap.
+    /// The entries that the provisioner has added to the ConfigMap.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) data: BTreeMap<String, String>,
-    /// The id of the key that the user has.
+    /// The id of the user's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) access_key_id: Option<String>,
-    /// Whether the user has no key: pods identify themselves otherwise.
+    /// True if the user has no key: pods identify themselves in another way.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) keyless: bool,
-    /// The names of the Secret and the ConfigMap, where they are not the claim's.
+    /// The names of the Secret and the ConfigMap, if they differ from the claim's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) delivered: Option<DeliveredNames>,
-    /// The rotation that was done last.
+    /// The last completed rotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rotation: Option<String>,
-    /// A key that was made and is not known to be in the Secret.
+    /// A created key that may not be in the Secret yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) new_key: Option<NewKey>,
-    /// The ids of keys that the claim's Secret had before, until they are removed.
+    /// The ids of former keys of the claim's Secret, until they are removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) former_keys: Vec<String>,
-    /// When the other keys are removed.
+    /// The time at which the other keys are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retire_at: Option<String>,
 }
 
-/// An account that an earlier version made for several claims. New claims do not get one.
+/// An account that an earlier version created for several claims. New claims do not receive one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SharedAccount {
@@ -92,23 +92,23 @@ pub(crate) struct SharedAccount {
     /// Set once the claim's Secret contains the key of an account of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) left: bool,
-    /// The state that the author keeps for the account.
+    /// The state that the provisioner stores for the account.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) state: BTreeMap<String, String>,
 }
 
-/// A rotation that has begun. Until the Secret has its key, the user keeps [`Record::access_key_id`].
+/// A rotation that has begun. Until the Secret contains its key, the user keeps [`Record::access_key_id`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewKey {
     pub(crate) access_key_id: String,
-    /// What [`Record::rotation`] will be.
+    /// The next value of [`Record::rotation`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rotation: Option<String>,
 }
 
 impl SharedAccount {
-    /// The account as the author's methods receive it.
+    /// Returns the account as the provisioner's methods receive it.
     pub(crate) fn account(&self, namespace: &str) -> Account {
         let (namespace, name, uid) = (namespace.to_owned(), self.name.clone(), self.uid.clone());
         Account::of(ClaimName { namespace, name, uid })
@@ -133,18 +133,18 @@ impl Record {
         self.former_keys.iter().chain(&self.access_key_id).chain(new).any(|known| known == id)
     }
 
-    /// Returns true if a rotation has begun or ended, and the keys before it are not removed yet.
+    /// Returns true if a rotation has begun or ended, and the former keys are not removed yet.
     pub(crate) fn has_rotated(&self) -> bool {
         self.new_key.is_some() || !self.former_keys.is_empty()
     }
 
-    /// The key that a new Secret gets. Pods may have read one that was made last, even if its Secret is gone.
+    /// Returns the key for a new Secret. Pods may have read the key that was created last, even if its Secret was deleted.
     pub(crate) fn newest_key(&self) -> Option<&str> {
         let new = self.new_key.as_ref().map(|new| &new.access_key_id);
         new.or(self.access_key_id.as_ref()).map(String::as_str)
     }
 
-    /// The names of the Secret and the ConfigMap of the claim of this name.
+    /// Returns the names of the Secret and the ConfigMap of the claim of this name.
     pub(crate) fn delivered_names(&self, claim: &str) -> DeliveredNames {
         self.delivered.clone().unwrap_or_else(|| DeliveredNames::of(claim))
     }

@@ -1,4 +1,4 @@
-//! What the ObjectBuckets and claims of the cluster stand for, of whichever provisioner, for the command `orphans`.
+//! The assets that the cluster's ObjectBuckets and claims of any provisioner represent, for the command `orphans`.
 
 use std::collections::BTreeSet;
 
@@ -11,28 +11,28 @@ use super::facts::{BucketFacts, Recorded};
 use super::partial::{WatchedBucket, bucket_facts};
 use crate::bucket::{Account, Asset, AssetKind, ClaimName};
 
-/// All that is recorded.
+/// All recorded assets.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedAssets {
     /// Names of buckets.
     buckets: BTreeSet<String>,
-    /// Names of users, and whatever else authors keep.
+    /// Names of users, and other values in the provisioners' state.
     names: BTreeSet<String>,
     /// The uids of claims and of shared accounts that ObjectBuckets name.
     uids: BTreeSet<String>,
-    /// How the accounts of claims begin whose uids their ObjectBuckets do not say.
+    /// The prefixes of the accounts of claims whose uids are missing in their ObjectBuckets.
     prefixes: BTreeSet<String>,
-    /// The uids of the claims that are there.
+    /// The uids of the existing claims.
     claims: BTreeSet<String>,
-    /// ObjectBuckets that cannot be read: each may stand for anything.
+    /// ObjectBuckets that cannot be read: each may represent any asset.
     pub(crate) unreadable: Vec<String>,
 }
 
 impl RecordedAssets {
-    /// Reads all of them.
+    /// Reads all claims and ObjectBuckets.
     pub(crate) async fn read(client: &Client) -> kube::Result<Self> {
         let mut all = Self::default();
-        // An ObjectBucket is written while its claim is there, so in this order nothing is missed.
+        // An ObjectBucket is written while its claim exists, so this order misses nothing.
         for claim in list::<ObjectBucketClaim>(client).await? {
             all.claims.extend(claim.metadata.uid);
         }
@@ -68,7 +68,7 @@ impl RecordedAssets {
         }
     }
 
-    /// Whether an ObjectBucket stands for this asset.
+    /// Returns true if an ObjectBucket represents this asset.
     pub(crate) fn names(&self, asset: &Asset) -> bool {
         let Account { name, claim, .. } = &asset.owner;
         self.uids.contains(&claim.uid)
@@ -77,13 +77,13 @@ impl RecordedAssets {
             || [name, &asset.name].into_iter().any(|name| self.names.contains(name))
     }
 
-    /// Whether the claim is there.
+    /// Returns true if the claim exists.
     pub(crate) fn has_claim(&self, claim: &ClaimName) -> bool {
         self.claims.contains(&claim.uid)
     }
 }
 
-/// All objects of a kind, without reading their fields.
+/// Lists all objects of a kind, without reading their fields.
 async fn list<K: Resource<DynamicType = ()>>(client: &Client) -> kube::Result<Vec<DynamicObject>> {
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     Ok(objects.list(&ListParams::default()).await?.items)

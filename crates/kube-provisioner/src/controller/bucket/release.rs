@@ -1,4 +1,4 @@
-//! Ends a claim's bucket: the backend first, then Secret and ConfigMap, then the ObjectBucket, then the claim. The first
+//! Deprovisions a claim: the backend first, then Secret and ConfigMap, then the ObjectBucket, then the claim. The first
 //! failure stops it, so that nothing is forgotten that still exists.
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<'a> Release<'a> {
         if facts.claim.is_none() && objects.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Stopped::Changed);
         }
-        // From here on no attempt takes the object for its own, even if the reason for this ending goes away.
+        // From here on no attempt reuses the object, even if the reason for the release disappears.
         let bucket = objects.set_bucket_phase(&*self.with_finalizer().await?, "Released").await?;
         if !bucket.deleting && !objects.begin_deletion(&bucket).await? {
             return objects.let_claim_go(claim).await;
@@ -65,8 +65,8 @@ impl<'a> Release<'a> {
         objects.let_claim_go(claim).await
     }
 
-    /// The ObjectBucket with our finalizer: without it, the object would be gone before the bucket. What is known of an
-    /// object of another provisioner is written down first, since its class may go at any time.
+    /// Returns the ObjectBucket with our finalizer: without it, the object would be deleted before the bucket. The facts about an
+    /// object of another provisioner are recorded first, since its class may be deleted at any time.
     async fn with_finalizer(&self) -> Result<Arc<BucketFacts>, Stopped> {
         let Self { reconciler, ending, bucket, .. } = self;
         if bucket.has_finalizer() || bucket.deleting || *ending == Ending::Abandon {
@@ -76,8 +76,8 @@ impl<'a> Release<'a> {
         reconciler.objects.write_bucket(bucket, &record, None).await.map(Arc::new)
     }
 
-    /// When this succeeds, no claim uses the bucket of an ObjectBucket whose deletion has begun, and none will: one that is about
-    /// to has written its ObjectBucket, then marks the owner's, and gives up if that is being deleted.
+    /// Confirms that no claim uses the bucket of an ObjectBucket whose deletion has begun, and that none will: a claim that is about
+    /// to use it has written its ObjectBucket, then marks the owner's, and stops if that is being deleted.
     async fn confirm_unused(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let BucketReconciler { objects, rules, .. } = self.reconciler;
         let is_marked = objects.cache().bucket(&bucket.name).is_some_and(|live| live.shared);
@@ -89,8 +89,8 @@ impl<'a> Release<'a> {
         if by.is_empty() { Ok(()) } else { Err(Stopped::Refused(Refusal::InUse { by })) }
     }
 
-    /// The author's part. The bucket goes first: one that is not deleted, since it holds objects, stays usable, and in some backends the
-    /// account proves whose a bucket is.
+    /// Calls the provisioner. The bucket is removed first: if it is not deleted because it contains objects, it stays usable, and in some backends
+    /// the account proves the ownership of a bucket.
     async fn remove_in_backend(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<(), Stopped> {
         let BucketReconciler { backend, limits, .. } = self.reconciler;
         let recorded = bucket.record().and_then(|record| record.source);
@@ -130,7 +130,7 @@ impl<'a> Release<'a> {
     }
 }
 
-/// A claim that is being deleted and has no ObjectBucket.
+/// Releases a claim that is being deleted and has no ObjectBucket.
 pub(super) async fn release_claim(
     BucketReconciler { objects, .. }: &BucketReconciler,
     facts: &Facts,

@@ -1,4 +1,4 @@
-//! The table from an outcome to its name in metrics and logs, and when the key runs again.
+//! Maps an outcome to its name in metrics and logs, and to the time of the key's next run.
 
 use provisioner_runtime::queue::Next;
 
@@ -8,7 +8,7 @@ use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last,
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
-/// When the key runs again.
+/// Returns when the key runs again.
 pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> Next {
     let stopped = match outcome {
         Ok(done) => return next_of(done),
@@ -19,7 +19,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         Stopped::ClaimGone | Stopped::NotServed(_) => Next::Done,
         Stopped::AwaitsPermit(flow) => Next::AwaitPermit(flow.clone()),
         Stopped::Changed => Next::Again,
-        // Work on another key ends these, and the watch shows it.
+        // Work on another key ends these states, and the watch shows it.
         Stopped::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Stopped::NotOwned { .. } => Next::Retry,
         Stopped::Refused(_) | Stopped::BadConfig { .. } => REMIND,
         Stopped::SecretMissing { .. } => retry(secret_missing(attempt)),
@@ -47,7 +47,7 @@ fn next_of(done: &Done) -> Next {
     match done {
         Done::Nothing | Done::Released { .. } | Done::ClaimReleased => Next::Done,
         Done::Rests { after } => Next::Wait(Some(*after)),
-        // A rotation may be asked for by now, or old keys wait for their end.
+        // A rotation may have been requested in the meantime, or old keys are due for removal later.
         Done::Provisioned { .. }
         | Done::Configured
         | Done::Restored
@@ -58,7 +58,7 @@ fn next_of(done: &Done) -> Next {
     }
 }
 
-/// Whether this was the last attempt until something changes. Only a failure that the author's code reports counts.
+/// Returns true if this was the last attempt until something changes. Only a failure reported by the provisioner counts.
 pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = match outcome {
         Err(Stopped::NotProvisioned { verdict, .. }) => match verdict {
@@ -74,7 +74,7 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
     is_last(attempt, threshold)
 }
 
-/// The outcome's name in metrics and logs; `None` where nothing was done.
+/// Returns the outcome's name in metrics and logs; `None` if nothing was done.
 pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     let stopped = match outcome {
         Ok(Done::Nothing | Done::Rests { .. }) => return None,

@@ -1,5 +1,5 @@
-//! New keys for a user: the key is made and written down, the Secret gets it, and the keys before it go some time later. Between
-//! rotations, whether the key in the Secret still works.
+//! Key rotation: creates and records a key, writes it to the Secret, and removes the former keys some time later. Between
+//! rotations, verifies that the key in the Secret still works.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,14 +36,14 @@ impl<'a> Rotation<'a> {
         Ok(Self { reconciler, facts, step, bucket, record })
     }
 
-    /// Gives the user another key.
+    /// Rotates the user's key.
     pub(super) async fn rotate(self) -> Outcome {
         let Self {
             reconciler: BucketReconciler { objects, backend, limits, rules, .. }, facts, bucket, record, ..
         } = self;
         let claim = facts.claim.as_ref().ok_or(Stopped::Changed)?;
         if let Some(new) = &record.new_key {
-            // The answer to the Secret's write may have been lost, and another rotation would remove the key that it has.
+            // The answer to the Secret's write may have been lost, and another rotation would remove the key in the Secret.
             let in_secret = objects.supersede_key(claim, record, &new.access_key_id).await?;
             if in_secret.as_ref() == Some(&new.access_key_id) {
                 return self.end(bucket, record, new.clone()).await;
@@ -66,7 +66,7 @@ impl<'a> Rotation<'a> {
         calls.report_removed(before, record, &account).await?;
         let rotation = claim.rotation.as_deref().map(str::to_owned);
         let new = NewKey { access_key_id: credentials.access_key_id.clone(), rotation };
-        // The record is the first to know, and the key before stays the user's until the Secret has the new one.
+        // The record is updated first, and the former key remains the user's until the Secret contains the new one.
         let mut bucket = Arc::clone(bucket);
         if rules.safeguards.include(BucketSafeguard::KeyRecord) {
             let record = Record { new_key: Some(new.clone()), ..(**record).clone() };
@@ -80,20 +80,20 @@ impl<'a> Rotation<'a> {
         self.end(&bucket, record, new).await
     }
 
-    /// The Secret has the new key. The previous one is removed after the overlap.
+    /// Ends the rotation once the Secret has the new key. The former key is removed after the overlap.
     async fn end(&self, bucket: &BucketFacts, record: &Record, new: NewKey) -> Outcome {
         let record = end_rotation(self.reconciler, record.clone(), new);
         self.reconciler.objects.write_bucket(bucket, &record, None).await?;
         Ok(Done::Rotated)
     }
 
-    /// Removes the keys that were rotated out, when it is time.
+    /// Removes the keys that were rotated out, once the overlap is over.
     pub(super) async fn retire(self) -> Outcome {
         let Self { reconciler: BucketReconciler { objects, backend, limits, .. }, facts, step, bucket, record } = self;
         if let Some(after) = self.until(record.retire_at.as_deref()) {
             return verify(self.reconciler, facts, step, Some(after)).await;
         }
-        // Before the watch shows it, a late write may have brought a former key back into a Secret that was deleted.
+        // Before the watch shows it, a late write may have restored a former key in a Secret that was deleted.
         let in_secret = objects.credentials(facts).await?;
         if in_secret.is_some_and(|key| record.access_key_id.as_ref() != Some(&key.access_key_id)) {
             return Box::pin(Attempt::run(self.reconciler, Reason::Secret, facts, step)).await;
@@ -117,7 +117,7 @@ impl<'a> Rotation<'a> {
         Ok(Done::Retired)
     }
 
-    /// The ids of the keys of the claim's account; `None` if the backend does not tell.
+    /// Returns the ids of the keys of the claim's account; `None` if the backend cannot list them.
     async fn listed(&self) -> Result<Option<Vec<String>>, Stopped> {
         let mut calls = self.calls(Purpose::Remove)?;
         let (_, account) = calls.known(self.bucket, self.source()).await?;
@@ -132,15 +132,15 @@ impl<'a> Rotation<'a> {
         self.record.source.unwrap_or(Source::Granted)
     }
 
-    /// How long it is until this time; `None` if it has come.
+    /// Returns the time remaining until `time`; `None` if it has passed.
     fn until(&self, time: Option<&str>) -> Option<Duration> {
         let time: Timestamp = time?.parse().ok()?;
         Duration::try_from(time.duration_since(self.reconciler.objects.now())).ok().filter(|left| !left.is_zero())
     }
 }
 
-/// Looks with each resync whether the key in the claim's Secret still works, and replaces it if it does not. A claim rests for
-/// `at_most` this time.
+/// Verifies with each resync that the key in the claim's Secret still works, and replaces it if it does not. A claim rests for
+/// at most `at_most`.
 pub(super) async fn verify(
     reconciler: &BucketReconciler,
     facts: &Facts,
@@ -153,13 +153,13 @@ pub(super) async fn verify(
         return Ok(at_most.map_or(Done::Nothing, |after| Done::Rests { after }));
     };
     if step.work().waits() == 0 {
-        // After a start, the looks at all claims are spread over the period.
+        // After a start, the verifications of all claims are spread over the period.
         return rests(reconciler.resync.mul_f64((stable_hash(&step.key().to_string()) % 1024) as f64 / 1024.0));
     }
     match Rotation::new(reconciler, facts, step)?.listed().await {
         Ok(Some(keys)) if !keys.contains(id) => Box::pin(Attempt::run(reconciler, Reason::Secret, facts, step)).await,
         Err(stopped @ Stopped::AwaitsPermit(_)) => Err(stopped),
-        // Nothing is known of the key.
+        // The state of the key is unknown.
         Ok(_) | Err(_) => rests(reconciler.resync),
     }
 }

@@ -1,36 +1,36 @@
-//! The safeguards of the controller of buckets. Tests of the simulation leave one out to see that the simulation notices.
+//! The safeguards of the bucket controller. Tests of the simulation disable one to verify that the simulation notices.
 
-/// One of the things that keep buckets from leaking, from being made twice and from being deleted by mistake.
+/// A safeguard that keeps buckets from leaking, from being created twice or from being deleted by mistake.
 #[cfg_attr(not(feature = "planted-faults"), expect(unreachable_pub, reason = "of use to the simulation alone"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketSafeguard {
-    /// The ObjectBucket of a failed attempt that may have left something stays.
+    /// The ObjectBucket of a failed attempt that may have left something is kept.
     FailedAttempts,
-    /// An ObjectBucket is removed only after what it stands for.
+    /// An ObjectBucket is removed only after the assets that it represents.
     Order,
-    /// Secrets and ConfigMaps of others are left alone.
+    /// Foreign Secrets and ConfigMaps are left alone.
     Ownership,
     /// A process that has lost its shard begins nothing.
     Fencing,
-    /// A new key is written into the ObjectBucket before the Secret has it.
+    /// A new key is written to the ObjectBucket before the Secret.
     KeyRecord,
-    /// What is known was read since the term began.
+    /// The cached state was read after the term began.
     Fresh,
-    /// That a claim is absent deletes nothing.
+    /// The absence of a claim does not delete anything.
     Absence,
     /// ObjectBuckets of another cluster are left alone.
     Cluster,
-    /// What cannot be read is present.
+    /// An object that cannot be read still exists.
     Unreadable,
-    /// A bucket stays while other claims use it.
+    /// A bucket is kept while other claims use it.
     Shared,
-    /// An ObjectBucket without a claim's uid is a claim's only if more than the claim says so.
+    /// An ObjectBucket without a claim's uid belongs to a claim only if more than the claim says so.
     Pointer,
-    /// A write names the version of the ObjectBucket on which it was decided.
+    /// A write names the version of the ObjectBucket on which its decision is based.
     Version,
     /// The finalizer of a bound claim is restored.
     Finalizer,
 }
 
-/// Which of them are in place.
+/// The active safeguards.
 pub(crate) type Safeguards = crate::controller::shared::safeguards::Safeguards<BucketSafeguard>;

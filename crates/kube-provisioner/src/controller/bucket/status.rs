@@ -1,4 +1,4 @@
-//! The claim's status: the phase that everybody knows, and conditions with reasons. What is there already is not written again.
+//! Writes the claim's status: the well-known phase, and conditions with reasons. Unchanged values are not written again.
 
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;
@@ -11,7 +11,7 @@ use super::messages::{State, UserMessage};
 use super::objects::{Objects, TRIES};
 use super::outcome::Stopped;
 
-/// A condition that is to be.
+/// A condition to write.
 struct Condition {
     kind: &'static str,
     is_true: bool,
@@ -24,7 +24,7 @@ pub(super) async fn write_status(objects: &Objects, message: &UserMessage, key: 
     for _ in 0..TRIES {
         let facts = objects.cache().facts(key);
         let Some(claim) = facts.claim.clone() else { return Ok(()) };
-        // Most claims disappear with our finalizer.
+        // Most claims disappear when our finalizer is removed.
         if state == State::Released && claim.finalizers.is_empty() {
             return Ok(());
         }
@@ -35,26 +35,26 @@ pub(super) async fn write_status(objects: &Objects, message: &UserMessage, key: 
         let now = objects.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let conditions: Vec<Value> = conditions.iter().map(|condition| condition.json(&claim, &now)).collect();
         let status = json!({"phase": phase, "conditions": conditions});
-        // A write of a custom resource's status compares only the version: with the uid alone, a replica whose watch is
+        // A write of a custom resource's status only compares the version: with only the uid, a replica whose watch is
         // behind would write the status of a new claim of this name.
         let metadata = json!({"uid": &*claim.uid, "resourceVersion": claim.resource_version.to_string()});
         let patch = json!({"metadata": metadata, "status": status});
         match objects.patch_claim(&claim, patch, Some("status")).await {
-            // Others write it at the same time, and the cache has it as it is now.
+            // Other controllers write it at the same time, and the cache has its current version.
             Err(Stopped::Changed) => {}
             Err(Stopped::CallFailed { error, .. }) => {
-                // It may have been written all the same.
+                // The status may have been written nevertheless.
                 objects.cache().status_is_unknown(key);
                 return Err(error);
             }
-            // It is gone.
+            // The claim no longer exists.
             _ => return Ok(()),
         }
     }
     Err(CallError::Conflict)
 }
 
-/// Once a claim is bound, it stays so for those who wait for that.
+/// Returns the phase. Once a claim is bound, it stays bound for programs that wait for that.
 fn phase(state: State, claim: &ClaimFacts) -> &'static str {
     match state {
         State::Released => "Released",

@@ -1,4 +1,4 @@
-//! What answers, watches and lists change.
+//! Tests of changes by answers, watches and lists.
 
 use serde_json::json;
 
@@ -34,18 +34,18 @@ fn who_had_the_name_before_takes_no_place() {
     cache.bucket_event(Change::Deleted(Some(bucket("old", 6))));
     let uid = |cache: &BucketCache| cache.bucket("obc-shop-photos").map(|known| known.uid.clone());
     assert_eq!(uid(&cache).as_deref(), Some("new"));
-    // An answer that is older than the deletion brings nothing back.
+    // An answer that is older than the deletion does not restore the object.
     cache.bucket_event(Change::Deleted(Some(bucket("new", 10))));
     cache.observe_bucket(bucket("new", 9));
     assert_eq!(uid(&cache), None);
-    // One that exists is taken from any answer, however old its last change is.
+    // An existing object is accepted from any answer, however old its last change is.
     cache.observe_bucket(bucket("newer", 7));
-    // A list that is older than an answer takes nothing away.
+    // A list that is older than an answer removes nothing.
     cache.bucket_event(Change::Begin);
     cache.bucket_event(Change::Listed(Some(bucket("newer", 6))));
     cache.bucket_event(Change::Ready);
     assert_eq!(uid(&cache).as_deref(), Some("newer"));
-    // And an answer that is older than what is known does not stand for a list.
+    // An answer that is older than the cached object does not count as part of a list.
     cache.bucket_event(Change::Begin);
     cache.observe_bucket(bucket("newer", 6));
     cache.bucket_event(Change::Ready);

@@ -36,7 +36,7 @@ impl Cache for BucketCache {
         };
         let candidates = || self.candidates(key, claim.as_deref());
         let bucket = candidates().find(is_own).or_else(|| candidates().find(is_given)).cloned();
-        // A bucket keeps the settings of the class that it was made with.
+        // A bucket keeps the settings of the class that it was created with.
         let of_bucket = bucket.as_ref().filter(|bucket| bucket.record().is_some_and(|record| record.made));
         let class = of_bucket.and_then(|bucket| bucket.class.as_deref());
         let class = class.or_else(|| claim.as_ref()?.class.as_deref());
@@ -86,7 +86,7 @@ impl Cache for BucketCache {
         let needs_work = |key: &Key| {
             let facts = self.facts(key);
             match decide(&facts, &self.rules) {
-                // Its key is looked at from time to time.
+                // Its key is verified periodically.
                 Decision::NoAction(NoAction::Bound) => facts.has_key(),
                 // Its user is told after some time.
                 Decision::NoAction(NoAction::ClassMissing | NoAction::ClassOfAnother) => {
@@ -114,7 +114,7 @@ impl BucketCache {
         }
     }
 
-    /// The ObjectBuckets of claims of this name, and the one that the claim points at.
+    /// Returns the ObjectBuckets of claims of this name, and the one that the claim points at.
     fn candidates<'a>(
         &'a self,
         key: &'a Key,
@@ -126,7 +126,7 @@ impl BucketCache {
         named.map(|name| &**name).chain(pointed).chain(unclaimed).filter_map(|name| self.buckets.get(name))
     }
 
-    /// Whether the ObjectBucket stands for this claim.
+    /// Returns true if the ObjectBucket represents this claim's bucket.
     fn is_of(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
         let points = claim.object_bucket.as_deref() == Some(&bucket.name);
         if !self.rules.safeguards.include(BucketSafeguard::Pointer) && bucket.claim().is_none_or(|of| of.uid.is_empty())
@@ -139,15 +139,15 @@ impl BucketCache {
                 let same_name = *of.namespace == *claim.namespace && *of.name == *claim.name;
                 points && same_name && has_its_bucket(bucket, claim)
             }
-            // A damaged object is nobody else's as long as it may be the claim's.
+            // A damaged object that may be the claim's belongs to no other claim.
             None if bucket.unreadable.is_some() || matches!(bucket.record, Recorded::Unreadable(_)) => points,
             None => points && self.is_named_after(bucket, claim) && has_its_bucket(bucket, claim),
         }
     }
 
-    /// Whether an ObjectBucket of another provisioner that names no claim can only be this claim's: it has the name that all
-    /// give to the claim's ObjectBucket, no other claim would have the same, and it was made after the claim. Tenants choose
-    /// what a claim points at, but not when it was made.
+    /// Returns true if an ObjectBucket of another provisioner that names no claim can only belong to this claim: it has the name that all
+    /// provisioners give to the claim's ObjectBucket, no other claim would use the same name, and it was created after the claim. Tenants choose
+    /// what a claim points at, but not when it was created.
     fn is_named_after(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
         let Some(path) = bucket.name.strip_prefix("obc-") else { return false };
         let mut claims = path.match_indices('-').filter_map(|(hyphen, _)| {
@@ -159,13 +159,13 @@ impl BucketCache {
         is_older && only == Some(&key_of(claim))
     }
 
-    /// Whether no claim has the ObjectBucket.
+    /// Returns true if the ObjectBucket belongs to no claim.
     fn is_free(&self, bucket: &BucketFacts) -> bool {
         let of = bucket.claim().map(|of| Key::of(&of.namespace, &of.name, &of.uid));
         of.is_none_or(|key| self.claims.get(&key).is_none())
     }
 
-    /// What keeps a claim without an ObjectBucket from getting one.
+    /// Returns the obstacle that prevents a claim without an ObjectBucket from receiving one.
     fn obstacle(&self, key: &Key, claim: Option<&ClaimFacts>, class: &ClassState) -> Option<Obstacle> {
         let (mut left, mut former) = (None, false);
         for other in self.candidates(key, None).filter(|other| self.rules.own(other, class)) {
@@ -183,7 +183,7 @@ impl BucketCache {
         }
         let unproven = || {
             let claim = claim?;
-            // A claim that cannot be read does not say where it points, and probably it is there.
+            // An unreadable claim does not say where it points, which is probably the usual name.
             let usual = claim.unreadable.as_ref().map(|_| object_bucket_name(&claim.namespace, &claim.name));
             let pointed = self.buckets.get(claim.object_bucket.as_deref().or(usual.as_deref())?)?;
             let may_be_ours = usual.is_some() || self.rules.own(pointed, class);
@@ -197,7 +197,7 @@ impl BucketCache {
         }
     }
 
-    /// The claim whose bucket this one uses, or asks for.
+    /// Returns the claim whose bucket this one uses or requests.
     fn owner(&self, claim: &ClaimFacts, bucket: Option<&BucketFacts>) -> OwnerFacts {
         let recorded = bucket.and_then(owner_of);
         let path = recorded.map(|owner| owner.to_string().into_boxed_str()).or_else(|| asked_path(claim));
@@ -214,7 +214,7 @@ impl BucketCache {
         OwnerFacts { claim, bucket }
     }
 
-    /// The other claims that use a bucket.
+    /// Returns the other claims that use a bucket.
     fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
         let made_for = made_for(bucket).filter(|_| owner_of(bucket).is_none());
         let using = made_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
@@ -222,14 +222,14 @@ impl BucketCache {
     }
 }
 
-/// Whether both name the same bucket, as far as they name one. An ObjectBucket that comes from the backup of another cluster may
+/// Returns true unless both name different buckets. An ObjectBucket that comes from the backup of another cluster may
 /// name a claim of this name.
 fn has_its_bucket(bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
     let named = claim.bucket_name.as_deref().filter(|name| !name.is_empty());
     bucket.endpoint.bucket.is_empty() || named.is_none_or(|name| *name == *bucket.endpoint.bucket)
 }
 
-/// The claim that marks in the backend name.
+/// Returns the claim that the marks in the backend name.
 fn made_for(bucket: &BucketFacts) -> Option<ClaimName> {
     bucket.claim().map(|claim| bucket.made_for(claim)).filter(|claim| !claim.uid.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What the controllers of volumes and of buckets share.
+//! The parts that the volume and bucket controllers share.
 
 pub(crate) mod calls;
 pub(crate) mod checksum;

@@ -1,4 +1,4 @@
-//! What is common to calls of the author's code.
+//! The common parts of calls to the provisioner.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use tokio::time::sleep;
 
 use crate::error::StartError;
 
-/// A call that takes longer than this has an event of its own.
+/// A longer call emits a separate event.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// The author's code has crashed where it must not.
+/// A panic of the provisioner's code where it must not panic.
 #[derive(Debug)]
 pub(crate) struct Crashed {
     pub(crate) method: &'static str,
     pub(crate) panic: String,
 }
 
-/// Asks the author's code for its capabilities, and for what else is needed before the start.
+/// Returns the provisioner's capabilities, and other values needed before the start.
 pub(crate) fn capabilities<T>(ask: impl FnOnce() -> T) -> Result<T, Crashed> {
     catch_panic(ask).map_err(|panic| Crashed { method: "capabilities", panic })
 }
 
-/// Calls the author's `start`.
+/// Calls the provisioner's `start`.
 pub(crate) async fn start_backend(
     limit: Duration,
     call: impl Future<Output = Result<(), StartError>>,
@@ -37,13 +37,13 @@ pub(crate) async fn start_backend(
     }
 }
 
-/// Why a call of the author's code has not done what it was to do.
+/// The reason why a call to the provisioner failed.
 pub(crate) enum CallFailure<S, E> {
-    /// It was not made.
+    /// The call was not made.
     Stopped(S),
-    /// The author's code gave no answer.
+    /// The provisioner gave no answer.
     Aborted(CallAborted),
-    /// The author's code returned this.
+    /// The provisioner returned this error.
     Returned(E),
 }
 
@@ -54,7 +54,7 @@ impl<S, E> From<S> for CallFailure<S, E> {
 }
 
 impl<S, E> CallFailure<S, E> {
-    /// The answer to a call, with what it means for the operation that it was not made.
+    /// Returns the answer to a call, or the reason for the operation to stop if the call was not made.
     pub(crate) fn of<T>(
         call: Result<Result<T, E>, Refused>,
         unwanted: S,
@@ -68,7 +68,7 @@ impl<S, E> CallFailure<S, E> {
         }
     }
 
-    /// What this means for the operation.
+    /// Returns the reason for the operation to stop.
     pub(crate) fn stop(self, returned: impl FnOnce(E) -> S, aborted: impl FnOnce(CallAborted) -> S) -> S {
         match self {
             Self::Stopped(stopped) => stopped,

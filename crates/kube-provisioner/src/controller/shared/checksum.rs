@@ -1,11 +1,11 @@
-//! Hashes as texts, and the annotation that reveals an edited Secret or ConfigMap.
+//! Hashes as texts, and the annotation that detects an edited Secret or ConfigMap.
 
 use sha2::{Digest, Sha256};
 
-/// The annotation.
+/// The annotation with the checksum.
 pub(crate) const CHECKSUM: &str = "kube-provisioner/checksum";
 
-/// A hash of entries, in the order in which they come.
+/// Returns a hash of entries, in the order of the iterator.
 pub(crate) fn hash_of<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
     let mut hash = Sha256::new();
     for (name, value) in entries {
@@ -17,7 +17,7 @@ pub(crate) fn hash_of<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>
     hex(&hash.finalize())
 }
 
-/// The first half of a text's hash.
+/// Returns the first half of a text's hash.
 #[cfg(feature = "cosi")]
 pub(crate) fn short_hash(text: &str) -> String {
     hex(&Sha256::digest(text)[..16])

@@ -1,4 +1,4 @@
-//! A class's parameters, read once by the author's types, and the Secrets that they name.
+//! A class's parameters, parsed once with the provisioner's types, and the Secrets that they name.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use super::secret_names::{self, SecretName};
 use crate::capabilities::SecretRole;
 use crate::parameters::{self, ParameterError};
 
-/// Texts read into the author's type, which the controllers do not know.
+/// Texts parsed into the provisioner's type, which the controllers do not know.
 #[derive(Clone)]
 pub(crate) struct Parsed(Arc<dyn Any + Send + Sync>);
 
 impl Parsed {
-    /// Calls the author's code.
+    /// Parses the texts. Calls the provisioner's code.
     pub(crate) fn read<T: DeserializeOwned + Send + Sync + 'static>(
         texts: &BTreeMap<String, String>,
     ) -> Result<Self, ParameterError> {
@@ -25,7 +25,7 @@ impl Parsed {
         Ok(Self(Arc::new(typed)))
     }
 
-    /// The author's type: the one that they were read into.
+    /// Returns the provisioner's type, into which the texts were parsed.
     pub(crate) fn typed<T: Send + Sync + 'static>(self) -> Arc<T> {
         let Ok(typed) = self.0.downcast::<T>() else {
             unreachable!("parameters are parsed by the provisioner that they are handed to");
@@ -40,24 +40,24 @@ impl fmt::Debug for Parsed {
     }
 }
 
-/// A class's parameters: the author's, and the Secrets that they name.
+/// A class's parameters: those of the provisioner, and the Secrets that they name.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassParameters {
     pub(crate) parsed: Parsed,
     pub(crate) secrets: Vec<SecretName>,
 }
 
-/// Why a class's parameters cannot be used.
+/// The reason why a class's parameters cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadParameters {
-    /// They are wrong, however often they are read.
+    /// The parameters are invalid, however often they are parsed.
     Wrong(String),
-    /// The author's code crashed.
+    /// The provisioner's code panicked.
     Crashed(String),
 }
 
 impl ClassParameters {
-    /// `parse` calls the author's code.
+    /// Parses the parameters; `parse` calls the provisioner's code.
     pub(crate) fn read(
         parameters: BTreeMap<String, String>,
         roles: &[SecretRole],
@@ -69,7 +69,7 @@ impl ClassParameters {
     }
 }
 
-/// Reads the names of Secrets, and lets the author's code read the rest. An error has all problems of both.
+/// Reads the names of Secrets, and parses the rest with the provisioner's code. An error contains all problems of both.
 pub(crate) fn read_with_secrets<T>(
     mut parameters: BTreeMap<String, String>,
     roles: &[SecretRole],

@@ -1,4 +1,4 @@
-//! The id of this cluster, which separates its storage from that of other clusters on the same backend.
+//! The id of this cluster, which distinguishes its storage from that of other clusters on the same backend.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 use crate::controller::RunError;
 use crate::options::Options;
 
-/// Every cluster has it, and nobody can delete it, so its uid lasts as long as the cluster.
+/// The namespace exists in every cluster and cannot be deleted, so its uid lasts as long as the cluster.
 pub(crate) const SYSTEM_NAMESPACE: &str = "kube-system";
 
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The id of the cluster that the controller would use with these options: the given one, or the uid of the namespace
-/// kube-system. For commands of authors.
+/// Returns the id of the cluster that the controller would use with these options: the configured one, or the uid of the namespace
+/// kube-system. For a provisioner's own commands.
 ///
 /// # Errors
-/// When the namespace cannot be read; the text says what to do.
+/// If the namespace cannot be read; the error says what to do.
 pub async fn cluster_id(options: &Options, client: &Client) -> Result<String, RunError> {
     match &options.cluster_id {
         Some(id) => Ok(id.clone()),
@@ -29,8 +29,8 @@ pub async fn cluster_id(options: &Options, client: &Client) -> Result<String, Ru
     }
 }
 
-/// As [`cluster_id`], as often as it takes. `None` if `shutdown` comes first. The id is empty if the account may do without
-/// it and may not read it.
+/// Returns the id like [`cluster_id`], but retries until it succeeds. Returns `None` if `shutdown` comes first. The id is empty if it is optional
+/// and the account may not read it.
 pub(crate) async fn identify(
     options: &Options,
     client: &Client,

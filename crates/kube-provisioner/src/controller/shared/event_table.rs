@@ -1,4 +1,4 @@
-//! Compares the pages that list messages with the code: both have the same.
+//! Compares the pages that list messages with the code: both must contain the same messages.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,12 +9,12 @@ use provisioner_runtime::controller::CallAborted;
 
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
-/// A row of a page: the heading above it, then the message.
+/// A row of a page: the preceding heading, then the message.
 pub(crate) type Row = (String, String);
 
-/// Stands for every number. The pages say NUMBER.
+/// A placeholder for every number. The pages say NUMBER.
 pub(crate) const NUMBER: u32 = 777;
-/// Stands for what the author's code says.
+/// A placeholder for the provisioner's message.
 pub(crate) const MESSAGE: &str = "MESSAGE";
 
 /// Fails unless the page has these rows and no others.
@@ -27,12 +27,12 @@ pub(crate) fn compare_with_page(name: &str, produced: BTreeSet<Row>) {
     assert!(unknown.is_empty(), "nothing produces these rows of {name}: {unknown:#?}");
 }
 
-/// The message as a page shows it.
+/// Returns the message as a page shows it.
 pub(crate) fn with_capitals(text: &str) -> String {
     text.replace(&call_error().to_string(), "ERROR").replace(&NUMBER.to_string(), "NUMBER")
 }
 
-/// Examples of the variants of a type. A variant without a line does not compile; `[]` is for one that no user sees.
+/// Defines examples of the variants of a type. A variant without a line does not compile; `[]` is for a variant that users never see.
 macro_rules! every {
     ($vis:vis $name:ident -> $type:ty { $($lines:tt)* }) => { every!($vis $name of $type => $type { $($lines)* }); };
     ($vis:vis $name:ident of $type:ty => $example:ty { $($variant:pat => $examples:expr,)* }) => {
@@ -72,12 +72,12 @@ every!(pub(crate) delete_verdicts -> DeleteVerdict {
     DeleteVerdict::Unsupported => [],
 });
 
-/// One that is not transient: the others have no event of their own.
+/// Returns an error that is not transient: transient errors have no separate event.
 pub(crate) fn call_error() -> CallError {
     CallError::Forbidden("ERROR".to_owned())
 }
 
-/// The rows of a page, each with the heading above it.
+/// Returns the rows of a page, each with the preceding heading.
 fn rows(page: &str) -> BTreeSet<Row> {
     let (mut heading, mut rows) = ("", BTreeSet::new());
     for line in page.lines() {

@@ -1,4 +1,4 @@
-//! Builds events about claims, and about the cluster's objects that claims get.
+//! Builds events about claims, and about the cluster's objects that belong to claims.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 /// Group, version and kind of an object.
 type Kind = (&'static str, &'static str);
 
-/// The reference to a claim: its namespace, name and uid.
+/// Returns the reference to a claim from its namespace, name and uid.
 pub(crate) fn claim_ref((api_version, kind): Kind, [namespace, name, uid]: [&Arc<str>; 3]) -> ObjectRef {
     ObjectRef { namespace: Some(namespace.clone()), ..object_ref((api_version, kind), name, uid) }
 }
 
-/// The reference to an object without a namespace.
+/// Returns the reference to a cluster-scoped object.
 pub(crate) fn object_ref((api_version, kind): Kind, name: &str, uid: &Arc<str>) -> ObjectRef {
     ObjectRef { api_version, kind, namespace: None, name: name.into(), uid: uid.clone() }
 }
 
-/// An event that each replica has of its own.
+/// Builds an event that each replica sends separately.
 pub(crate) fn build(
     object: ObjectRef,
     is_warning: bool,

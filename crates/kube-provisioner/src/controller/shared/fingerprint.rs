@@ -1,4 +1,4 @@
-//! What says whether something has changed since, within this process.
+//! Fingerprints that detect changes within this process.
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 

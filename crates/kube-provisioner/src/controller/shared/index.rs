@@ -1,4 +1,4 @@
-//! Sets of keys by something that the keys have in common.
+//! Indexes: sets of keys by a common property.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};

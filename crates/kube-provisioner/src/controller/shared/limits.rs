@@ -1,4 +1,4 @@
-//! How long calls of the author's code may take, how often they are tried, and when a key runs again.
+//! Time limits of calls to the provisioner, numbers of attempts, and the time of a key's next run.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use provisioner_runtime::queue::Next;
 
 use crate::options::Options;
 
-/// Time limits of calls of the author's code.
+/// Time limits of calls to the provisioner.
 #[derive(Clone, Debug)]
 pub(crate) struct CallLimits {
     /// One call of a method that creates something.
@@ -16,7 +16,7 @@ pub(crate) struct CallLimits {
     pub(crate) delete: Duration,
 }
 
-/// How often an operation is tried before it waits for a change. 0 is without limit.
+/// The number of attempts before an operation waits for a change. 0 is unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Thresholds {
     pub(crate) provision: u32,
@@ -35,24 +35,24 @@ impl Thresholds {
     }
 }
 
-/// Whether this was the last attempt until something changes.
+/// Returns true if this was the last attempt until something changes.
 pub(crate) fn is_last(attempt: u32, threshold: u32) -> bool {
     threshold > 0 && attempt > threshold
 }
 
-/// When a key runs again after an error of the author's code.
+/// Returns when a key runs again after an error of the provisioner.
 pub(crate) fn retry(after: Option<Duration>) -> Next {
     after.map_or(Next::Retry, Next::RetryAfter)
 }
 
-/// When a key runs again that can only fail until somebody changes something. Its event would be gone after an hour, which is the API
-/// server's default of `--event-ttl`, and one that was refused would never be seen.
+/// The next run of a key that can only fail until something changes. Its event would expire after an hour, which is the API
+/// server's default of `--event-ttl`, and a rejected event would never be seen.
 pub(crate) const REMIND: Next = Next::RetryAfter(Duration::from_secs(45 * 60));
 
-/// How many attempts there are before the pauses between them grow.
+/// The number of attempts before the pauses between them grow.
 const FIRST: u32 = 6;
 
-/// Returns the pause after an attempt that the API server has refused. No watch shows when a quota, a policy or a missing permission
+/// Returns the pause after an attempt that the API server has rejected. No watch shows when a quota, a policy or a missing permission
 /// changes, so the pause is long at first and stays short later.
 fn refused(attempt: u32) -> Duration {
     let doublings = attempt.saturating_sub(FIRST).min(3);
@@ -65,7 +65,7 @@ pub(crate) fn secret_missing(attempt: u32) -> Option<Duration> {
     (attempt > FIRST).then(|| refused(attempt))
 }
 
-/// Returns when a key runs again after an error of the API server in this attempt. A request of the server to slow down is no
+/// Returns when a key runs again after an error of the API server in this attempt. The server's request to slow down does not count as a
 /// failure of the key.
 pub(crate) fn after_call(error: &CallError, attempt: u32) -> Next {
     match error {

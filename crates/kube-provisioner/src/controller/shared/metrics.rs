@@ -1,4 +1,4 @@
-//! The metrics of attempts, which both controllers have under their own prefix.
+//! The metrics of attempts, which each controller exports with its own prefix.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl AttemptMetrics {
         ours.register("attempt_duration_seconds", help, self.seconds.clone());
     }
 
-    /// Starts a counter at zero: Prometheus sees no increase where the first value that it reads is 1.
+    /// Starts a counter at zero: Prometheus does not see an increase if the first value that it reads is 1.
     pub(crate) fn start(&self, labels: &AttemptLabels) {
         drop(self.attempts.get_or_create(labels));
         drop(self.seconds.get_or_create(labels));
@@ -53,7 +53,7 @@ impl AttemptMetrics {
     }
 }
 
-/// Encodes a gauge that is read when it is asked for.
+/// Encodes a gauge whose value is read at the time of the request.
 pub(crate) fn encode_gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -65,7 +65,7 @@ pub(crate) fn encode_gauge(
     gauge.encode(metric)
 }
 
-/// The outcome of a call without an answer.
+/// Returns the label of a call without an answer.
 pub(crate) fn aborted_label(aborted: &CallAborted) -> &'static str {
     match aborted {
         CallAborted::Panicked(_) => "panicked",

@@ -1,8 +1,8 @@
-//! The names that a provisioner answers to.
+//! The names under which a provisioner serves classes.
 
 use crate::options::Options;
 
-/// The provisioner's name and the other names that it answers to.
+/// The provisioner's name, and its additional names.
 #[derive(Clone, Debug)]
 pub(crate) struct ProvisionerNames {
     pub(crate) own: String,

@@ -1,4 +1,4 @@
-//! The start of a program that runs a controller.
+//! The startup of a program that runs a controller.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::controller::RunError;
 use crate::options::Options;
 use crate::rbac;
 
-/// How often the start checks missing rights again.
+/// The number of times that the start checks missing permissions again.
 const ACCESS_CHECKS: u32 = 4;
 /// The time between two such checks.
 const ACCESS_PAUSE: Duration = Duration::from_millis(500);
 
-/// A program that may begin.
+/// A program that is ready to begin.
 pub(crate) struct Program {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -26,8 +26,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Sets up logs and signals, connects, and checks that the account has these rights. `None` if the process
-    /// gets a signal to stop meanwhile.
+    /// Sets up logs and signals, connects, and checks that the account has these permissions. Returns `None` if the process
+    /// receives a stop signal meanwhile.
     pub(crate) async fn start(options: &Options, rules: &[rbac::AccessRule]) -> Result<Option<Self>, RunError> {
         options.start_log();
         let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
@@ -40,7 +40,7 @@ impl Program {
         let mut attempt = 0;
         while let Err(error) = check_access(&connection.client, namespace, rules).await {
             attempt += 1;
-            // A server that has just started refuses all requests for a moment.
+            // A server that has just started rejects all requests for a moment.
             if attempt > ACCESS_CHECKS {
                 let advice = match &error {
                     AccessError::Missing(_) => rbac::advice(options, namespace),

@@ -1,4 +1,4 @@
-//! A StorageClass from the watch, with its parameters read by the author's code before any lock is taken.
+//! StorageClasses from the watch, with their parameters parsed by the provisioner's code before any lock is taken.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use serde_json::value::RawValue;
 use super::names::ProvisionerNames;
 use super::watched::WatchedClass;
 
-/// A class by its name, and what is in it where it is ours.
+/// A class by its name, with its content if it is ours.
 pub(crate) struct ReadClass<C> {
     pub(crate) name: Box<str>,
     pub(crate) ours: Option<Arc<C>>,
 }
 
 impl<C> ReadClass<C> {
-    /// Reads the class of a watch event. `own` reads a class of ours, and may call the author's code.
+    /// Reads the class of a watch event. `own` reads one of our classes, and may call the provisioner's code.
     pub(crate) fn of_event(
         event: Change<WatchedClass>,
         names: &ProvisionerNames,
@@ -32,7 +32,7 @@ impl<C> ReadClass<C> {
         }
     }
 
-    /// The name of a class of ours that has come or changed.
+    /// Returns the name of one of our classes that was added or changed.
     pub(crate) fn seen(event: &Change<Self>) -> Option<&str> {
         let (Change::Listed(class) | Change::Applied(class)) = event else { return None };
         class.ours.as_ref().map(|_| &*class.name)

@@ -1,4 +1,4 @@
-//! Requests whose answers are decoded as the watches decode objects.
+//! Requests whose answers are decoded like watched objects.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads an object. `path` is that of its kind and namespace.
+/// Reads an object. `path` is the path of its kind and namespace.
 pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
     context: &Context<C>,
     path: String,
@@ -21,7 +21,7 @@ pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
     context.request(context.client().request(request)).await
 }
 
-/// Writes a whole object, if it still has the resource version that `object` contains. `path` is that of its kind and namespace.
+/// Replaces an object, if its resource version is still the one in `object`. `path` is the path of its kind and namespace.
 pub(crate) async fn replace<C: Cache, T: DeserializeOwned>(
     context: &Context<C>,
     path: String,
@@ -33,7 +33,7 @@ pub(crate) async fn replace<C: Cache, T: DeserializeOwned>(
     context.request(context.client().request(request)).await
 }
 
-/// Patches an object or one of its subresources. `path` is that of its kind and namespace.
+/// Patches an object or one of its subresources. `path` is the path of its kind and namespace.
 pub(crate) async fn patch<C: Cache, T: DeserializeOwned>(
     context: &Context<C>,
     path: String,

@@ -1,6 +1,6 @@
-//! Which safeguards of a controller are in place. Tests of the simulation leave one out to see that it notices.
+//! The active safeguards of a controller. Tests of the simulation disable one to verify that the simulation notices.
 
-/// All of them, outside tests.
+/// The active safeguards, which are all of them outside tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Safeguards<S> {
     #[cfg(feature = "planted-faults")]

@@ -1,4 +1,4 @@
-//! The Secrets that a class's parameters name: the two parameters, and their templates.
+//! The Secrets named in a class's parameters: the pairs of parameters, and their templates.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct SecretName {
     namespace: String,
 }
 
-/// The values for a template.
+/// The values that replace template variables.
 #[derive(Clone, Copy)]
 pub(crate) struct TemplateNames<'a> {
     pub(crate) claim: &'a str,
@@ -27,19 +27,19 @@ impl TemplateNames<'_> {
 }
 
 impl SecretName {
-    /// Namespace and name of the Secret for one claim.
+    /// Returns namespace and name of the Secret for one claim.
     pub(crate) fn resolve(&self, names: TemplateNames<'_>) -> Result<(String, String), String> {
         let [name, namespace] = keys(&self.role);
         Ok((fill(&namespace, &self.namespace, names)?, fill(&name, &self.name, names)?))
     }
 
-    /// The first template in them, where nothing is known of a claim.
+    /// Returns the first template, for callers without a claim.
     pub(crate) fn template(&self) -> Option<&str> {
         [&self.namespace, &self.name].into_iter().map(String::as_str).find(|text| text.contains('$'))
     }
 }
 
-/// Takes the parameters that name Secrets out of a class's parameters.
+/// Removes the parameters that name Secrets from a class's parameters.
 pub(crate) fn take(parameters: &mut BTreeMap<String, String>, roles: &[SecretRole]) -> Result<Vec<SecretName>, String> {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     for SecretRole { role, required } in roles {
@@ -58,12 +58,12 @@ pub(crate) fn take(parameters: &mut BTreeMap<String, String>, roles: &[SecretRol
     if problems.is_empty() { Ok(found) } else { Err(problems.join("; ")) }
 }
 
-/// The annotation of a volume that names the Secret for its deletion, and its value.
+/// Returns the annotation of a volume that names the Secret for its deletion, with its value.
 pub(crate) fn annotation(role: &str, (namespace, name): &(String, String)) -> (String, String) {
     (annotation_key(role), format!("{namespace}/{name}"))
 }
 
-/// The Secret that a volume's annotations name for a role.
+/// Returns the Secret that a volume's annotations name for a role.
 pub(crate) fn of_volume(annotations: Option<&BTreeMap<String, String>>, role: &str) -> Option<(String, String)> {
     let (namespace, name) = annotations?.get(&annotation_key(role))?.split_once('/')?;
     Some((namespace.to_owned(), name.to_owned()))
@@ -74,13 +74,13 @@ fn annotation_key(role: &str) -> String {
     format!("{}{dot}{role}", protocol::SECRET_PREFIX)
 }
 
-/// `adminSecretName` and `adminSecretNamespace`; `secretName` and `secretNamespace` where the role has no name.
+/// Returns `adminSecretName` and `adminSecretNamespace`, or `secretName` and `secretNamespace` if the role has no name.
 fn keys(role: &str) -> [String; 2] {
     let prefix = if role.is_empty() { "secret".to_owned() } else { format!("{role}Secret") };
     [format!("{prefix}Name"), format!("{prefix}Namespace")]
 }
 
-/// The template with the values in it. What is no template that is known stays.
+/// Replaces the variables in a template. Unknown variables are kept.
 pub(crate) fn substitute(template: &str, names: TemplateNames<'_>) -> String {
     template
         .replace("${pvc.name}", names.claim)
@@ -88,7 +88,7 @@ pub(crate) fn substitute(template: &str, names: TemplateNames<'_>) -> String {
         .replace("${pv.name}", names.volume)
 }
 
-/// `key` is the parameter that has the template.
+/// Replaces the variables in a template; `key` is the parameter that contains it.
 fn fill(key: &str, template: &str, names: TemplateNames<'_>) -> Result<String, String> {
     let filled = substitute(template, names);
     let known = "${pvc.name}, ${pvc.namespace} and ${pv.name}";

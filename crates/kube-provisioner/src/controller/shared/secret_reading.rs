@@ -1,4 +1,4 @@
-//! Reading the Secrets that classes name.
+//! Reads the Secrets that classes name.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use provisioner_runtime::controller::Context;
 use super::secret_names::{SecretName, TemplateNames};
 use crate::secrets::Secrets;
 
-/// The timeout of a request that no controller limits.
+/// The timeout of a request without a controller's limit.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a Secret could not be read.
+/// The reason why a Secret could not be read.
 pub(crate) enum Unread {
-    /// The class's parameters do not give its name.
+    /// The class's parameters do not result in its name.
     Unnamed(String),
     Missing {
         namespace: String,
@@ -38,7 +38,7 @@ impl<C: Cache> SecretReader for Context<C> {
     }
 }
 
-/// For programs and commands without a controller.
+/// Reads Secrets in programs and commands without a controller.
 impl SecretReader for Client {
     async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, CallError> {
         let api: Api<Secret> = Api::namespaced(self.clone(), namespace);
@@ -46,10 +46,10 @@ impl SecretReader for Client {
     }
 }
 
-/// What is being done when [`Unread::Failed`] occurs.
+/// The operation during which [`Unread::Failed`] occurs.
 pub(crate) const READING: &str = "reading a Secret that the class names";
 
-/// The Secrets that a class names for a claim.
+/// Reads the Secrets that a class names for a claim.
 pub(crate) async fn read_secrets(
     reader: &impl SecretReader,
     named: &[SecretName],

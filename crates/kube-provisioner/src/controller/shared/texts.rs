@@ -4,12 +4,12 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::{LONGEST_TEXT, shortened};
 
-/// No text for users is longer: objects of users can put a megabyte into it, and the API server refuses it in a status.
+/// Limits the length of a text for users: users' objects can add a megabyte to it, which the API server rejects in a status.
 pub(crate) fn limited(text: String) -> String {
     shortened(text, LONGEST_TEXT)
 }
 
-/// The first of `names`, and how many others there are.
+/// Returns the first of `names`, and the number of others.
 pub(crate) fn listed(names: &[String], written: impl Fn(&str) -> String) -> String {
     let mut listed: Vec<_> = names.iter().take(MOST_LISTED).map(|name| written(name)).collect();
     if names.len() > MOST_LISTED {
@@ -20,18 +20,18 @@ pub(crate) fn listed(names: &[String], written: impl Fn(&str) -> String) -> Stri
 
 const MOST_LISTED: usize = 10;
 
-/// The text with a capital letter at its start.
+/// Capitalizes the first letter of the text.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// A request to the API server has failed.
+/// Returns the text about a failed request to the API server.
 pub(crate) fn call_failed_text(doing: &str, error: &CallError) -> String {
     format!("{}: {error}; ask the administrator", sentence(doing))
 }
 
-/// The author's code gave no answer.
+/// Returns the text about a call to the provisioner without an answer.
 pub(crate) fn no_answer_text(aborted: &CallAborted, method: &str) -> String {
     match aborted {
         CallAborted::Panicked(_) => {
@@ -46,12 +46,12 @@ pub(crate) fn no_answer_text(aborted: &CallAborted, method: &str) -> String {
     }
 }
 
-/// The last failure of a claim that is not tried again until something changes.
+/// Returns the text about the last failure of a claim that is not retried until something changes.
 pub(crate) fn gave_up_text(text: &str, attempts: u32) -> String {
     format!("{text} (gave up after {attempts} attempts; change the claim or its class to try again)")
 }
 
-/// The last failure of a deletion that is not tried again until something changes.
+/// Returns the text about the last failure of a deletion that is not retried until something changes.
 pub(crate) fn gave_up_deletion_text(text: &str, attempts: u32) -> String {
     format!("{text} (gave up after {attempts} attempts)")
 }

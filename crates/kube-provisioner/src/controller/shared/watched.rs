@@ -1,6 +1,6 @@
-//! The partial decoding of watched objects: only the fields that decisions read. Nothing else is allocated.
+//! Partial decoding of watched objects: only the fields that decisions read are allocated.
 //!
-//! An object that cannot be read does not stop the others: it decodes into its name and the reason.
+//! An unreadable object does not affect the others: it is decoded into its name and the reason.
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,14 +17,14 @@ use super::writers::Writers;
 pub(crate) struct Watched<K, T: Fields> {
     /// The metadata that the watch needs: the resource version.
     meta: ObjectMeta,
-    /// The fields of interest, or why they cannot be read.
+    /// The fields of interest, or the reason why they cannot be read.
     pub(crate) fields: Result<T, Unreadable<MetaOf<T>>>,
-    /// The object as the API server sent it, if it may be needed whole.
+    /// The object as sent by the API server, if the whole object may be needed.
     pub(crate) raw: Option<Box<RawValue>>,
     kind: std::marker::PhantomData<K>,
 }
 
-/// What is known of an object that cannot be read.
+/// The known parts of an object that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Unreadable<M> {
     metadata: M,
@@ -40,7 +40,7 @@ pub(crate) trait Fields: Sized {
 
     fn metadata(&self) -> &MetaOf<Self>;
 
-    /// Whether the whole object may be needed.
+    /// Returns true if the whole object may be needed.
     fn wanted_whole(&self) -> bool {
         false
     }
@@ -94,10 +94,10 @@ impl<K, T: DeserializeOwned + Fields> FromJson for Watched<K, T> {
     }
 }
 
-/// In a list.
+/// Decodes the object inside a list.
 impl<'de, K, T: DeserializeOwned + Fields> Deserialize<'de> for Watched<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Borrowed: most objects are foreign, and nothing of them is kept.
+        // Borrowed: most objects are foreign, and none of their content is kept.
         let raw = <&RawValue>::deserialize(deserializer)?;
         Self::from_json(raw.get()).map_err(serde::de::Error::custom)
     }
@@ -130,7 +130,7 @@ where
     }
 }
 
-/// The metadata that is read. Everything is optional here; what must be there is checked where it is used.
+/// The decoded metadata. All fields are optional here; required fields are checked where they are used.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(
     rename_all = "camelCase",

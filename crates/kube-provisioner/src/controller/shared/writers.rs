@@ -1,7 +1,7 @@
-//! Who wrote the reference to the claim, as the API server recorded it in `metadata.managedFields`.
+//! The writers of the reference to the claim, as recorded by the API server in `metadata.managedFields`.
 //!
-//! A restored volume looks like the lost one: all annotations are copied, its claim may be gone, and Kubernetes releases it at
-//! once. Only the server's own record says who created *this* object. See
+//! A restored volume looks like the lost one: all annotations are copied, its claim may no longer exist, and Kubernetes releases it
+//! immediately. Only the server's own record identifies the creator of *this* object. See
 //! <https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management>.
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use crate::protocol;
 
-/// How much older than its object a creator's entry may be, in seconds. The server sets both times in one request, but those
+/// The maximum age difference, in seconds, of an object and its creator's entry. The server sets both times in one request, but the clocks
 /// of two servers may differ. [Velero](https://velero.io) restores `managedFields`, with their old times.
 const SAME_MOMENT: i64 = 120;
 
@@ -24,9 +24,9 @@ pub(crate) struct Writers(Vec<Writer>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Writer {
     manager: Manager,
-    /// When it wrote last, in seconds.
+    /// The time of the last write, in seconds.
     at: Option<i64>,
-    /// It also wrote which provisioner made the volume: it has created the object.
+    /// True if it also wrote the name of the volume's provisioner, which means that it created the object.
     created: bool,
 }
 
@@ -34,16 +34,16 @@ struct Writer {
 enum Manager {
     /// This library, when it creates a volume.
     Ours,
-    /// A tool of people, which provisions nothing.
+    /// A tool of administrators, which provisions nothing.
     Tool,
     Other,
 }
 
 impl Writers {
-    /// Whether somebody else created the object, with the reference in it. Then it may be a copy, and nobody knows whether its
-    /// claim was ever in this cluster. Where the reference was written later, the volume was bound here.
+    /// Returns true if another writer created the object including the reference. It may then be a copy, and it is unknown whether its
+    /// claim ever existed in this cluster. If the reference was written later, the volume was bound here.
     ///
-    /// `stamped` says that the volume names its cluster: then nobody but this library can have made the original.
+    /// `stamped` means that the volume names its cluster: then only this library can have created the original.
     pub(crate) fn copied(&self, creation: Option<&str>, stamped: bool) -> bool {
         let creation = creation.and_then(seconds);
         let is_copier = |writer: &Writer| {
@@ -51,7 +51,7 @@ impl Writers {
             let foreign = match writer.manager {
                 Manager::Ours => false,
                 Manager::Tool => true,
-                // Other provisioners' volumes, and those of earlier versions, name no cluster.
+                // The volumes of other provisioners and of earlier versions name no cluster.
                 Manager::Other => stamped,
             };
             writer.created && (old || foreign)
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Writers {
     }
 }
 
-/// An entry of `managedFields`, as far as it is read. In `fieldsV1` each field that the manager owns is a key.
+/// A partially read entry of `managedFields`. In `fieldsV1`, each field that the manager owns is a key.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Entry<'a> {
@@ -187,7 +187,7 @@ mod tests {
         let status =
             json!({"manager": "kube-controller-manager", "subresource": "status", "fieldsV1": {"f:status": {}}});
         assert!(!copied(json!([entry(protocol::CREATOR, "2026-01-01T23:59:59Z", true), status]), true));
-        // Whoever hides the record, as proxies may, hides nothing that was copied.
+        // Without a record, which proxies may remove, the object does not count as a copy.
         assert!(!copied(json!([]), true));
     }
 

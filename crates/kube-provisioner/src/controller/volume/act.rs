@@ -1,4 +1,4 @@
-//! Carries out one decision: the only place that calls the author's code or writes to the API server.
+//! Executes decisions. Only this module calls the provisioner or writes to the API server.
 
 mod attempt;
 mod bid;
@@ -59,7 +59,7 @@ impl Actions {
         }
     }
 
-    /// Calls the author's `start`, which restores what the author keeps in memory.
+    /// Calls the provisioner's `start`, which restores its in-memory state.
     pub(crate) async fn start(&self) -> Result<(), String> {
         let ActContext { rules, limits, backend, .. } = &*self.context;
         let context = self.context.clone();
@@ -94,7 +94,7 @@ impl Actions {
         }
     }
 
-    /// The claim of a new attempt. Where the author's `accepts` refuses the claim, it gets no event.
+    /// Returns the claim of a new attempt. If the provisioner's `accepts` refuses the claim, no event is sent.
     pub(crate) fn asked_for(
         &self,
         decision: &Decision,
@@ -104,7 +104,7 @@ impl Actions {
         let is_new = match decision {
             Decision::Provision | Decision::Bid | Decision::Confirm => true,
             Decision::Refuse(refusal) => !refusal.is_about_volume(),
-            // The first look at another node's claim only begins to wait.
+            // The first decision about another node's claim only begins to wait.
             Decision::LookForNode { .. } => step.work().waits() > 0,
             _ => false,
         };
@@ -120,7 +120,7 @@ impl Actions {
         }
     }
 
-    /// Reads the parameters once more, since the author's code may not crash the second time.
+    /// Parses the parameters once more, since the provisioner's code may not panic the second time.
     fn read_class_again(&self, facts: &Facts) -> Outcome {
         let ClassState::Ours(class) = &facts.class else { return Err(Stopped::Changed) };
         let again = class.read_again((&*self.context.backend, &self.context.rules.capabilities));
@@ -153,12 +153,12 @@ impl Actions {
     }
 }
 
-/// The answer of the author's code.
+/// Returns the provisioner's answer.
 fn answered<T, E>(call: Result<Result<T, E>, Refused>) -> Result<T, CallFailure<E>> {
     CallFailure::of(call, Stopped::Changed, Stopped::NotJournaled)
 }
 
-/// The claim as the author gets it. `None` where the cache no longer has the whole object.
+/// Returns the claim as the provisioner receives it, or `None` if the cache no longer contains the whole object.
 fn typed(claim: &WaitingClaim) -> Result<Option<PersistentVolumeClaim>, Stopped> {
     let Some(object) = &claim.object else { return Ok(None) };
     serde_json::from_str(object).map(Some).map_err(|error| Stopped::Refused(Refusal::Request(error.to_string())))

@@ -1,5 +1,5 @@
-//! The part of a claim and of a class that authors get. It is the same in every attempt, so the cache keeps this part
-//! of waiting claims, and the journal keeps it of attempts. See [`ProvisionRequest`](crate::ProvisionRequest).
+//! The parts of a claim and a class that provisioners receive. They are the same in every attempt, so the cache stores this part
+//! of waiting claims, and the journal stores it for attempts. See [`ProvisionRequest`](crate::ProvisionRequest).
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const ALWAYS: [&str; 4] = [
     protocol::STORAGE_PROVISIONER,
 ];
 
-/// A claim as authors get it.
+/// A claim as provisioners receive it.
 #[derive(Deserialize, Serialize)]
 struct ProjectedClaim<'a> {
     #[serde(borrow)]
@@ -49,7 +49,7 @@ struct Metadata<'a> {
     uid: Option<&'a RawValue>,
 }
 
-/// Of a specification what every claim may have. None of it takes much room.
+/// The fields of a specification that every claim may have. None of them is large.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CommonSpec<'a> {
@@ -83,8 +83,8 @@ struct Requests<'a> {
     storage: Option<&'a RawValue>,
 }
 
-/// The text of a claim as its author gets it. Deterministic: the same claim has the same text. Where the class names annotations,
-/// [`of_class`] makes the rest of it.
+/// Returns the text of a claim as its provisioner receives it. Deterministic: the same claim has the same text. If the class names annotations,
+/// [`of_class`] completes the reduction.
 pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
     let mut claim: ProjectedClaim<'_> = serde_json::from_str(object.get())?;
     let is_key = |known: &String, key: &str| match known.as_str() {
@@ -98,14 +98,14 @@ pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_jso
         claim.metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || declared(key));
     }
     let text = serde_json::to_string(&claim)?;
-    // The parts are copied as sent, and an entry of the journal is one line.
+    // The parts are copied unchanged, but an entry of the journal must be one line.
     if text.contains('\n') {
         return Ok(serde_json::from_str::<serde_json::Value>(&text)?.to_string().into_boxed_str());
     }
     Ok(text.into_boxed_str())
 }
 
-/// Of the text of [`claim`] what an author gets who reads only the annotations that the class's parameters name.
+/// Reduces the text of [`claim`] for provisioners that only read the annotations named in the class's parameters.
 pub(crate) fn of_class(text: &str, parameters: &BTreeMap<String, String>) -> serde_json::Result<Box<str>> {
     let ProjectedClaim { mut metadata, spec } = serde_json::from_str(text)?;
     let is_named = |key: &str| {
@@ -118,15 +118,15 @@ pub(crate) fn of_class(text: &str, parameters: &BTreeMap<String, String>) -> ser
     Ok(serde_json::to_string(&ProjectedClaim { metadata, spec: spec.as_deref() })?.into_boxed_str())
 }
 
-/// The text of a claim in three parts, of which many claims share two: its metadata without annotations, its annotations,
-/// and its spec.
+/// The text of a claim in three parts: its metadata without annotations, its annotations, and its spec. Many claims share the
+/// last two.
 pub(crate) struct Parts<'a> {
     pub(crate) metadata: String,
     pub(crate) annotations: String,
     pub(crate) spec: &'a RawValue,
 }
 
-/// Takes the text of [`claim`] apart. `None` where it has no spec.
+/// Splits the text of [`claim`]. Returns `None` if it has no spec.
 pub(crate) fn split(text: &str) -> serde_json::Result<Option<Parts<'_>>> {
     let ProjectedClaim { mut metadata, spec } = serde_json::from_str(text)?;
     let annotations = serde_json::to_string(&std::mem::take(&mut metadata.annotations))?;
@@ -134,7 +134,7 @@ pub(crate) fn split(text: &str) -> serde_json::Result<Option<Parts<'_>>> {
     Ok(spec.map(|spec| Parts { metadata, annotations, spec }))
 }
 
-/// The text of [`claim`], put together again. Metadata that has annotations already keeps them.
+/// Rebuilds the text of [`claim`]. Metadata that already contains annotations keeps them.
 pub(crate) fn join(metadata: &RawValue, annotations: Option<&str>, spec: &str) -> serde_json::Result<String> {
     let mut metadata: Metadata<'_> = serde_json::from_str(metadata.get())?;
     if let Some(annotations) = annotations {
@@ -143,7 +143,7 @@ pub(crate) fn join(metadata: &RawValue, annotations: Option<&str>, spec: &str) -
     Ok(format!(r#"{{"metadata":{},"spec":{spec}}}"#, serde_json::to_string(&metadata)?))
 }
 
-/// A class as its author gets it.
+/// Returns a class as its provisioner receives it.
 pub(crate) fn class(mut class: StorageClass, capabilities: &Capabilities) -> StorageClass {
     class.metadata.managed_fields = None;
     if let Some(annotations) = &mut class.metadata.annotations {

@@ -1,4 +1,4 @@
-//! A StorageClass from the watch, with its parameters read by the author's code before any lock is taken.
+//! StorageClasses from the watch, with their parameters parsed by the provisioner's code before any lock is taken.
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use provisioner_runtime::watch::Change;

@@ -10,27 +10,27 @@ use super::report::{
 };
 use crate::controller::shared::events::{build, claim_ref, object_ref};
 
-/// The event of a slow call of the author's code.
+/// Returns the event of a slow call to the provisioner.
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
     about_claim(still_provisioning(provisioner, claim), claim)
 }
 
-/// What the author wants the claim's user to know of a volume that was made.
+/// Returns the event with the provisioner's warning about a created volume.
 pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
     about_claim(made_with_warning(text), claim)
 }
 
-/// The event of an expansion that begins.
+/// Returns the event of an expansion that begins.
 pub(super) fn resizing(provisioner: &str, volume: &Key, claim: &ClaimFacts) -> Event {
     about_claim(begins_resizing(provisioner, &volume.to_string()), claim)
 }
 
-/// The event of a claim while the provisioner cannot work.
+/// Returns the event of a claim while the provisioner cannot work.
 pub(super) fn blocked(claim: &ClaimFacts) -> Event {
     about_claim(not_now(), claim)
 }
 
-/// The event with its object, if the object is known.
+/// Adds the object to the event, if the object is known.
 pub(super) fn to_event(event: EventDraft, case: &Case<'_>) -> Option<Event> {
     match event.object {
         EventObject::Claim => case.facts.claim_at_work().map(|claim| about_claim(event, claim)),

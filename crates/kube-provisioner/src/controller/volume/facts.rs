@@ -1,4 +1,4 @@
-//! Everything that is known of one key, as plain data: the input of `decide`.
+//! The facts about one key, as plain data: the input of `decide`.
 
 mod claim;
 mod class;
@@ -17,7 +17,7 @@ pub(crate) use self::class::OurClass;
 pub(crate) use self::growth::{GrowingClaim, ResizeStatus};
 pub(crate) use self::volume::{OurVolume, Phase, ReclaimPolicy, UnreadableVolume, VolumeFacts};
 
-/// Everything that is known of one key. Cheap to clone.
+/// The facts about one key. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) claim: ClaimState,
@@ -26,17 +26,17 @@ pub(crate) struct Facts {
     pub(crate) progress: Progress,
     /// The claim with the uid that the volume names exists, even if it is being deleted.
     pub(crate) owner_lives: bool,
-    /// The claim that has the volume and asks for more, if the volume is not named after it or if it asks no provisioner: the
-    /// volume was adopted, restored, or made by a populator.
+    /// The claim that uses the volume and requests more, if the volume is not named after it or if it names no provisioner: the
+    /// volume was adopted, restored, or created by a populator.
     pub(crate) guest: Option<Arc<GrowingClaim>>,
-    /// The claim that has the name which the volume of this one would have, for people.
+    /// The claim that holds the name of this claim's volume, for messages.
     pub(crate) rival: Option<String>,
-    /// The other claims that ask for a volume of this name. Each is judged by itself, and nothing is made for them.
+    /// The other claims whose volumes would have this name. Each is judged separately, and nothing is created for them.
     pub(crate) twins: Vec<Facts>,
 }
 
 impl Facts {
-    /// The claim of the work. If the claim is gone, as it was when the work began.
+    /// Returns the claim of the work. If the claim no longer exists, it is as it was when the work began.
     pub(crate) fn claim_at_work(&self) -> Option<&ClaimFacts> {
         match (&self.claim, &self.progress) {
             (ClaimState::Waiting(claim), _) => Some(&claim.facts),
@@ -47,7 +47,7 @@ impl Facts {
         }
     }
 
-    /// The claim that has its volume and asks for more.
+    /// Returns the bound claim that requests more than its volume has.
     pub(crate) fn growing(&self) -> Option<&Arc<GrowingClaim>> {
         match &self.claim {
             ClaimState::Bound { growing: Some(growing), .. } => Some(growing),
@@ -55,12 +55,12 @@ impl Facts {
         }
     }
 
-    /// The attempt that may have left something in the backend.
+    /// Returns the attempt that may have left something in the backend.
     pub(crate) fn attempt(&self) -> Option<&Arc<Pending>> {
         self.progress.pending()
     }
 
-    /// The class and the kind of data source that the work is counted under. Both are of a bounded number, whatever claims say.
+    /// Returns the class and the kind of data source for metrics. The number of their values is bounded, whatever claims contain.
     pub(crate) fn labels(&self) -> (Option<&str>, Option<&str>) {
         let class = match (self.attempt(), &self.class, &self.volume) {
             (Some(pending), ..) => Some(pending.class.name()),
@@ -75,14 +75,14 @@ impl Facts {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) enum ClaimState {
-    /// There is no such claim, or it asks another provisioner.
+    /// The claim does not exist, or it names another provisioner.
     #[default]
     Absent,
-    /// The claim has its volume. `growing`: it asks for more than it has.
+    /// The claim has its volume. `growing` is set if it requests more than it has.
     Bound { bound_here: bool, deleting: bool, growing: Option<Arc<GrowingClaim>> },
-    /// The claim asks us and has no volume yet.
+    /// The claim names us and has no volume yet.
     Waiting(Arc<WaitingClaim>),
-    /// The claim asks us, and more is not known: it cannot be read.
+    /// The claim names us, but the rest of it cannot be read.
     Unreadable(Arc<UnreadableClaim>),
 }
 
@@ -99,34 +99,34 @@ pub(crate) enum ClassState {
 pub(crate) enum VolumeState {
     #[default]
     Absent,
-    /// A volume of that name exists and is not ours.
+    /// A volume of that name exists but is not ours.
     Unmanaged,
-    /// A volume of that name is ours and cannot be read.
+    /// A volume of that name is ours but cannot be read.
     Unreadable(Arc<UnreadableVolume>),
     Ours(Arc<OurVolume>),
 }
 
-/// How far the work on a key has come beyond what the API server shows.
+/// The progress of the work on a key beyond what the API server shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Progress {
     #[default]
     None,
-    /// The backend may be working for this claim, which may be gone.
+    /// The backend may be working for this claim, which may no longer exist.
     Background(Arc<Pending>),
-    /// The asset is made, its PersistentVolume is not saved.
+    /// The asset exists, but its PersistentVolume is not saved.
     Unsaved(Arc<UnsavedVolume>),
-    /// The asset is made, but the saved volume of this name has another asset.
+    /// The asset exists, but the saved volume of this name has another asset.
     Surplus(Arc<UnsavedVolume>),
-    /// An attempt was begun, and its entry is still in the journal of a replica that is gone.
+    /// An attempt was begun, and its entry is still in the journal of a replica that no longer runs.
     AwaitsAdoption,
-    /// The volume was deleted while the claim looked unbound. Read the claim before making another volume.
+    /// The volume was deleted while the claim looked unbound. Read the claim before creating another volume.
     Confirm,
-    /// The asset of the volume with this uid is gone; the object may remain.
+    /// The asset of the volume with this uid was deleted; the object may remain.
     BackendDeleted { uid: Arc<str>, finished: bool },
 }
 
 impl Progress {
-    /// The attempt that may have left something in the backend.
+    /// Returns the attempt that may have left something in the backend.
     pub(crate) fn pending(&self) -> Option<&Arc<Pending>> {
         match self {
             Self::Background(pending) => Some(pending),
@@ -143,14 +143,14 @@ pub(crate) struct Pending {
     pub(crate) class: Arc<OurClass>,
     /// See [`ProvisionRequest::token`](crate::ProvisionRequest::token).
     pub(crate) token: Arc<str>,
-    /// What the author has prepared.
+    /// The result of the provisioner's `prepare`.
     pub(crate) prepared: Prepared,
-    /// When this process began it, or took it over.
+    /// The time at which this process began the attempt or took it over.
     pub(crate) begun: Instant,
 }
 
 impl Pending {
-    /// What a call takes its permits for: classes share them, and so do the namespaces of a class.
+    /// Returns the flow in which a call takes its permits: classes share them, and so do the namespaces of a class.
     pub(crate) fn flow(&self, purpose: Purpose) -> Flow {
         let flow = Flow { purpose, group: self.class.name().into(), tenant: None };
         flow.of_tenant(self.claim.facts.namespace.clone())
@@ -162,10 +162,10 @@ impl Pending {
 pub(crate) struct UnsavedVolume {
     pub(crate) name: String,
     pub(crate) pending: Arc<Pending>,
-    /// The object as it is sent.
+    /// The object to send.
     pub(crate) body: Vec<u8>,
-    /// What the author wants the claim's user to know.
+    /// The provisioner's warning for the claim's user.
     pub(crate) warning: Option<String>,
-    /// The uid of the volume with another asset that is deleted first.
+    /// The uid of the volume with another asset that must be deleted first.
     pub(crate) after: Option<Arc<str>>,
 }

@@ -1,4 +1,4 @@
-//! An attempt's entry in the journal: enough to finish the attempt when claim and class are gone.
+//! An attempt's entry in the journal: enough to finish the attempt after claim and class were deleted.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::capabilities::Capabilities;
 use crate::controller::shared::fingerprint::fingerprint;
 use crate::prepared::Prepared;
 
-/// An entry's text.
+/// The text of an entry.
 #[derive(Deserialize, Serialize)]
 struct EntryText<'a> {
     #[serde(borrow)]
@@ -29,7 +29,7 @@ struct EntryText<'a> {
     prepared: Prepared,
 }
 
-/// The entry of an attempt. `None` when its claim is not known whole. Many claims share the same class, spec and
+/// Returns the entry of an attempt, or `None` if the whole claim is not known. Many claims share the same class, spec and
 /// annotations.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     let Parts { metadata, annotations, spec } = author_view::split(pending.claim.object.as_deref()?).ok()??;
@@ -43,21 +43,21 @@ pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     Some(Entry { key: key.to_string(), text, shared })
 }
 
-/// A class, as authors get it, as entries share it: a name without spaces, and its text.
+/// Returns a class, as provisioners receive it, in the form that entries share: a name without spaces, and its text.
 pub(crate) fn snapshot(class: &StorageClass, fingerprint: u64) -> (String, Arc<str>) {
     let name = class.metadata.name.as_deref().unwrap_or_default();
-    // What was read as JSON can be written as JSON.
+    // A value that was read as JSON can be written as JSON.
     let text = serde_json::to_string(class).unwrap_or_default();
     (format!("{name}-{:08x}", fingerprint as u32), text.into())
 }
 
-/// The attempt of an entry, or what is wrong with it. Calls the author's code, so no lock may be held.
+/// Returns the attempt of an entry, or the problem with it. Calls the provisioner's code, so no lock may be held.
 pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Result<Pending, String> {
     let say = |error: serde_json::Error| error.to_string();
     let ((name, text), spec, annotations, of_author) = match &entry.shared[..] {
         [class, (_, spec), (_, annotations), (_, text)] => (class, spec, Some(&**annotations), Some(text)),
         [class, (_, spec), (_, annotations)] => (class, spec, Some(&**annotations), None),
-        // As earlier versions wrote it.
+        // The format of earlier versions.
         [class, (_, spec)] => (class, spec, None, None),
         _ => return Err("it names no class and no spec".to_owned()),
     };
@@ -71,7 +71,7 @@ pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Res
 }
 
 impl WaitingClaim {
-    /// From what the author gets of it.
+    /// Reads a claim from the part that the provisioner receives.
     fn of_author_view(text: String) -> Result<Self, String> {
         let claim: partial::ClaimFields = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let facts = ClaimFacts::read(&claim).ok_or("its claim lacks name, namespace or uid")?;
@@ -85,7 +85,7 @@ impl WaitingClaim {
     }
 }
 
-/// The namespace of the attempt's claim; empty if the entry is damaged.
+/// Returns the namespace of the attempt's claim; empty if the entry is damaged.
 pub(crate) fn namespace(entry: &Entry) -> String {
     #[derive(Deserialize)]
     struct Text {
@@ -98,7 +98,7 @@ pub(crate) fn namespace(entry: &Entry) -> String {
     serde_json::from_str::<Text>(&entry.text).map(|text| text.metadata.namespace).unwrap_or_default()
 }
 
-/// The node that the attempt was for.
+/// Returns the node that the attempt was for.
 pub(crate) fn node(entry: &Entry) -> Option<String> {
     let annotations: partial::Annotations = match &entry.shared[..] {
         [_, _, (_, annotations), ..] => serde_json::from_str(annotations).ok()?,

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A PersistentVolume's name, existing or to be.
+/// The name of a PersistentVolume that exists or will be created.
 ///
-/// Nearly every name in a cluster is `pvc-` and a UUID; those take no memory of their own.
+/// Nearly every name in a cluster is `pvc-` and a UUID; such names need no allocation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     ForClaim(u128),
@@ -22,19 +22,19 @@ impl Key {
         }
     }
 
-    /// The key of the claim with this uid, by the usual names.
+    /// Returns the key of the claim with this uid, according to the usual naming.
     #[cfg(test)]
     pub(crate) fn of_claim(uid: &str) -> Self {
         ClaimUid::new(uid).0
     }
 }
 
-/// The uid of a claim, as compact as the key that it is by the usual names.
+/// The uid of a claim, as compact as its key in the usual naming.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClaimUid(Key);
 
 impl ClaimUid {
-    /// No other one is less.
+    /// The minimum of the order.
     pub(super) const LEAST: Self = Self(Key::ForClaim(0));
 
     pub(crate) fn new(uid: &str) -> Self {
@@ -44,12 +44,12 @@ impl ClaimUid {
         })
     }
 
-    /// The key by the usual names, `pvc-` and the uid.
+    /// Returns the key in the usual naming, `pvc-` and the uid.
     pub(super) fn usual_key(&self) -> &Key {
         &self.0
     }
 
-    /// The claim whose volume has this name by the usual names.
+    /// Returns the claim whose volume has this name in the usual naming.
     pub(super) fn of_usual(key: &Key) -> Self {
         Self(key.clone())
     }
@@ -62,7 +62,7 @@ impl fmt::Display for ClaimUid {
     }
 }
 
-/// As [`Key::of_volume`].
+/// Converts like [`Key::of_volume`].
 impl From<&str> for Key {
     fn from(name: &str) -> Self {
         Self::of_volume(name)
@@ -87,7 +87,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Only the canonical form (lower case, hyphens in place), so that a key prints the name it was made of.
+/// Only accepts the canonical form (lower case, hyphens in place), so that a key prints the name it was created from.
 fn parse_uuid(text: &str) -> Option<u128> {
     let bytes = text.as_bytes();
     if bytes.len() != 36 {
@@ -107,7 +107,7 @@ fn parse_uuid(text: &str) -> Option<u128> {
     Some(value)
 }
 
-/// The form that [`parse_uuid`] reads. Names are written often, and formatting five numbers takes its time.
+/// Formats like [`parse_uuid`] reads. Names are written often, and formatting five numbers is slower.
 fn print_uuid(value: u128) -> [u8; 36] {
     let mut text = [b'-'; 36];
     let mut rest = value;
@@ -145,7 +145,7 @@ mod tests {
         let mut shares = [0; 4];
         keys.iter().for_each(|key| shares[shard_of(key, 4) as usize] += 1);
         assert!(shares.iter().all(|share| (900..1100).contains(share)), "{shares:?}");
-        // These must never change: an old replica and a new one share the keys during an update.
+        // These values must never change: an old replica and a new one share the keys during an update.
         assert_eq!(keys[..6].iter().map(|key| shard_of(key, 4)).collect::<Vec<_>>(), [0, 2, 1, 1, 2, 1]);
     }
 

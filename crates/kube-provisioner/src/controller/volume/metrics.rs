@@ -1,4 +1,4 @@
-//! The metrics: those of the Go library under their names, for existing dashboards, and our own.
+//! The metrics: those of the Go library under their original names, for existing dashboards, and our own.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::class::ReadClass;
 use super::report::{Operation, OutcomeReport};
 use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Durations, encode_gauge};
 
-/// The Go library's buckets: those of its client by default.
+/// The Go library's buckets, which are the default of its client.
 const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -30,7 +30,7 @@ struct ClassLabels {
     class: String,
 }
 
-/// Counts what `report` says.
+/// Counts the labels from `report`.
 #[derive(Clone)]
 pub(crate) struct VolumeMetrics {
     provisioned: Family<ClassAndSourceLabels, Counter>,
@@ -72,7 +72,7 @@ impl VolumeMetrics {
         ours.register_collector(Box::new(WaitingClaims(context)));
     }
 
-    /// Starts the usual counters of a class at zero: Prometheus sees no increase where the first value that it reads is 1.
+    /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it reads is 1.
     pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
         let Some(class) = ReadClass::seen(event).map(str::to_owned) else { return };
         let provision = ClassAndSourceLabels { class: class.clone(), source: String::new() };
@@ -95,7 +95,7 @@ impl VolumeMetrics {
         };
         let attempt = AttemptLabels { operation, outcome: report.label, class: class.clone() };
         self.attempts.count(&attempt, took);
-        // Ignored and running operations are neither success nor failure.
+        // Ignored and running operations count neither as success nor as failure.
         let failed = report.event.as_ref().is_some_and(|event| event.warning);
         match (report.operation, report.took) {
             (Operation::Delete, Some(took)) => {

@@ -1,21 +1,21 @@
-//! The names of volumes, which are made of the uids of their claims.
+//! The names of volumes, which are derived from the uids of their claims.
 
 use super::key::{ClaimUid, Key};
 use crate::options::{Coordination, Options};
 
-/// How volumes are named. A name is deterministic, so a second attempt finds the volume of the first.
+/// The naming of volumes. A name is deterministic, so a second attempt finds the volume of the first.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum VolumeNames {
-    /// `pvc-` and the uid.
+    /// `pvc-` followed by the uid.
     #[default]
     Usual,
     /// A prefix, a hyphen, and the uid or the first of its characters without hyphens.
     Chosen { prefix: Box<str>, uid_length: Option<usize> },
 }
 
-/// The characters of a uid without hyphens.
+/// The number of characters in a uid without hyphens.
 const LONGEST: usize = 32;
-/// The longest prefix with which each name is one of a PersistentVolume.
+/// The maximum length of a prefix with which every name is valid for a PersistentVolume.
 const LONGEST_PREFIX: usize = 253 - 37;
 
 impl VolumeNames {
@@ -28,7 +28,7 @@ impl VolumeNames {
                 "names of volumes can have 1 to {LONGEST} characters of the claim's uid, not {length}"
             ));
         }
-        // Claims of one name are told apart by the replica that works on the name, and those of nodes do not see each other.
+        // The replica that works on a name distinguishes the claims with this name, but the replicas of nodes do not see each other's claims.
         if uid_length.is_some() && options.coordination == Coordination::PerNode {
             return Err("with --coordination per-node, names of volumes need the whole uid of the claim".to_owned());
         }
@@ -49,7 +49,7 @@ impl VolumeNames {
         })
     }
 
-    /// The key of the claim: the name of its volume.
+    /// Returns the key of the claim: the name of its volume.
     pub(crate) fn key(&self, claim: &ClaimUid) -> Key {
         match self {
             Self::Usual => claim.usual_key().clone(),
@@ -61,7 +61,7 @@ impl VolumeNames {
         }
     }
 
-    /// Whether two claims can have one name.
+    /// Returns true if two claims can have the same name.
     pub(crate) fn can_coincide(&self) -> bool {
         matches!(self, Self::Chosen { uid_length: Some(length), .. } if *length < LONGEST)
     }
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(name("v", Some(8), UID), "v-0a1b2c3d");
         assert_eq!(name("pvc", Some(12), UID), "pvc-0a1b2c3d0000");
         assert_eq!(name("pvc", Some(32), UID), "pvc-0a1b2c3d00004fff800100000000000a");
-        // What is no UUID is no shorter than it is.
+        // A text that is not a UUID is not shortened beyond its length.
         assert_eq!(name("v", Some(32), "uid-1-1"), "v-uid11");
     }
 

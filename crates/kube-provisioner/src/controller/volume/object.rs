@@ -1,4 +1,4 @@
-//! Builds the PersistentVolume from the claim, its class and what the author returned.
+//! Builds the PersistentVolume from the claim, its class and the provisioner's result.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::protocol;
 use crate::quantity;
 use crate::volume::{Volume, VolumeSource};
 
-/// What is wrong with a volume that an author returned. Nothing was saved.
+/// The problem with a volume that a provisioner returned. Nothing was saved.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum TemplateError {
     #[error("the provisioner made a volume without the access mode {0}, for which the claim asks")]
@@ -31,15 +31,15 @@ pub(crate) struct VolumeInputs<'a> {
     pub(crate) claim: &'a PersistentVolumeClaim,
     pub(crate) class: &'a StorageClass,
     pub(crate) finalizer: bool,
-    /// The installation that makes the volume.
+    /// The installation that creates the volume.
     pub(crate) identity: Option<&'a str>,
     pub(crate) cluster_id: &'a str,
 }
 
 /// Builds the PersistentVolume.
 ///
-/// The claim reference carries the claim's uid, so the volume can be bound to no other claim, and
-/// the controller-manager needs no write of its own to pre-bind it.
+/// The claim reference contains the claim's uid, so the volume cannot be bound to another claim, and
+/// the controller-manager needs no additional write to pre-bind it.
 pub(crate) fn build(inputs: &VolumeInputs<'_>, volume: Volume) -> Result<PersistentVolume, TemplateError> {
     check(inputs, &volume)?;
     let claim = inputs.claim.spec.clone().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(crate) fn build(inputs: &VolumeInputs<'_>, volume: Volume) -> Result<Persist
             inputs.class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
         ),
         storage_class_name: inputs.class.metadata.name.clone(),
-        // A claim may say by an empty name that it wants none; a volume may not.
+        // In a claim, an empty name means that it wants none; a volume must not contain an empty name.
         volume_attributes_class_name: claim.volume_attributes_class_name.filter(|name| !name.is_empty()),
         volume_mode: claim.volume_mode,
         ..PersistentVolumeSpec::default()
@@ -103,7 +103,7 @@ fn check(inputs: &VolumeInputs<'_>, volume: &Volume) -> Result<(), TemplateError
     Ok(())
 }
 
-/// The claim's own text if the volume has the requested size: `1500Mi` stays `1500Mi`.
+/// Returns the claim's own text if the volume has the requested size: `1500Mi` stays `1500Mi`.
 fn capacity(inputs: &VolumeInputs<'_>, made: Option<u64>) -> String {
     let requests = inputs.claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     match (made, requests.and_then(|requests| requests.get("storage"))) {
@@ -204,7 +204,7 @@ mod tests {
     fn a_capacity_is_in_whole_bytes() {
         let (mut claim, class) = (claim(), class(json!({})));
         let requests = claim.spec.as_mut().unwrap().resources.as_mut().unwrap().requests.as_mut().unwrap();
-        // What Kubernetes makes of 1.2Gi.
+        // Kubernetes converts 1.2Gi to this text.
         requests.insert("storage".to_owned(), Quantity("1288490188800m".to_owned()));
         let inputs = VolumeInputs { bytes: 1_288_490_189, ..inputs(&claim, &class) };
         let spec = build(&inputs, Volume::nfs("s", "/x")).unwrap().spec.unwrap();

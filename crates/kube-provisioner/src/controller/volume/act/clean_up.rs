@@ -1,4 +1,4 @@
-//! Ends attempts that will have no volume: by the author's `clean_up`, or by calling `provision` until it answers and
+//! Ends attempts that will not result in a volume: by the provisioner's `clean_up`, or by calling `provision` until it answers and
 //! deleting the result.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Provisioning {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = self.attempt(Decision::CleanUp, None, facts, step)?;
         if self.no_clean_up.load(Ordering::Relaxed) {
-            // The asset that the backend may be making must become a volume, which is then deleted.
+            // The backend may be creating an asset, which must become a volume that is then deleted.
             return self.resume(attempt).await;
         }
         self.still_without_volume(&attempt).await?;
@@ -59,12 +59,12 @@ impl Provisioning {
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
         if live.metadata().uid.as_deref() != Some(&*claim.uid) {
-            // A claim that was restored from a backup may ask for the data. Whoever writes that into a claim has to keep the claim.
+            // A claim that was restored from a backup may refer to the data. A program that restores such a claim must keep it.
             let restored = live.fields.as_ref().is_ok_and(|claim| claim.bound_to() == Some(&*volume));
             return if restored { Err(Stopped::Behind) } else { Ok(()) };
         }
         let goes = live.metadata().deletion_timestamp.is_some();
-        // The volume was saved, and somebody has removed it by force. The claim's data stay.
+        // The volume was saved and then force-deleted. The claim's data is kept.
         if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
             self.context.finish(&attempt.pending, attempt.step).await?;
             return Err(Stopped::Changed);
@@ -74,14 +74,14 @@ impl Provisioning {
             Err(_) if self.context.rules.safeguards.include(Safeguard::Unreadable) => false,
             Err(_) => true,
         };
-        // If the cache knows that the claim exists, the class is the reason for the clean-up.
+        // If the cache contains the claim, the class is the reason for the clean-up.
         let known = self.context.cache().facts(attempt.step.key()).claim;
         let is_it = |known: &ClaimFacts| known.uid == claim.uid && !known.deleting;
         let lives = matches!(known, ClaimState::Waiting(known) if is_it(&known.facts));
         if goes || has_other || lives { Ok(()) } else { Err(Stopped::Behind) }
     }
 
-    /// Calls the author's `delete` for a surplus asset: another process has saved the volume with another asset.
+    /// Calls the provisioner's `delete` for a surplus asset: another process has saved the volume with another asset.
     pub(super) async fn delete_surplus(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Progress::Surplus(unsaved) = &facts.progress else { return Err(Stopped::Changed) };
         let flow = unsaved.pending.flow(Purpose::Remove);
@@ -112,7 +112,7 @@ pub(super) fn not_cleaned_up(failure: CallFailure<DeleteError>, method: &'static
     failure.stop(returned, |aborted| Stopped::ProvisionAborted { method, aborted })
 }
 
-/// Whether the volume is another claim's than the attempt's: the asset of that name may be the other's.
+/// Returns true if the volume belongs to another claim than the attempt: that claim may own the asset of this name.
 fn is_of_another(volume: &PersistentVolume, attempt: &Pending) -> bool {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
     claim.is_some_and(|uid| *uid != *attempt.claim.facts.uid)

@@ -1,4 +1,4 @@
-//! What provisioning, deleting and expanding share.
+//! The state that provisioning, deleting and expanding share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
@@ -31,7 +31,7 @@ pub(crate) struct ActContext {
     pub(crate) limits: CallLimits,
     /// The account may update claims but not patch them.
     pub(crate) only_updates_claims: bool,
-    /// The watches of the claims and of the volumes.
+    /// The health of the watches of the claims and of the volumes.
     pub(crate) claims: WatchHealth,
     pub(crate) volumes: WatchHealth,
 }
@@ -45,12 +45,12 @@ impl ActContext {
         self.runtime.client()
     }
 
-    /// What would be decided now.
+    /// Returns the decision about the current state.
     pub(super) fn decision_now(&self, key: &Key) -> Decision {
         decide(&self.cache().facts(key), &self.rules)
     }
 
-    /// The current volume, if the rules decide the same about it.
+    /// Returns the current volume, if the rules still make the same decision about it.
     pub(super) async fn as_decided(
         &self,
         decided: Decision,
@@ -67,7 +67,7 @@ impl ActContext {
         if same { Ok(Arc::new(live.object)) } else { Err(Stopped::Changed) }
     }
 
-    /// The parameters of an attempt's class. A crash of the author's code while it reads them does not end the attempt.
+    /// Returns the parameters of an attempt's class. A panic of the provisioner's code while it parses them does not end the attempt.
     pub(super) fn parameters_of(&self, pending: &Pending) -> Result<ClassParameters, Stopped> {
         let parameters = match &pending.class.parameters {
             Ok(parameters) => Ok(parameters.clone()),
@@ -81,7 +81,7 @@ impl ActContext {
         })
     }
 
-    /// A request of an attempt, without Secrets and labels of the node.
+    /// Returns a request of an attempt, without Secrets and node labels.
     pub(super) fn request_of(
         &self,
         pending: &Pending,
@@ -108,7 +108,7 @@ impl ActContext {
         }
     }
 
-    /// The Secrets that the class named when the volume was made.
+    /// Returns the Secrets that the class named when the volume was created.
     pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Stopped> {
         let mut secrets = Secrets::default();
         for role in &self.rules.capabilities.secrets {

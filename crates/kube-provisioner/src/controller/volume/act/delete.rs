@@ -1,4 +1,4 @@
-//! Calls the author's `delete` once for a released volume, and deletes its object.
+//! Calls the provisioner's `delete` once for a released volume, and deletes its object.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,11 @@ use crate::secrets::Secrets;
 /// Deletes released volumes, and protects those that it will delete.
 pub(crate) struct Deleting {
     pub(super) context: Arc<ActContext>,
-    /// Whether a call has shown that the author has no `should_delete`.
+    /// True once a call has shown that the provisioner does not implement `should_delete`.
     pub(super) no_guard: AtomicBool,
 }
 
-/// The common parts of the calls of the author's code for one volume.
+/// The common parts of the calls to the provisioner for one volume.
 struct DeleteCalls<'a> {
     step: &'a Step<'a>,
     permit: &'a LimiterPermit,
@@ -69,7 +69,7 @@ impl Deleting {
         self.remove_object(&live, volume, key, started).await
     }
 
-    /// Reads the volume and makes sure that its asset may be deleted.
+    /// Reads the volume and verifies that its asset may be deleted.
     async fn ready_to_delete(
         &self,
         deletion: Deletion,
@@ -85,14 +85,14 @@ impl Deleting {
         if deletion == Deletion::NeverBound {
             self.still_unbound(facts).await?;
         }
-        // No process may make the asset again by an old entry. The fence before the call stores the removal.
+        // A process must not recreate the asset because of an old entry. The fence before the call stores the removal.
         if !self.context.cache().unfinished(key) {
             calls.step.remove_entry();
         }
         Ok(live)
     }
 
-    /// Asks the author's `should_delete` before anything is deleted. Returns the volume's version that the author saw.
+    /// Calls the provisioner's `should_delete` before anything is deleted. Returns the version of the volume that it received.
     async fn call_guard(
         &self,
         deletion: Deletion,
@@ -118,7 +118,8 @@ impl Deleting {
         }
     }
 
-    /// The cache may not have the claim of a volume that is not named after its claim: such a claim need not ask us.
+    /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it, since such a claim may
+    /// not name us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Stopped> {
         let names = &self.context.rules.volume_names;
         let Some(claim) =
@@ -137,7 +138,7 @@ impl Deleting {
         }
     }
 
-    /// An earlier attempt has deleted the asset. Deletes the object.
+    /// Deletes the object after an earlier attempt has deleted the asset.
     pub(super) async fn finish_delete(&self, facts: &Facts, key: &Key) -> Outcome {
         let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else {
             return Err(Stopped::Changed);
@@ -154,7 +155,7 @@ impl Deleting {
         self.remove_object(&live.object, volume, key, started).await
     }
 
-    /// The current volume, or the reason why it must not be deleted.
+    /// Returns the current volume, or the reason why it must not be deleted.
     async fn live_volume(
         &self,
         deletion: Deletion,

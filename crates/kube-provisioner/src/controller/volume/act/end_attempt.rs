@@ -1,4 +1,4 @@
-//! The author's part in the end of an attempt. Until it has succeeded, the attempt stays recorded.
+//! Calls the provisioner at the end of an attempt. The attempt stays recorded until that call succeeds.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::controller::volume::facts::{Pending, Progress};
 use crate::controller::volume::outcome::Stopped;
 
 impl ActContext {
-    /// Ends an attempt that has left nothing, or whose volume is known.
+    /// Ends an attempt that has left nothing behind, or whose volume is known.
     pub(super) async fn finish(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Stopped> {
         self.end_attempt(pending, step).await?;
         self.cache().set_progress(step.key(), Progress::None);
         Ok(())
     }
 
-    /// Calls the author's `end_attempt`.
+    /// Calls the provisioner's `end_attempt`.
     pub(super) async fn end_attempt(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Stopped> {
         if !self.rules.capabilities.attempt_end {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Calls the author's `expand` for a claim that asks for more, and writes the new size: to the claim's status that it
-//! begins, after the call to the volume, and then to the claim.
+//! Calls the provisioner's `expand` for a claim that requests a larger size, and writes the new size. Before the call, the claim's
+//! status shows the expansion; after the call, the volume is updated first and then the claim.
 //!
-//! All that is needed to go on after a crash is in the claim and in the volume, and `expand` is idempotent. So there is
-//! no record beside them.
+//! The claim and the volume contain everything needed to continue after a crash, and `expand` is idempotent, so there is
+//! no additional record.
 
 use std::sync::Arc;
 
@@ -79,13 +79,13 @@ impl Expanding {
         Ok(Done::Expanded { took: started.elapsed() })
     }
 
-    /// The claim that grows, as it is known now.
+    /// Returns the current state of the claim to expand.
     fn growing(&self, key: &Key) -> Result<Arc<GrowingClaim>, Stopped> {
         self.context.cache().facts(key).growing().cloned().ok_or(Stopped::Changed)
     }
 
-    /// Says in the claim's status that the expansion begins. What was begun is finished, even if the user asks for less
-    /// meanwhile: nobody knows how far it has come.
+    /// Marks the start of the expansion in the claim's status. An expansion that has begun is completed, even if the user lowers the request
+    /// meanwhile, because its progress is unknown.
     async fn mark_resizing(&self, bytes: u64, key: &Key) -> Result<(), Stopped> {
         let growing = self.growing(key)?;
         if growing.status_of(bytes).is_some() {
@@ -101,11 +101,11 @@ impl Expanding {
         Ok(())
     }
 
-    /// The asset has the new size: the volume says so first, since the claim's status is the sign that all is done.
+    /// Writes the asset's new size: first to the volume, since the claim's status marks the completion.
     async fn write_size(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Stopped> {
         self.write_capacity(live, bytes, key).await?;
         let growing = self.growing(key)?;
-        // Somebody else has written the status meanwhile.
+        // Another writer has changed the status meanwhile.
         if growing.status_of(bytes).is_none() {
             return Err(Stopped::Changed);
         }
@@ -117,7 +117,7 @@ impl Expanding {
         self.write_status(&growing, status).await
     }
 
-    /// The outcome of an error. After what cannot be done the user may ask for less, and the status says so.
+    /// Returns the outcome of an error. After an infeasible expansion the user may lower the request, and the status says so.
     async fn not_expanded(&self, error: &ExpandError, bytes: u64, key: &Key) -> Outcome {
         let (verdict, message) = (error.verdict(), error.event_text(key));
         if verdict == ExpandVerdict::Infeasible {
@@ -129,7 +129,7 @@ impl Expanding {
                 });
                 self.write_status(&growing, status).await?;
             }
-            // The user asks for another size already.
+            // The user already requests another size.
             if self.context.decision_now(key) != (Decision::Expand { bytes }) {
                 return Err(Stopped::Changed);
             }
@@ -137,7 +137,7 @@ impl Expanding {
         Err(Stopped::NotExpanded { verdict, message, retry_after: error.retry_after() })
     }
 
-    /// Writes the volume's capacity, if it is still what it was. So a process that has stood still shrinks nothing.
+    /// Writes the volume's capacity, if it is unchanged, so that a process that was suspended cannot shrink it.
     async fn write_capacity(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Stopped> {
         let growing = self.growing(key)?;
         let capacity = live.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
@@ -166,7 +166,7 @@ impl Expanding {
         }
     }
 
-    /// Writes fields of the claim's status, if nobody has written the claim since it was read.
+    /// Writes fields of the claim's status, if the claim is unchanged since it was read.
     async fn write_status(&self, growing: &GrowingClaim, status: Value) -> Result<(), Stopped> {
         let GrowingClaim { claim, resource_version, .. } = growing;
         let metadata = json!({"uid": &*claim.uid, "resourceVersion": resource_version});
@@ -189,7 +189,7 @@ impl Expanding {
     }
 }
 
-/// Removes the condition of this type, if it is there.
+/// Returns the patch that removes the condition of this type.
 fn without(kind: &str) -> Value {
     json!({"$patch": "delete", "type": kind})
 }

@@ -1,4 +1,4 @@
-//! What the author's code needs beside claim and class: Secrets, and the labels of a node.
+//! Additional inputs of the provisioner's calls: Secrets, and the labels of a node.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::controller::volume::outcome::{MissingInput, Stopped};
 use crate::secrets::Secrets;
 
 impl Provisioning {
-    /// The Secrets that the class names for this claim.
+    /// Reads the Secrets that the class names for this claim.
     pub(super) async fn secrets_for(
         &self,
         named: &[SecretName],
@@ -27,7 +27,7 @@ impl Provisioning {
         read_secrets(&self.context.runtime, named, template_names(claim, &volume)).await.map_err(not_read)
     }
 
-    /// The annotations that name these Secrets on the volume: its deletion needs them too.
+    /// Returns the annotations that name these Secrets on the volume, since its deletion needs them, too.
     pub(super) fn secret_annotations(
         named: &[SecretName],
         claim: &ClaimFacts,
@@ -41,8 +41,8 @@ impl Provisioning {
         named.iter().map(annotation).collect()
     }
 
-    /// The labels of the selected node, where the author reads them. A missing node ends provisioning, but not cleaning
-    /// up.
+    /// Returns the labels of the selected node, if the provisioner reads them. A missing node stops provisioning, but not
+    /// clean-up.
     pub(super) async fn node_labels(
         &self,
         node: Option<&str>,

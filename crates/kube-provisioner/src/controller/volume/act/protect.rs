@@ -1,4 +1,4 @@
-//! Adds our finalizer to volumes, and removes it from volumes that are not to be deleted.
+//! Adds our finalizer to volumes, and removes it from volumes that will not be deleted.
 
 use provisioner_runtime::call::CallError;
 

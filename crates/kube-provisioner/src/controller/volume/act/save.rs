@@ -15,20 +15,20 @@ use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
-/// How a volume with the same name compares with the one to save.
+/// The result of comparing a volume of the same name with the one to save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     /// The same volume: an earlier request has saved it, and its answer was lost.
     Same,
-    /// Another installation's, with the same asset.
+    /// A volume of another installation, with the same asset.
     SameAsset,
     /// A volume of the same claim with another asset: ours is surplus.
     OtherAsset,
-    /// A volume of the same claim with another asset, which is being deleted: ours is saved when it is gone.
+    /// A volume of the same claim with another asset, which is being deleted: ours is saved once it no longer exists.
     Former,
-    /// A volume of the same claim with the same path on another server, or on the same one under another name.
+    /// A volume of the same claim with the same path on another server, or on the same server under another name.
     OtherServer,
-    /// A volume of ours of another claim.
+    /// One of our volumes, for another claim.
     OfAnother,
     /// Another volume.
     Foreign,
@@ -42,7 +42,7 @@ impl Provisioning {
 
     pub(super) async fn save(&self, unsaved: UnsavedVolume, step: &Step<'_>) -> Outcome {
         let unsaved = Arc::new(unsaved);
-        // The asset exists, so only a saved volume ends the work.
+        // The asset exists, so only a saved volume completes the work.
         self.context.cache().set_progress(step.key(), Progress::Unsaved(unsaved.clone()));
         self.try_save(&unsaved, step).await
     }
@@ -80,8 +80,8 @@ impl Provisioning {
                         return Err(Stopped::Changed);
                     }
                     Found::OfAnother => {
-                        // Its asset may be what the author has made or found for this claim, so nothing is deleted, and the
-                        // author is asked again when the other volume is gone. The watch shows that.
+                        // Its asset may be the one that the provisioner has created or found for this claim, so nothing is deleted. The
+                        // provisioner is called again once the other volume no longer exists, which the watch shows.
                         let attempt = Progress::Background(unsaved.pending.clone());
                         self.context.cache().set_progress(key, attempt);
                         return Err(Stopped::Behind);
@@ -93,7 +93,7 @@ impl Provisioning {
             Err(error) => return Err(Stopped::NotSaved(error)),
         };
         self.context.end_attempt(&unsaved.pending, step).await?;
-        // The watch may be slower than the next look at this key.
+        // The watch may be slower than the next run of this key.
         self.context.cache().saved(key, saved);
         if let Some(text) = &unsaved.warning {
             self.context.runtime.events().record(events::warned(text, &unsaved.pending.claim.facts));
@@ -116,7 +116,7 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
     let of = |volume: &PersistentVolume| serde_json::to_value(&volume.spec).unwrap_or_default();
     let server = |volume: &PersistentVolume| volume.spec.as_ref()?.nfs.as_ref().map(|nfs| nfs.server.clone());
     match (same_asset(&of(&wanted), &of(found)), same(protocol::IDENTITY)) {
-        // Its data would be deleted if it is the same directory.
+        // If both servers are the same, deleting the surplus asset would delete the other volume's data.
         (true, _) if server(&wanted) != server(found) => Found::OtherServer,
         (true, true) => Found::Same,
         (true, false) => Found::SameAsset,
@@ -125,7 +125,7 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
     }
 }
 
-/// What a person has to look at: only people know whether two names are one server.
+/// Returns the text that asks an administrator to check whether both names belong to one server, which cannot be determined automatically.
 fn other_server_text(ours: &[u8], saved: &PersistentVolume) -> String {
     let ours: PersistentVolume = serde_json::from_slice(ours).unwrap_or_default();
     let place = |volume: &PersistentVolume| {
@@ -139,7 +139,7 @@ fn other_server_text(ours: &[u8], saved: &PersistentVolume) -> String {
     )
 }
 
-/// Whether two specs name the same asset. The server of an NFS volume is compared apart: it may have been renamed.
+/// Returns true if two specs name the same asset. The server of an NFS volume is compared separately: it may have been renamed.
 fn same_asset(wanted: &serde_json::Value, found: &serde_json::Value) -> bool {
     const HANDLES: [(&str, &[&str]); 7] = [
         ("csi", &["driver", "volumeHandle"]),
@@ -178,7 +178,7 @@ mod tests {
     fn g42_what_has_the_name_already_is_compared() {
         assert_eq!(compared(json!({})), Found::Same);
         assert_eq!(compared(json!({"spec": {"nfs": {"readOnly": false}}})), Found::Same);
-        // It may be another directory, and it may be the same one under another name: it is neither taken nor deleted.
+        // It may be another directory, or the same one under another name: it is neither reused nor deleted.
         assert_eq!(compared(json!({"spec": {"nfs": {"server": "b"}}})), Found::OtherServer);
         let elsewhere = json!({"metadata": {"annotations": {protocol::IDENTITY: "there"}}});
         assert_eq!(compared(elsewhere.clone()), Found::SameAsset);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Found::OfAnother);
         assert_eq!(compared(json!({"spec": {"claimRef": null}})), Found::Foreign);
         assert_eq!(compared(json!({"metadata": {"annotations": {protocol::PROVISIONED_BY: "q"}}})), Found::Foreign);
-        // A person has deleted the volume before the attempt that saved it, or a later one, has ended.
+        // An administrator has deleted the volume before the attempt that saved it, or a later one, has ended.
         let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(compared(deleting.clone()), Found::Same);
         assert_eq!(compared(with(deleting, json!({"spec": {"nfs": {"path": "/w"}}}))), Found::Former);

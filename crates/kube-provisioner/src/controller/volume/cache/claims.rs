@@ -54,7 +54,7 @@ impl VolumeCache {
         Some(key)
     }
 
-    /// What cannot be read is present. What was begun for it stays as it is.
+    /// Records an unreadable claim as present. Work that was begun for it is unaffected.
     fn put_unreadable(&mut self, meta: &Meta, problem: &str) -> Option<Key> {
         let claim = UnreadableClaim::read(meta, problem)?;
         let uid = ClaimUid::new(&claim.facts.uid);
@@ -122,14 +122,14 @@ impl VolumeCache {
         }
     }
 
-    /// The volume for which this claim is known as a guest.
+    /// Returns the volume for which this claim is known as a guest.
     pub(super) fn guest_of(&self, watched: &WatchedClaim) -> Option<Key> {
         let volume = Key::of_volume(watched.fields.as_ref().ok()?.bound_to()?);
         let known = self.guests.get(&volume)?;
         (watched.metadata().uid.as_deref() == Some(&*known.claim.uid)).then_some(volume)
     }
 
-    /// Returns the volume's key if the claim asks for more than the volume, or has done so until now.
+    /// Returns the volume's key if the claim requests more than the volume has, or did so before.
     pub(super) fn put_guest(&mut self, watched: &WatchedClaim) -> Option<Key> {
         let known = self.guest_of(watched);
         let claim = watched.fields.as_ref().ok()?;

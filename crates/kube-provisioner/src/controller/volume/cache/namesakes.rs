@@ -1,4 +1,4 @@
-//! Which claims would give their volumes the same name.
+//! Claims whose volumes would have the same name.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use crate::controller::volume::facts::{ClaimState, Facts, Progress};
 use crate::controller::volume::key::{ClaimUid, Key};
 use crate::controller::volume::names::VolumeNames;
 
-/// The claims by the names of their volumes, the oldest claim of a name first. Empty where the names are the usual ones, as
-/// each of those has one claim.
+/// The claims by the names of their volumes, the oldest claim of a name first. Empty if the usual naming is used, in which
+/// each name belongs to one claim.
 #[derive(Default)]
 pub(super) struct Namesakes(BTreeSet<(Key, Box<str>, ClaimUid)>);
 
@@ -33,8 +33,8 @@ impl Namesakes {
 }
 
 impl VolumeCache {
-    /// The claim that has the name, known or gone: the one that the volume names, else the one of the attempt, else one that
-    /// is bound to that name, else the oldest.
+    /// Returns the claim that holds the name, whether or not it exists: the one that the volume names, else that of the attempt, else one that
+    /// is bound to the volume of this name, else the oldest.
     pub(super) fn holder(&self, key: &Key) -> Option<ClaimUid> {
         if matches!(self.rules.volume_names, VolumeNames::Usual) {
             return Some(ClaimUid::of_usual(key));
@@ -55,13 +55,13 @@ impl VolumeCache {
         volume.filter(|owner| self.rules.volume_names.key(owner) == *key).or_else(attempt).or_else(known)
     }
 
-    /// What is known of the claims that do not get the name, since another one has it. Those with another volume need none.
+    /// Returns the facts about claims that cannot have the name, since another claim holds it. Claims with another volume are left out.
     pub(super) fn twins(&self, key: &Key, holder: Option<&ClaimUid>) -> Vec<Facts> {
         let Some(holder) = holder.filter(|_| self.rules.volume_names.can_coincide()) else { return Vec::new() };
         let others = self.namesakes.of(key).filter(|claim| *claim != holder);
         let mut waiting = others.map(|claim| self.claim_state(claim));
         let is_waiting = |claim: &ClaimState| matches!(claim, ClaimState::Waiting(_) | ClaimState::Unreadable(_));
-        // Whose attempt is not known yet has the name.
+        // The claim of an attempt that is not yet known holds the name.
         let adoption =
             || matches!(self.progress.get(key), Some(Progress::AwaitsAdoption)).then_some(Progress::AwaitsAdoption);
         let facts = |claim: ClaimState| Facts {
@@ -74,7 +74,7 @@ impl VolumeCache {
         std::iter::from_fn(|| waiting.by_ref().find(is_waiting)).map(facts).collect()
     }
 
-    /// The claim that has the name, for people.
+    /// Describes the claim that holds the name, for messages.
     fn rival(&self, key: &Key, holder: &ClaimUid) -> String {
         let path = |namespace: &str, name: &str| format!("\"{namespace}/{name}\"");
         let by_volume = self.volumes.get(key).and_then(|volume| volume.as_ref()?.facts.claim.as_ref());

@@ -1,4 +1,4 @@
-//! How far the work on keys has come beyond what the API server shows.
+//! Progress of the work on keys beyond what the API server shows.
 
 use provisioner_runtime::watch::Change;
 
@@ -8,13 +8,13 @@ use crate::controller::volume::key::Key;
 use crate::controller::volume::partial::WatchedVolume;
 
 impl VolumeCache {
-    /// How many attempts are in journals that no process writes any more.
+    /// Returns the number of attempts in journals that no process writes any more.
     pub(crate) fn awaiting_adoption(&self) -> usize {
         self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
     }
 
-    /// Applies the answer to our own save, unless the watch was faster: it may have shown the volume's deletion
-    /// already.
+    /// Applies the answer to our own save, unless the watch was faster: it may already have shown the volume's
+    /// deletion.
     pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
         if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
             self.progress.remove(key);
@@ -29,9 +29,9 @@ impl VolumeCache {
         };
     }
 
-    /// Remembers that the asset of the volume with this uid is gone, as long as its object is there.
+    /// Records that the asset of the volume with this uid was deleted, until its object is deleted.
     pub(crate) fn backend_deleted(&mut self, key: &Key, uid: &str, finished: bool) {
-        // An attempt waits until the object is gone.
+        // An attempt waits until the object is deleted.
         if self.progress.get(key).and_then(Progress::pending).is_some() {
             return;
         }

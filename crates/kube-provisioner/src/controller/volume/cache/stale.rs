@@ -1,4 +1,4 @@
-//! Which claims are read once more before they get a volume. The watch may be behind the work of another process, even
+//! Claims that must be read before they receive a volume. The watch may be behind the work of another process, even
 //! by the whole life of a volume.
 
 use provisioner_runtime::watch::Change;
@@ -10,19 +10,19 @@ use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 
 impl VolumeCache {
-    /// From now on only this process works on our claims. Claims of an earlier version than this are stale.
+    /// Records that claims of earlier versions are stale, because only this process works on our claims from now on.
     pub(crate) fn claims_stale_before(&mut self, version: u64) {
         self.stale_claims = self.stale_claims.max(version);
     }
 
-    /// The same for volumes. The watch may still show a volume that is gone; such a volume must not end an attempt.
+    /// Records that volumes of earlier versions are stale. The watch may still show a deleted volume, which must not end an attempt.
     pub(crate) fn volumes_stale_before(&mut self, version: u64) {
         if self.rules.safeguards.include(Safeguard::FreshVolumes) {
             self.stale_volumes = self.stale_volumes.max(version);
         }
     }
 
-    /// Whether this state of the volume is older than our term: it may be gone since.
+    /// Returns true if this state of the volume is older than our term: the volume may have been deleted since.
     pub(super) fn is_stale(&self, volume: &WatchedVolume) -> bool {
         volume
             .version()
@@ -47,7 +47,7 @@ impl VolumeCache {
         keys
     }
 
-    /// The claim may look unbound only because the watch is behind. It is read before it gets another volume.
+    /// Requires the claim to be read before it receives another volume. It may look unbound only because the watch is behind.
     pub(crate) fn confirm_first(&mut self, key: &Key) {
         let claim = self.holder(key).and_then(|claim| self.claims.get(&claim));
         if matches!(claim, Some(ClaimEntry::Waiting(_))) && !self.progress.contains_key(key) {
@@ -55,7 +55,7 @@ impl VolumeCache {
         }
     }
 
-    /// The claim was read. An attempt that was adopted meanwhile stays.
+    /// Records that the claim was read. An attempt that was adopted meanwhile is kept.
     pub(crate) fn confirmed(&mut self, key: &Key) {
         if matches!(self.progress.get(key), Some(Progress::Confirm)) {
             self.progress.remove(key);

@@ -52,7 +52,7 @@ impl Cache for VolumeCache {
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
-        // A claim whose class is another's gets an event.
+        // A claim whose class names another provisioner receives an event.
         let rests = |facts: &Facts| match decide(facts, &self.rules) {
             Decision::NoAction(why) => why != NoAction::ClassOfAnother,
             _ => false,
@@ -144,8 +144,8 @@ impl Journaled for VolumeCache {
     }
 }
 
-/// Whether the attempt of one claim waits while another claim's volume has the name: what is made by that name may be what
-/// the volume has.
+/// Returns true if the attempt of one claim waits while the volume of another claim has the name: an asset created by that name may be the
+/// asset of that volume.
 fn is_kept_waiting(progress: &Progress, volume: &VolumeState) -> bool {
     match (progress.pending(), volume) {
         (Some(pending), VolumeState::Ours(volume)) => volume.facts.is_for_another(&pending.claim.facts.uid),
@@ -153,7 +153,7 @@ fn is_kept_waiting(progress: &Progress, volume: &VolumeState) -> bool {
     }
 }
 
-/// What decisions about the claim and its class depend on.
+/// Returns the inputs of decisions about the claim and its class.
 fn of_claim(facts: &Facts) -> (u64, u64, u64) {
     let (state, claim) = match &facts.claim {
         ClaimState::Absent => (0, 0),

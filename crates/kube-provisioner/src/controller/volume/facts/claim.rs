@@ -1,4 +1,4 @@
-//! What is known of one claim.
+//! The facts about one claim.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ pub(crate) struct DataSource {
     pub(crate) group: String,
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// Where it names one.
+    /// The namespace, if the data source names one.
     pub(crate) namespace: Option<String>,
 }
 
 impl DataSource {
-    /// Kind and group, as authors declare them.
+    /// Returns kind and group, in the form that provisioners declare.
     pub(crate) fn type_name(&self) -> String {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// Whether a volume populator fills the volume by way of another claim: neither a clone nor a snapshot.
+    /// Returns true if a volume populator fills the volume by means of another claim: the source is neither a clone nor a snapshot.
     /// <https://kubernetes.io/docs/concepts/storage/volume-populators/>
     pub(crate) fn needs_populator(&self) -> bool {
         self.label() == "other"
@@ -39,21 +39,21 @@ impl DataSource {
     }
 }
 
-/// A claim that asks us for a volume: what rules read, and the whole object for the author.
+/// A claim that requests a volume from us: the fields that rules read, and the whole object for the provisioner.
 #[derive(Debug)]
 pub(crate) struct WaitingClaim {
     pub(crate) facts: ClaimFacts,
-    /// The fingerprint of `facts`: an unrelated update does not change it.
+    /// The fingerprint of `facts`, which unrelated updates do not change.
     pub(crate) fingerprint: u64,
     pub(crate) resource_version: Box<str>,
-    /// When it was first seen to wait.
+    /// The time at which it was first seen waiting.
     pub(crate) since: Instant,
-    /// The claim as the author gets it, as JSON: a third of the size of the decoded object. `None` once the volume is
+    /// The claim as the provisioner receives it, as JSON: a third of the size of the decoded object. `None` once the volume is
     /// saved. The claim is read again in the rare case that it needs another volume.
     pub(crate) object: Option<Box<str>>,
 }
 
-/// A claim that cannot be read: of the facts only its name, its uid and whether it is being deleted are known.
+/// A claim that cannot be read: only its name, its uid and whether it is being deleted are known.
 #[derive(Debug)]
 pub(crate) struct UnreadableClaim {
     pub(crate) facts: ClaimFacts,
@@ -62,7 +62,7 @@ pub(crate) struct UnreadableClaim {
 }
 
 impl UnreadableClaim {
-    /// `None` for an object that lacks what every stored object has.
+    /// Returns `None` if the object lacks fields that every stored object has.
     pub(crate) fn read(meta: &partial::Meta, problem: &str) -> Option<Self> {
         let facts = ClaimFacts {
             uid: meta.uid.as_deref()?.into(),
@@ -97,14 +97,14 @@ pub(crate) struct ClaimFacts {
     pub(crate) data_source: Option<DataSource>,
     pub(crate) attributes_class: Option<Box<str>>,
     pub(crate) selected_node: Option<Box<str>>,
-    /// Has the annotation of a claim whose binding is complete.
+    /// True if the claim has the annotation of a completed binding.
     pub(crate) bind_completed: bool,
-    /// The requested bytes, or what is wrong with the request.
+    /// The requested bytes, or the problem with the request.
     pub(crate) request: Result<u64, String>,
 }
 
 impl ClaimFacts {
-    /// Reads a claim. `None` for an object that lacks what every stored object has.
+    /// Reads a claim. Returns `None` if the object lacks fields that every stored object has.
     pub(crate) fn read(claim: &partial::ClaimFields) -> Option<Self> {
         let (meta, spec) = (&claim.metadata, claim.spec.clone().unwrap_or_default());
         Some(Self {
@@ -129,7 +129,7 @@ impl ClaimFacts {
         })
     }
 
-    /// The namespace and the name of its data source.
+    /// Returns the namespace and the name of its data source.
     pub(crate) fn source(&self) -> Option<(&str, &str)> {
         let source = self.data_source.as_ref()?;
         Some((source.namespace.as_deref().unwrap_or(&self.namespace), &source.name))

@@ -1,4 +1,4 @@
-//! What is known of one class of ours.
+//! The facts about one of our classes.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::controller::shared::class_parameters::{BadParameters, ClassParameters
 use crate::controller::volume::backend::Backend;
 use crate::protocol;
 
-/// A class of ours, with its parameters parsed once.
+/// One of our classes, with its parameters parsed once.
 #[derive(Debug)]
 pub(crate) struct OurClass {
-    /// As the author gets it.
+    /// The class as the provisioner receives it.
     pub(crate) object: Arc<StorageClass>,
-    /// Changes whenever the class does.
+    /// A fingerprint that changes whenever the class does.
     pub(crate) fingerprint: u64,
     pub(crate) waits_for_consumer: bool,
-    /// What the author gets, or what is wrong with the parameters.
+    /// The parsed parameters, or the problem with them.
     pub(crate) parameters: Result<ClassParameters, BadParameters>,
-    /// The class as the journal keeps it, under its name there.
+    /// The class as the journal stores it, with its name there.
     pub(crate) snapshot: (String, Arc<str>),
 }
 
 impl OurClass {
-    /// Calls the author's code, so no lock may be held. `snapshot` is the class as [`OurClass::snapshot`] writes it.
+    /// Parses the class. Calls the provisioner's code, so no lock may be held. `snapshot` is the class as [`OurClass::snapshot`] writes it.
     pub(crate) fn read(
         object: StorageClass,
         fingerprint: u64,
@@ -41,7 +41,7 @@ impl OurClass {
         }
     }
 
-    /// The same class, read once more. Calls the author's code.
+    /// Parses the same class once more. Calls the provisioner's code.
     pub(crate) fn read_again(&self, backend: (&dyn Backend, &Capabilities)) -> Self {
         Self::read((*self.object).clone(), self.fingerprint, backend, self.snapshot.clone())
     }
@@ -50,7 +50,7 @@ impl OurClass {
         self.object.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether this class was created after the other was deleted. Our watch may be behind the class of an adopted
+    /// Returns true if this class was created after the other was deleted. Our watch may be behind the class of an adopted
     /// attempt.
     pub(crate) fn replaces(&self, other: &Self) -> bool {
         let (this, other) = (&self.object.metadata, &other.object.metadata);
@@ -60,7 +60,7 @@ impl OurClass {
     }
 }
 
-/// The beta annotation wins when it is present, even empty.
+/// Returns the class's name. The beta annotation takes precedence if it is present, even if it is empty.
 pub(super) fn class_name(annotation: Option<&str>, field: Option<&str>) -> Option<Box<str>> {
     annotation.or(field).filter(|name| !name.is_empty()).map(Into::into)
 }

@@ -1,10 +1,10 @@
-//! What is known of a bound claim that asks for more than it has.
+//! The facts about a bound claim that requests more than it has.
 
 use super::claim::ClaimFacts;
 use crate::controller::volume::partial::{ClaimFields, amount_text};
 use crate::quantity;
 
-/// A bound claim that asks for more than its volume gives it. Few claims do, so the cache keeps this beside the others.
+/// A bound claim that requests more than its volume provides. Few claims do, so the cache stores this separately.
 #[derive(Debug)]
 pub(crate) struct GrowingClaim {
     pub(crate) claim: ClaimFacts,
@@ -15,8 +15,8 @@ pub(crate) struct GrowingClaim {
     begun: Option<(ResizeStatus, Amount)>,
 }
 
-/// How far `status.allocatedResourceStatuses` says that an expansion is. What only a kubelet writes is not read: volumes
-/// of a provisioner have no expansion on the node.
+/// The progress of an expansion according to `status.allocatedResourceStatuses`. Values that only a kubelet writes are not read:
+/// volumes of a provisioner have no expansion on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResizeStatus {
     InProgress,
@@ -49,7 +49,7 @@ impl Amount {
 }
 
 impl GrowingClaim {
-    /// `None` for a claim that has what it asks for, or whose binding is not complete.
+    /// Returns `None` if the claim has what it requests, or if its binding is not complete.
     pub(crate) fn read(claim: &ClaimFields) -> Option<Self> {
         let status = &claim.status;
         if status.phase.as_deref() != Some("Bound") {
@@ -71,30 +71,30 @@ impl GrowingClaim {
         })
     }
 
-    /// The size to expand to, for a volume of this capacity. As external-resizer decides it: what may be under way is
-    /// finished first, and after what cannot be done the claim's request counts again, which may be smaller.
+    /// Returns the size to expand to, for a volume of this capacity. Like external-resizer, it first completes an expansion that may be in
+    /// progress; after an infeasible one it uses the claim's current request, which may be smaller.
     pub(crate) fn target(&self, capacity: u64) -> u64 {
         let wanted = match &self.begun {
             Some((ResizeStatus::InProgress, begun)) => begun.bytes,
             _ => self.requested.bytes,
         };
-        // Nothing shrinks.
+        // A volume never shrinks.
         wanted.max(capacity)
     }
 
-    /// What the claim's status says of an expansion to this size.
+    /// Returns the claim's status of an expansion to this size.
     pub(crate) fn status_of(&self, bytes: u64) -> Option<ResizeStatus> {
         self.begun.as_ref().filter(|(_, begun)| begun.bytes == bytes).map(|(status, _)| *status)
     }
 
-    /// This size as the claim writes it, in whole bytes.
+    /// Formats this size like the claim does, in whole bytes.
     pub(crate) fn text(&self, bytes: u64) -> String {
         let begun = self.begun.as_ref().map(|(_, begun)| begun);
         let known = [Some(&self.requested), begun].into_iter().flatten().find(|known| known.bytes == bytes);
         known.map_or_else(|| quantity::format_bytes(bytes), |known| quantity::in_whole_bytes(&known.text, bytes))
     }
 
-    /// What decisions depend on: our own writes of the status do not change it.
+    /// Returns the inputs of decisions, which our own writes of the status do not change.
     pub(crate) fn inputs(&self) -> (u64, u64) {
         (self.requested.bytes, self.capacity)
     }

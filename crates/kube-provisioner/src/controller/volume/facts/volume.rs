@@ -1,4 +1,4 @@
-//! What is known of one volume of ours.
+//! The facts about one of our volumes.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::controller::volume::partial::{self, ClaimRef, amount_text};
 use crate::protocol;
 use crate::quantity;
 
-/// A volume of ours.
+/// One of our volumes.
 #[derive(Debug)]
 pub(crate) struct OurVolume {
     pub(crate) facts: VolumeFacts,
     pub(crate) resource_version: Box<str>,
 }
 
-/// A volume of ours that cannot be read.
+/// One of our volumes that cannot be read.
 #[derive(Debug)]
 pub(crate) struct UnreadableVolume {
     pub(crate) uid: Arc<str>,
@@ -26,7 +26,7 @@ pub(crate) struct UnreadableVolume {
 }
 
 impl OurVolume {
-    /// The volume's claim.
+    /// Returns the volume's claim.
     pub(crate) fn owner(&self) -> Option<ClaimUid> {
         let uid = &self.facts.claim.as_ref()?.uid;
         (!uid.is_empty()).then(|| ClaimUid::new(uid))
@@ -39,30 +39,30 @@ pub(crate) struct VolumeFacts {
     pub(crate) phase: Phase,
     pub(crate) policy: ReclaimPolicy,
     pub(crate) deleting: bool,
-    /// Has our finalizer.
+    /// True if the volume has our finalizer.
     pub(crate) protected: bool,
     pub(crate) claim: Option<ClaimRef>,
     pub(crate) class: Option<Box<str>>,
-    /// In bytes; 0 where it is not known.
+    /// The capacity in bytes; 0 if it is unknown.
     pub(crate) capacity: u64,
-    /// The installation that made it, if it says so.
+    /// The installation that created it, if recorded.
     pub(crate) identity: Option<Box<str>>,
-    /// The cluster in which it was made, if it says so.
+    /// The cluster in which it was created, if recorded.
     pub(crate) cluster_id: Option<Box<str>>,
-    /// The deletion of its asset has begun, and that is recorded on the volume itself.
+    /// True if the deletion of its asset has begun, as recorded on the volume itself.
     pub(crate) deletion_begun: bool,
-    /// It may be a copy from a backup, and no person has said that its data may go: its phase says nothing about its claim.
+    /// True if it may be a copy from a backup, and no administrator has permitted its deletion: its phase says nothing about its claim.
     pub(crate) unproven: bool,
     /// An administrator has confirmed that the data may be deleted.
     pub(crate) confirmed: bool,
-    /// When an administrator adopted it. Failed work is retried when this changes.
+    /// The time at which an administrator adopted it. Failed work is retried when this changes.
     pub(crate) adopted: Option<Box<str>>,
 }
 
 impl VolumeFacts {
     pub(crate) fn read(volume: &partial::VolumeFields) -> Option<Self> {
         let (meta, spec) = (&volume.metadata, volume.spec.clone().unwrap_or_default());
-        // What is copied to another object means nothing there.
+        // A value that was copied to another object is not valid there.
         let is_uid = |value: &Option<Box<str>>| value.is_some() && value.as_deref() == meta.uid.as_deref();
         Some(Self {
             uid: meta.uid.as_deref()?.into(),
@@ -73,7 +73,7 @@ impl VolumeFacts {
             claim: spec.claim_ref,
             class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
             capacity: spec.capacity.storage.as_ref().and_then(amount_text).map_or(0, |text| {
-                // The API server takes nothing else.
+                // The API server accepts only valid quantities.
                 quantity::parse_bytes(&text).unwrap_or_default()
             }),
             identity: meta.annotations.identity.clone(),
@@ -88,19 +88,19 @@ impl VolumeFacts {
 }
 
 impl VolumeFacts {
-    /// Returns whether the volume is being deleted although no claim ever releases it: an administrator has removed its
+    /// Returns true if the volume is being deleted although no claim ever releases it: an administrator has removed its
     /// `claimRef`, or the UID in it.
     pub(crate) fn goes_unreleased(&self) -> bool {
         let unclaimed = self.claim.as_ref().is_none_or(|claim| claim.uid.is_empty());
         self.deleting && self.phase == Phase::Available && unclaimed
     }
 
-    /// Whether the volume is another claim's than this one.
+    /// Returns true if the volume belongs to another claim than this one.
     pub(crate) fn is_for_another(&self, uid: &str) -> bool {
         self.claim.as_ref().is_some_and(|claim| !claim.uid.is_empty() && claim.uid != *uid)
     }
 
-    /// What a call takes its permits for: classes share them, and so do the namespaces of a class.
+    /// Returns the flow in which a call takes its permits: classes share them, and so do the namespaces of a class.
     pub(crate) fn flow(&self, purpose: Purpose) -> Flow {
         let flow = Flow { purpose, group: self.class.as_deref().unwrap_or_default().into(), tenant: None };
         match &self.claim {
@@ -109,7 +109,7 @@ impl VolumeFacts {
         }
     }
 
-    /// A fingerprint of the facts that work on the volume depends on. Our own writes during a deletion do not change
+    /// Returns a fingerprint of the facts that work on the volume depends on. Our own writes during a deletion do not change
     /// it, so they do not shorten the pause after a failure.
     pub(crate) fn fingerprint(&self) -> u64 {
         match self.phase {
@@ -143,7 +143,7 @@ impl Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ReclaimPolicy {
     Delete,
-    /// `Retain`, `Recycle` and whatever a later version adds: not ours to delete.
+    /// `Retain`, `Recycle` and values added in the future: the volume must not be deleted.
     Keep,
 }
 

@@ -1,20 +1,20 @@
-//! Events before they have the reference to their object.
+//! Events before the reference to their object is added.
 
 use crate::controller::shared::texts::limited;
 
-/// An event of the claim or of the volume.
+/// An event on the claim or on the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventDraft {
     pub(crate) object: EventObject,
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
     pub(crate) text: String,
-    /// Every replica sends the same event.
+    /// True if every replica sends the same event.
     pub(crate) same_from_all: bool,
 }
 
 impl EventDraft {
-    /// What the event is about, as `action` of its API says it.
+    /// Returns the `action` field of the event.
     pub(crate) fn action(&self) -> &'static str {
         match self.reason {
             reason::RESIZING | reason::RESIZED | reason::RESIZE_FAILED => "Resize",
@@ -30,7 +30,7 @@ pub(crate) enum EventObject {
     Volume,
 }
 
-/// The reasons of events, as users of the Go library know them.
+/// The reasons of events, which users of the Go library know.
 pub(super) mod reason {
     pub(crate) const PROVISIONING: &str = "Provisioning";
     pub(crate) const FAILED: &str = "ProvisioningFailed";

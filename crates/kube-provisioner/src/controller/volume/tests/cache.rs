@@ -1,4 +1,4 @@
-//! What the cache remembers, and whom a change wakes.
+//! The contents of the cache, and the keys that a change wakes.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn delete_volume(fixture: &mut Fixture, volume: Value) -> Vec<Key> {
     fixture.cache.volume_event(Change::Deleted(sent(volume)))
 }
 
-/// What the claim asks for has been begun.
+/// Begins the work that the claim requests.
 fn begin(fixture: &mut Fixture) {
     let facts = fixture.cache.facts(&key());
     let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (facts.claim, facts.class) else {
@@ -106,7 +106,7 @@ fn g1_an_answer_newer_than_the_watch_stands() {
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
-/// The watch shows that the volume was made and deleted before our own request is answered.
+/// The watch shows that the volume was created and deleted before our own request is answered.
 #[test]
 fn g1_a_late_answer_makes_no_ghost() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
@@ -116,7 +116,7 @@ fn g1_a_late_answer_makes_no_ghost() {
     assert_eq!(fixture.about_claim(), Decision::Confirm);
 }
 
-/// As above, while the author has not yet released what the attempt has held.
+/// The same late answer, while the provisioner has not yet released the resources of the attempt.
 #[test]
 fn g1_a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
     let able = Fixture::able(Capabilities::default().attempt_end());
@@ -156,7 +156,7 @@ fn g1_stale_claim_gets_no_second_volume_unasked() {
     assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
 }
 
-/// A look at the claim is under way while an entry for it is adopted.
+/// A read of the claim is in progress while an entry for it is adopted.
 #[test]
 fn g1_a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
@@ -167,7 +167,7 @@ fn g1_a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
     assert!(fixture.cache.unfinished(&key()));
 }
 
-/// The one before may have made, bound and deleted the claim's volume unseen.
+/// The previous replica may have created, bound and deleted the claim's volume unseen.
 #[test]
 fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
@@ -210,7 +210,7 @@ fn g2_backend_deleted_is_remembered_until_the_object_is_gone() {
     assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::VolumeTerminating));
     delete_volume(&mut fixture, released());
     assert!(matches!(fixture.cache.facts(&key).progress, Progress::None));
-    // The same name again is another volume.
+    // Another volume with the same name.
     fixture.put_volume(with(released(), json!({"metadata": {"uid": "second", "resourceVersion": "40"}})));
     assert!(matches!(fixture.about_volume(), Decision::Delete(_)));
     fixture.cache.backend_deleted(&key, "volume-uid", true);
@@ -231,7 +231,7 @@ fn g17_malformed_objects_change_nothing_and_stop_nobody() {
     ] {
         assert_eq!(fixture.put_claim(broken.clone()), [], "{broken}");
     }
-    // What has a uid is present, and somebody has to know.
+    // An object with a uid is present, and its state must be reported.
     for broken in [json!("text"), json!({"accessModes": {"a": 1}})] {
         let broken = claim(json!({"metadata": {"uid": "uid-2"}, "spec": broken}));
         assert_eq!(fixture.put_claim(broken.clone()), [Key::of_claim("uid-2")], "{broken}");
@@ -385,10 +385,10 @@ fn is_unreadable(decision: &Decision) -> bool {
 
 #[test]
 fn g60_a_claim_that_cannot_be_read_is_present() {
-    // Nothing is known of it from before.
+    // Nothing is known about it from before.
     let mut fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({}))));
     assert!(is_unreadable(&fixture.about_claim()), "{:?}", fixture.about_claim());
-    // It was known, and a new list has it again.
+    // It was known, and a new list contains it again.
     fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}})));
     begin(&mut fixture);
     fixture.cache.claim_event(Change::Begin);
@@ -396,7 +396,7 @@ fn g60_a_claim_that_cannot_be_read_is_present() {
     fixture.cache.claim_event(Change::Listed(sent(listed.clone())));
     fixture.cache.claim_event(Change::Ready);
     assert!(is_unreadable(&fixture.about_claim()), "its attempt is not cleaned up: {:?}", fixture.about_claim());
-    // Whoever sees to it is not kept waiting.
+    // The claim is processed as soon as it is repaired.
     assert_eq!(fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "13"}}))), [key()]);
     assert_eq!(fixture.about_claim(), Decision::Provision);
     // Its deletion can be read.
@@ -427,7 +427,7 @@ fn g60_a_volume_that_cannot_be_read_is_present() {
     assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
-/// An author's watch ends the back-off of what waits for the object, and of nothing else.
+/// A provisioner's watch ends only the back-off of work that waits for the object.
 #[test]
 fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
     let source = json!({
@@ -477,7 +477,7 @@ fn g71_a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_us
     ] {
         assert_eq!(fixture.cache.wake(&wake), keys, "{wake:?}");
     }
-    // What was begun for a claim that is gone waits, too.
+    // Work that was begun for a deleted claim waits, too.
     begin(&mut fixture);
     delete_claim(&mut fixture, claim);
     assert_eq!(fixture.cache.wake(&Wake::SourceNamespace("theirs".to_owned())), [key()]);

@@ -1,4 +1,4 @@
-//! Whether a claim gets a volume.
+//! Decisions about creating a volume for a claim.
 
 use super::*;
 use crate::AccessMode;
@@ -117,7 +117,7 @@ fn b3_block_without_block_support_is_refused() {
     assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
 }
 
-/// An author either supports block volumes or does not: a capability that is there and says no is the default here.
+/// A provisioner either supports block volumes or does not; the unsupported case is the default here.
 #[test]
 fn b4_b5_b6_a_capability_that_says_no_is_the_default() {
     assert_eq!(Capabilities::default(), Plain::capabilities());
@@ -251,7 +251,7 @@ fn l7_class_missing_foreign_and_by_the_beta_annotation() {
     assert_eq!(none, Decision::Refuse(Refusal::ClassMissing(None)));
     let foreign = Fixture::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({}))).about_claim();
     assert_eq!(foreign, Decision::NoAction(NoAction::ClassOfAnother));
-    // It gets an event, also from a process that has just begun.
+    // The claim receives an event, also from a process that has just started.
     let foreign = Fixture::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({})));
     assert_eq!(foreign.cache.unsettled(&|_| true).len(), 1);
     let beta = claim(json!({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "class-1"}},

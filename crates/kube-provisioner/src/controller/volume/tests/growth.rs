@@ -1,9 +1,9 @@
-//! Whether a claim's volume is expanded, and to which size.
+//! Decisions about expanding a claim's volume, and the target size.
 
 use super::*;
 use crate::controller::volume::decision::{NoAction, Refusal};
 
-/// The claim of [`claim`], bound to its volume of 1Gi, and asking for 2Gi.
+/// The claim from [`claim`], bound to its volume of 1Gi, and requesting 2Gi.
 pub(super) fn growing(change: Value) -> Value {
     let grows = json!({
         "metadata": {"resourceVersion": "30"},
@@ -13,7 +13,7 @@ pub(super) fn growing(change: Value) -> Value {
     claim(with(grows, change))
 }
 
-/// Its volume.
+/// The volume of the growing claim.
 pub(super) fn bound_volume(change: Value) -> Value {
     let bound = json!({
         "metadata": {"name": "pvc-uid-1-1", "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"]},
@@ -68,7 +68,7 @@ fn x2_what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
     assert_eq!(decided(json!({}), elsewhere), Decision::NoAction(NoAction::OtherInstallation));
 }
 
-/// It was adopted, restored, or made by a populator: its claim may ask no provisioner.
+/// The volume was adopted, restored, or created by a populator: its claim may name no provisioner.
 #[test]
 fn x11_a_volume_that_is_not_named_after_its_claim_grows() {
     let of_claim = json!({
@@ -89,7 +89,7 @@ fn x11_a_volume_that_is_not_named_after_its_claim_grows() {
         assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
         assert!(fixture.put_claim(bound(asks.clone())).contains(&Key::of_volume("volume-1")));
         assert_eq!(fixture.about_volume(), expand(2));
-        // What our own writes bring back, and what somebody else's claim says.
+        // Echoes of our own writes, and changes to a foreign claim.
         let marked =
             with(allocated("ControllerResizeInProgress", "2Gi"), json!({"metadata": {"resourceVersion": "31"}}));
         fixture.cache.observe_claim(sent(bound(with(asks.clone(), marked))));
@@ -112,7 +112,7 @@ fn x11_a_volume_that_is_not_named_after_its_claim_grows() {
     let of_another = json!({"spec": {"claimRef": {"uid": "uid-of-former"}}});
     let fixture = able().volume(volume("Bound", "Delete", with(of_claim.clone(), of_another))).claim(bound(json!({})));
     assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
-    // Nobody's replica takes it for its own.
+    // The replica of each node treats the volume as foreign.
     let fixture = Fixture::able(Capabilities::default().expansion()).on_node("node-1");
     let fixture = fixture.volume(volume("Bound", "Delete", of_claim.clone())).claim(bound(json!({})));
     assert_eq!(fixture.about_volume(), Decision::Refuse(Refusal::Unadopted));

@@ -7,7 +7,7 @@ use crate::controller::volume::decision::{Deletion, NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress, UnsavedVolume};
 use crate::controller::volume::names::VolumeNames;
 
-/// Names with three characters of the uid, which are `uid` in all tests.
+/// Uses names with three characters of the uid, which are `uid` in all tests.
 fn fixture() -> Fixture {
     let rules = (*Fixture::new().rules).clone();
     let rules =
@@ -19,7 +19,7 @@ fn key() -> Key {
     Key::of_volume("v-uid")
 }
 
-/// `claim-N` with `uid-N`, which was created in that second.
+/// Returns `claim-N` with `uid-N`, created in that second.
 fn numbered(number: u32, second: u32) -> Value {
     claim(json!({"metadata": {
         "name": format!("claim-{number}"), "uid": format!("uid-{number}"),
@@ -27,7 +27,7 @@ fn numbered(number: u32, second: u32) -> Value {
     }}))
 }
 
-/// The volume of `claim-N`.
+/// Returns the volume of `claim-N`.
 fn volume_of(number: u32, phase: &str) -> Value {
     let claim = json!({"namespace": "default", "name": format!("claim-{number}"), "uid": format!("uid-{number}")});
     let finalizers = json!(["external-provisioner.volume.kubernetes.io/finalizer"]);
@@ -44,7 +44,7 @@ fn name(claim: &ClaimState) -> &str {
     }
 }
 
-/// The claim that has the name, and those that do not get it.
+/// Returns the claim that holds the name, and the claims that cannot have it.
 fn claims(fixture: &Fixture) -> (String, Vec<String>) {
     let facts = fixture.cache.facts(&key());
     (name(&facts.claim).to_owned(), facts.twins.iter().map(|twin| name(&twin.claim).to_owned()).collect())
@@ -54,7 +54,7 @@ fn decision(fixture: &Fixture) -> Decision {
     fixture.decision("v-uid")
 }
 
-/// What is decided about the claims that do not get the name.
+/// Returns the decisions about the claims that cannot have the name.
 fn of_twins(fixture: &Fixture) -> Vec<Decision> {
     fixture.cache.facts(&key()).twins.iter().map(|twin| decide(twin, &fixture.rules)).collect()
 }
@@ -63,7 +63,7 @@ fn refused_by(claim: &str) -> Decision {
     Decision::Refuse(Refusal::NameShared { rival: format!("\"default/{claim}\"") })
 }
 
-/// An attempt of this claim.
+/// Returns an attempt for this claim.
 fn attempt(number: u32) -> Arc<Pending> {
     let facts = fixture().claim(numbered(number, 0)).cache.facts(&key());
     let Facts { claim: ClaimState::Waiting(claim), class: ClassState::Ours(class), .. } = facts else {
@@ -77,14 +77,14 @@ fn g70_the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
     for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
         let mut fixture = fixture();
         for number in order {
-            // The third is older than the others, which are of the same second.
+            // The third claim is older than the others, which were created in the same second.
             let second = if number == 3 { 1 } else { 2 };
             assert_eq!(fixture.put_claim(numbered(number, second)), [key()]);
         }
         assert_eq!(claims(&fixture), ("claim-3".to_owned(), vec!["claim-1".to_owned(), "claim-2".to_owned()]));
         assert_eq!(decision(&fixture), Decision::Provision);
         assert_eq!(of_twins(&fixture), [refused_by("claim-3"), refused_by("claim-3")]);
-        // Each takes out itself.
+        // Each deletion only removes its own claim.
         assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2)))), [key()]);
         assert_eq!(claims(&fixture), ("claim-3".to_owned(), vec!["claim-1".to_owned()]));
         assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(3, 1)))), [key()]);
@@ -111,7 +111,7 @@ fn g70_a_recorded_attempt_has_the_name_and_is_nobody_elses() {
     fixture.cache.adopt(&key(), begun);
     assert_eq!(claims(&fixture), ("claim-2".to_owned(), vec!["claim-1".to_owned()]));
     assert_eq!((decision(&fixture), of_twins(&fixture)), (Decision::Provision, vec![refused_by("claim-2")]));
-    // It is cleaned up when its claim is gone, although another one asks for the same name.
+    // The attempt is cleaned up after its claim was deleted, although another claim requests the same name.
     fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))));
     assert_eq!((decision(&fixture), of_twins(&fixture)), (Decision::CleanUp, vec![refused_by("claim-2")]));
     fixture.cache.set_progress(&key(), Progress::None);
@@ -133,7 +133,7 @@ fn g70_the_volume_of_one_claim_is_never_seen_as_the_others() {
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::Provisioned));
     assert_eq!(of_twins(&fixture), [refused_by("claim-2")]);
     assert_eq!(fixture.cache.unsettled(&|_| true), [key()], "the other claim has to have an event");
-    // It is bound, and then its claim goes.
+    // The claim is bound, and then deleted.
     let bound = with(numbered(2, 2), json!({"spec": {"volumeName": "v-uid"}, "status": {"phase": "Bound"}}));
     fixture.put_claim(bound.clone());
     fixture.put_volume(volume_of(2, "Bound"));
@@ -156,7 +156,7 @@ fn g70_a_claim_that_is_bound_to_the_name_has_it_before_its_volume_is_seen() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(bound);
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("bound".to_owned(), Decision::NoAction(NoAction::Bound)));
     assert!(matches!(&of_twins(&fixture)[..], [Decision::Refuse(Refusal::NameShared { .. })]));
-    // One that has another volume needs no name.
+    // A claim with another volume needs no name.
     let elsewhere =
         with(numbered(2, 2), json!({"metadata": {"resourceVersion": "11"}, "spec": {"volumeName": "other"}}));
     fixture.put_claim(elsewhere);
@@ -171,7 +171,7 @@ fn g70_an_attempt_waits_while_another_claims_volume_has_its_name() {
     let unsaved = UnsavedVolume { name, pending: begun, body, warning: None, after: None };
     fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved)));
     assert_eq!(decision(&fixture), Decision::Save);
-    // Another process has made it. What was made for the first claim may be the same asset.
+    // Another process has created it. The asset created for the first claim may be the same one.
     fixture.put_volume(volume_of(2, "Released"));
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::ClaimStillSeen));
     fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))));
@@ -179,7 +179,7 @@ fn g70_an_attempt_waits_while_another_claims_volume_has_its_name() {
     fixture.cache.backend_deleted(&key(), "volume-uid", true);
     assert!(fixture.cache.unfinished(&key()), "the entry stays");
     fixture.cache.volume_event(Change::Deleted(sent(volume_of(2, "Released"))));
-    // The author is asked again: nothing that was deleted meanwhile is saved.
+    // The provisioner is called again, so that an asset that was deleted meanwhile is not saved.
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("claim-1".to_owned(), Decision::Provision));
     assert!(fixture.cache.facts(&key()).attempt().is_some());
 }
@@ -211,7 +211,7 @@ fn g70_what_is_wrong_with_the_other_claim_itself_comes_first() {
     fixture.put_claim(with(waits, chosen));
     assert_eq!(of_twins(&fixture)[0], refused_by("claim-1"));
     assert_ne!(fixture.cache.inputs(&key()), before, "no pause delays the event");
-    // A class wakes all claims that name it, one deletion takes out one of them.
+    // A change of a class wakes all claims that name it, and one deletion removes one of them.
     assert_eq!(fixture.class_event(Change::Applied(sent(class(json!({}))))), [key(), key()]);
     fixture.cache.claim_event(Change::Deleted(sent(numbered(1, 1))));
     assert_eq!(fixture.class_event(Change::Applied(sent(class(json!({}))))), [key()]);

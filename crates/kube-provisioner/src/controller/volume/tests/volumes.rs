@@ -1,4 +1,4 @@
-//! Whether a volume is ours, and whether it is deleted.
+//! Decisions about the ownership and the deletion of volumes.
 
 use super::*;
 use crate::controller::volume::decision::{Deletion, NoAction, Refusal};
@@ -166,7 +166,7 @@ fn finalizer_is_added_and_removed_by_policy_and_option() {
     assert_eq!(guarded(going), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
-/// Switching the option off must not lose the asset of a volume that was deleted before its claim.
+/// Disabling the option must not lose the asset of a volume that was deleted before its claim.
 #[test]
 fn finalizer_switched_off_still_deletes_a_protected_volume() {
     let going = protected("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
@@ -247,7 +247,7 @@ fn g74_reports_a_deleted_volume_whose_claim_ref_was_removed() {
     let confirmed = |uid: &str| going(json!({"metadata": {"annotations": {"kube-provisioner/release": uid}}}));
     assert_eq!((confirmed("volume-uid"), confirmed("other")), (DELETES_PROTECTED, kept));
     assert_eq!(going(json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}})), Decision::Unprotect);
-    // While it is not deleted, a claim may still use it.
+    // A claim may still use the volume while it is not being deleted.
     assert_eq!(guarded(unclaimed("Available", json!({}))), Decision::NoAction(NoAction::NotReleased));
     // The replicas of other nodes report that its node does not exist.
     let identity = json!({"metadata": {"annotations": {"kube-provisioner/identity": "node-2"}}});
@@ -284,7 +284,7 @@ fn a_volume_of_another_cluster_is_left_alone() {
     }
 }
 
-/// The record of who created the object, and when.
+/// Returns the record of the object's creator and the time of creation.
 fn created_by(manager: &str, time: &str) -> Value {
     let owned = json!({
         "f:metadata": {"f:annotations": {"f:pv.kubernetes.io/provisioned-by": {}}},
@@ -305,14 +305,14 @@ fn g59_a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
     assert_eq!(decision(created_by("kubectl-create", now)), kept);
     assert_eq!(decision(created_by("some-backup", now)), kept);
     assert_eq!(decision(created_by(ours, before)), kept, "the record was restored as well");
-    // A person says so, of this object and no other.
+    // An administrator confirms it, only for this object.
     let says = |uid: &str| {
         let says = json!({"metadata": {"annotations": {"kube-provisioner/release": uid}}});
         decision(with(created_by("kubectl-create", now), says))
     };
     assert_eq!(says("volume-uid"), DELETES_PROTECTED);
     assert_eq!(says("uid-of-the-lost-volume"), kept);
-    // One that is used, or to be kept, is like any other.
+    // A volume that is in use, or to be retained, is treated like any other.
     let bound = Fixture::new().volume(protected("Bound", "Delete", created_by("kubectl-create", now))).about_volume();
     assert_eq!(bound, Decision::NoAction(NoAction::Bound));
 }
@@ -374,7 +374,7 @@ fn g47_a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() 
     assert_eq!(guarded(going), Decision::Refuse(Refusal::RetainedTooLate));
     let released = protected("Released", "Retain", json!({}));
     assert_eq!(guarded(released), Decision::Unprotect);
-    // By hand, while it was in use: somebody wants the object gone and the data kept.
+    // It was deleted manually while in use: the object should be deleted and the data kept.
     let in_use = protected("Bound", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
     assert_eq!(guarded(in_use), Decision::Unprotect);
 }
@@ -398,7 +398,7 @@ fn g48_a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_e
     );
 }
 
-/// Two first attempts without a pause between them would be the consequence.
+/// Otherwise there would be two first attempts without a pause between them.
 #[test]
 fn g3_what_we_write_while_we_delete_cuts_no_pause_short() {
     let mut fixture = Fixture::without_finalizer().volume(volume("Released", "Delete", json!({})));

@@ -62,9 +62,8 @@ impl Capabilities {
     }
 
     /// Supports claims whose data source is in another namespace (`dataSourceRef.namespace`). The provisioner reads that namespace from
-    /// [`ProvisionRequest::data_source`](crate::ProvisionRequest::data_source), and must only copy sources to which a ReferenceGrant in that
-    /// namespace
-    /// gives the claim's namespace access: the API server does not check the grant. Without this call such claims are rejected.
+    /// [`ProvisionRequest::data_source`](crate::ProvisionRequest::data_source), and must only copy sources to which a ReferenceGrant in
+    /// that namespace gives the claim's namespace access: the API server does not check the grant. Without this call such claims are rejected.
     /// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#cross-namespace-data-sources>
     pub fn sources_of_other_namespaces(mut self) -> Self {
         self.sources_of_other_namespaces = true;

@@ -142,8 +142,8 @@ impl Conformance {
         self
     }
 
-    /// Sets a function that creates an asset like an administrator, without the provisioner, in the place of the asset for the volume of the first
-    /// name and the claim of the second. It returns the asset as `assets` lists it, or `None` if it already exists.
+    /// Sets a function that creates an asset like an administrator, without the provisioner, at the location of the asset for the volume of the
+    /// first name and the claim of the second. It returns the asset as `assets` lists it, or `None` if it already exists.
     pub fn made_by_hand(mut self, make: impl AsyncFn(String, String) -> Option<String> + 'static) -> Self {
         let make = Rc::new(make);
         self.subject.by_hand = Some(Box::new(move |volume, claim| {

@@ -119,14 +119,13 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Err(DeleteError::unsupported()) }
     }
 
-    /// Expands the storage to at least `bytes`. Returns `Ok` if it is already that large, since volumes never shrink. Only called if the provisioner
-    /// [declares it](crate::Capabilities::expansion).
+    /// Expands the storage to at least `bytes`. Returns `Ok` if it is already that large, since volumes never shrink. Only called if the
+    /// provisioner [declares it](crate::Capabilities::expansion).
     ///
     /// The controller calls it when the claim of a bound volume requests more than the volume's capacity, and again with the same or
     /// another size until one call succeeds. Only then do the volume and the claim show the new size. As for
-    /// [`delete`](Self::delete), check the volume object before acting on it. Kubernetes does not grow a file system on a non-CSI block device, so
-    /// this
-    /// method must do it.
+    /// [`delete`](Self::delete), check the volume object before acting on it. Kubernetes does not grow a file system on a non-CSI block
+    /// device, so this method must do it.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -201,9 +200,8 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Declares the features that claims and classes may use. The controller, and the command `check-class`, reject everything else before
-    /// `provision`
-    /// is called.
+    /// Declares the features that claims and classes may use. The controller and the command `check-class` reject everything else; the
+    /// controller does so before it calls `provision`.
     fn capabilities() -> Capabilities
     where
         Self: Sized,

@@ -102,8 +102,8 @@ pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[
     rules
 }
 
-/// Returns the permissions as [`rules`] does, for a COSI driver: the Secrets of its accounts are in its own namespace, those of classes can be
-/// in any. The sidecar needs additional permissions.
+/// Returns the permissions as [`rules`] does, for a COSI driver: the Secrets of its accounts are in its own namespace, but a class can name
+/// Secrets in any. The sidecar needs additional permissions.
 #[cfg(feature = "cosi")]
 pub fn cosi_rules(options: &Options, capabilities: &BucketCapabilities) -> Vec<AccessRule> {
     let mut rules = vec![own("secrets", &["get", "create", "update", "delete"])];

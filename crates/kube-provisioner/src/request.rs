@@ -104,7 +104,7 @@ impl<P> ProvisionRequest<P> {
         }
     }
 
-    /// Makes the request that of a claim whose first consumer was scheduled to a node with these labels, for use in tests.
+    /// Selects a node with these labels, as the scheduler does for a claim's first consumer, for use in tests.
     #[must_use]
     pub fn on_node<K: Into<String>, V: Into<String>>(
         mut self,

@@ -18,7 +18,8 @@ use crate::error::{DeleteError, ProvisionError, StartError};
     note = "add `impl kube_provisioner::bucket::BucketHooks for {Self} {{}}`; each method has a default"
 )]
 pub trait BucketHooks: BucketProvisioner {
-    /// Finds the bucket with this name, whoever created it; returns `None` if it does not exist. Called for buckets that an administrator names in
+    /// Finds the bucket with this name, regardless of its creator; returns `None` if it does not exist. Called for buckets that an administrator
+    /// names in
     /// the Container Object Storage Interface (COSI).
     ///
     /// # Errors
@@ -73,11 +74,10 @@ pub trait BucketHooks: BucketProvisioner {
         async { Ok(None) }
     }
 
-    /// Lists what the backend of a class contains for claims of any cluster, whether an ObjectBucket names it or not, for the command
-    /// `orphans`. The command removes assets by [`delete_bucket`](BucketProvisioner::delete_bucket) and [`revoke`](BucketProvisioner::revoke), with
-    /// the
-    /// parameter `deletionPolicy` set to a [`DeletionPolicy`](super::DeletionPolicy). It removes a user without
-    /// a bucket by calling `revoke` without buckets. Only called if the provisioner
+    /// Lists the backend's assets for a class, created for claims in any cluster and with or without an ObjectBucket, for the command
+    /// `orphans`. The command removes assets by [`delete_bucket`](BucketProvisioner::delete_bucket) and
+    /// [`revoke`](BucketProvisioner::revoke), with the parameter `deletionPolicy` set to a [`DeletionPolicy`](super::DeletionPolicy). It
+    /// removes a user without a bucket by calling `revoke` without buckets. Only called if the provisioner
     /// [declares it](super::BucketCapabilities::assets).
     ///
     /// # Errors

@@ -97,10 +97,9 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// The [`ProvisionError`] determines how the controller continues: `?` means "try again later, something may be left".
     fn create_bucket(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
 
-    /// Deletes the bucket with its contents, and everything else that [`create_bucket`](Self::create_bucket) has created. Returns `Ok` if it no
-    /// longer
-    /// exists. Must not remove anything that does not belong to the owner. Revoke the access of all accounts before you empty the bucket, because a
-    /// client that still writes could prevent it from ever becoming empty.
+    /// Deletes the bucket with its contents, and everything else that [`create_bucket`](Self::create_bucket) has created. Returns `Ok` if
+    /// it no longer exists. Must not remove anything that does not belong to the owner. Revoke the access of all accounts before you empty
+    /// the bucket, because a client that still writes could prevent it from ever becoming empty.
     ///
     /// # Errors
     /// The [`DeleteError`] determines how the controller continues: `?` means "try again later".
@@ -114,9 +113,8 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     ///
     /// The controller calls it whenever it calls [`create_bucket`](Self::create_bucket). It returns [the account's current
     /// key](super::GrantRequest::access_key_id), or a new one if the backend does not show it again. Former keys must then stay valid,
-    /// because pods may use them: the controller calls [`retire`](crate::bucket::BucketHooks::retire) later. If the request has no current key, no
-    /// key of
-    /// the account was delivered, and all of them can be removed.
+    /// because pods may use them: the controller calls [`retire`](crate::bucket::BucketHooks::retire) later. If the request has no current
+    /// key, no key of the account was delivered, and all of them can be removed.
     ///
     /// # Errors
     /// Same as [`create_bucket`](Self::create_bucket).

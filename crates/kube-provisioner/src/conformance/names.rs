@@ -85,7 +85,7 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
     Ok(finished)
 }
 
-/// Checks that an administrator can create an asset in the place of the volume's while the claim is pending.
+/// Checks that an administrator can create an asset at the volume's location while the claim is pending.
 pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
     let Some(make) = &subject.by_hand else {
         let why = "`.made_by_hand(..)` makes no asset where a volume's would be";

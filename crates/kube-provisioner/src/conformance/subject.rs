@@ -56,7 +56,7 @@ pub(super) struct Subject {
     pub(super) refused: Vec<BTreeMap<String, String>>,
     /// The parameters of a class whose volumes are named after something that two claims can share.
     pub(super) shared_names: Option<BTreeMap<String, String>>,
-    /// Creates an asset in the place of the asset for the volume and the claim of these names; returns it as it is
+    /// Creates an asset at the location of the asset for the volume and the claim of these names; returns it as it is
     /// listed.
     pub(super) by_hand: Option<ByHand>,
     pub(super) node: Option<String>,

@@ -48,7 +48,7 @@ struct Everything {
 #[derive(Debug, Deserialize, PartialEq)]
 struct Wrapped(u8);
 
-/// As an author would write it: `90s`.
+/// A typical custom type of a provisioner: `90s`.
 #[derive(Debug, PartialEq)]
 struct Seconds(u64);
 

@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// Suffix, power of two, power of ten.
+/// A suffix, its power of two, and its power of ten.
 fn scales() -> impl Strategy<Value = (String, u32, i32)> {
     prop_oneof![
         (1..=6u32).prop_map(|step| (BINARY[step as usize - 1].into(), 10 * step, 0)),
@@ -201,7 +201,7 @@ fn scales() -> impl Strategy<Value = (String, u32, i32)> {
     ]
 }
 
-/// Schoolbook arithmetic over decimal digits, as long as it takes.
+/// Computes with decimal digits, however many there are.
 fn long_hand_nanos(whole: &str, fraction: &str, (_, twos, tens): &(String, u32, i32)) -> i128 {
     let mut digits: Vec<u32> = [whole, fraction].concat().bytes().rev().map(|byte| u32::from(byte - b'0')).collect();
     for _ in 0..*twos {
@@ -213,7 +213,7 @@ fn long_hand_nanos(whole: &str, fraction: &str, (_, twos, tens): &(String, u32, 
         }
         digits.push(carry);
     }
-    // Lowest digit first, so a power of ten inserts or removes digits at the front.
+    // The lowest digit comes first, so a power of ten inserts or removes digits at the front.
     let power = tens + 9 - fraction.len() as i32;
     let mut dropped = vec![];
     if power >= 0 {

@@ -12,7 +12,7 @@ fn options(coordination: Coordination, shards: u32) -> Options {
     Options { coordination, shards, ..Options::new("example.com/disks") }
 }
 
-/// What is needed in the own namespace, in short.
+/// Returns a short form of the permissions in the provisioner's own namespace.
 fn needed(options: &Options, former: &[u32]) -> Vec<String> {
     let rules = rules(options, &Capabilities::default(), former);
     let short = |rule: &Rule| format!("{} {} {}", rule.verbs.join(","), rule.resource, rule.names.join(","));
@@ -94,7 +94,7 @@ metadata: {name: data, namespace: default}
 spec: {storageClassName: disks, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
-/// A journal of two shards that nothing is in.
+/// An empty journal of two shards.
 const JOURNAL: &str = "
 apiVersion: v1
 kind: ConfigMap
@@ -106,7 +106,7 @@ metadata:
 data: {version: \"1\"}
 ";
 
-/// With the rights of the manifests and no others.
+/// Runs with exactly the permissions in the manifests.
 #[tokio::test(start_paused = true)]
 async fn the_rights_are_enough() {
     let modes = [(Coordination::Lease, 1), (Coordination::Lease, 2), (Coordination::None, 1)];
@@ -131,7 +131,7 @@ async fn the_rights_are_enough() {
         let left = |cluster: &Cluster| {
             journals(cluster).iter().any(|map| map["metadata"]["name"] == "example.com-disks-journal-1-of-2")
         };
-        // Its own, or another layout's.
+        // A journal of its own layout, or of another one.
         assert_eq!(left(&cluster), shards == 2);
         let claim =
             Target { plural: "persistentvolumeclaims", namespace: "default", name: "data", ..Target::default() };
@@ -141,7 +141,7 @@ async fn the_rights_are_enough() {
     }
 }
 
-/// With the rights that the charts of CSI drivers grant: with those of leader election, and without them.
+/// Runs with the permissions that the charts of CSI drivers grant, with and without those for leader election.
 #[tokio::test(start_paused = true)]
 async fn the_rights_of_a_csi_sidecar_are_enough() {
     for coordination in [Coordination::Lease, Coordination::None] {

@@ -17,7 +17,7 @@ const RACES: usize = 4;
 /// The number of moments, in real time, at which an administrator creates the bucket.
 const MOMENTS: usize = 10;
 
-/// Checks that of two claims that request one name at the same time, one receives it, and deleting the other one does not affect it.
+/// Checks two claims that request one name at the same time: only one receives it, and deleting the other claim does not affect it.
 pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     for race in 0..RACES {

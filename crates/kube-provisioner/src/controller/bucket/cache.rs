@@ -357,8 +357,8 @@ impl BucketCache {
         keys
     }
 
-    /// Returns all keys that an ObjectBucket can affect: its own, those of the claims that request the bucket, and that of the claim that the
-    /// bucket was created for.
+    /// Returns all keys that an ObjectBucket can affect: its own key, the keys of the claims that request the bucket, and the key of the claim
+    /// that the bucket was created for.
     fn concerned(&self, bucket: &BucketFacts) -> Vec<Key> {
         let asking = paths(bucket).filter_map(|path| self.asking.get(&path)).flatten().cloned();
         let owner = owner_of(bucket).and_then(|owner| self.by_path.get(&*owner.to_string()).cloned());

@@ -15,7 +15,7 @@ fn maps() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map(key, value, 0..12)
 }
 
-/// The unknown keys that an error names.
+/// Returns the unknown keys that an error names.
 fn unknown(error: &ParameterError) -> Vec<&str> {
     let problems = error.problems().iter();
     problems
@@ -23,7 +23,7 @@ fn unknown(error: &ParameterError) -> Vec<&str> {
         .collect()
 }
 
-/// What is wrong with one pair where all else is right.
+/// Returns the error of one pair if all other parameters are valid.
 fn alone(key: &str, value: &str) -> Option<ParameterError> {
     let mut map = BTreeMap::from([("server", ""), ("size", "1")]);
     if key == "bytes" {

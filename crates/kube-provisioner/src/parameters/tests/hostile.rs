@@ -1,4 +1,4 @@
-//! Types whose `Deserialize` does not do what derived ones do.
+//! Types whose `Deserialize` behaves differently from derived implementations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::from_map;
 
-/// Reads `map` into each of them; none may panic or loop.
+/// Reads `map` into each of these types; none may panic or loop.
 pub(super) fn read_all(map: &BTreeMap<String, String>) {
     let _ = from_map::<Hostile<LEAVES_EARLY>>(map);
     let _ = from_map::<Hostile<NEVER_CONTENT>>(map);

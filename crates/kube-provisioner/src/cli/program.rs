@@ -74,11 +74,13 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// | command | what it does |
 /// |---|---|
 /// | `check-class FILE…` | validates StorageClasses in files; needs no cluster |
-/// | `orphans` | for bucket provisioners that [list their backends' assets](crate::bucket::BucketHooks::list_assets): lists and removes assets
-/// without an ObjectBucket |
+/// | `orphans` | lists and removes assets without an ObjectBucket; for bucket provisioners with [`list_assets`] |
 /// | `rbac` | prints the ServiceAccount and the RBAC rules as YAML; needs no cluster |
-/// | `journal list`, `journal accept ENTRY`, `journal drop ENTRY` | lists, accepts or drops attempts in the journal; for volumes only, because
-/// `kubectl get objectbuckets` lists the attempts for buckets |
+/// | `journal list`, `journal accept ENTRY`, `journal drop ENTRY` | lists, accepts or drops attempts in the journal; for volumes only |
+///
+/// The attempts for buckets are listed by `kubectl get objectbuckets`.
+///
+/// [`list_assets`]: crate::bucket::BucketHooks::list_assets
 #[must_use = "nothing happens before `run`"]
 pub struct Program<A, S, C = NoCommand> {
     arguments: Vec<OsString>,

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// Parses a listen address such as `127.0.0.1:8080`, `localhost:8080`, or `:8080` for all addresses of the machine.
 ///
 /// # Errors
-/// A text for the command line that describes the expected form.
+/// A message for the command line that describes the expected form.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     let found = full.to_socket_addrs().map(|found| found.min_by_key(SocketAddr::is_ipv6));

@@ -62,7 +62,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// ```
 ///
 /// # Errors
-/// If the API server cannot be used; the error says what to do.
+/// If the API server cannot be used; the message says what to do.
 pub async fn client(options: &Options) -> Result<Client, ConnectError> {
     Ok(connect(options.kubeconfig.as_deref()).await?.client)
 }

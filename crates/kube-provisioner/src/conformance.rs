@@ -94,7 +94,7 @@ impl Conformance {
     ///
     /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for the same
     ///   backend, and earlier provisioners may have been dropped in the middle of any work.
-    /// * `assets` lists the current content of the backend, one text per asset: directories, buckets, exports.
+    /// * `assets` lists the current content of the backend, one string per asset: directories, buckets, exports.
     ///
     /// The backend should be empty and not used by any other program.
     pub fn new<P, A>(start: impl Fn() -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self

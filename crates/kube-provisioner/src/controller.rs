@@ -54,7 +54,7 @@ pub struct Controller {
     safeguards: Safeguards,
 }
 
-/// The reason why the controller could not run. The text is one line that says what to do, also as `Debug`, so that
+/// The reason why the controller could not run. The message is one line that says what to do, also as `Debug`, so that
 /// a `main` that returns the error ends with that line.
 #[derive(Error)]
 #[non_exhaustive]

@@ -11,7 +11,7 @@ use jiff::{Error, SpanRelativeTo};
 /// rejected.
 ///
 /// # Errors
-/// If the text has another form, or the duration is negative.
+/// If the string has another form, or the duration is negative.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     parsed(text).map_err(|_| expected(text))
 }

@@ -72,7 +72,7 @@ macro_rules! error_with_verdict {
                 self
             }
 
-            /// Sets the text that the claim's user reads in events. Use it if the error itself contains details that only an administrator
+            /// Sets the message that the claim's user reads in events. Use it if the error itself contains details that only an administrator
             /// may see, such as the paths of a node. The log contains the error itself.
             #[must_use]
             pub fn with_user_text(mut self, text: impl Into<String>) -> Self {
@@ -80,7 +80,7 @@ macro_rules! error_with_verdict {
                 self
             }
 
-            /// Returns the text that the claim's user reads in events: the one that was set, or else the error's own text without its
+            /// Returns the message that the claim's user reads in events: the one that was set, or else the error's own message without its
             /// sources. `Display` adds the sources.
             pub fn user_text(&self) -> String {
                 self.0.user_text()
@@ -150,7 +150,7 @@ use error_with_verdict;
 pub struct StartError(BoxError);
 
 impl StartError {
-    /// Creates an error from a text or a boxed error.
+    /// Creates an error from a string or a boxed error.
     pub fn new(source: impl Into<BoxError>) -> Self {
         Self(source.into())
     }

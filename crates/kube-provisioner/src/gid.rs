@@ -118,7 +118,7 @@ impl GidRange {
     ///
     /// # Errors
     ///
-    /// [`GidError::OutOfRange`] if one of them is not within 2000 and 2147483647, [`GidError::InvalidRange`] if `min`
+    /// [`GidError::OutOfRange`] if one of them is not between 2000 and 2147483647, [`GidError::InvalidRange`] if `min`
     /// is above `max`.
     pub fn new(min: Option<u64>, max: Option<u64>) -> Result<Self, GidError> {
         for (name, gid) in [(MIN_PARAMETER, min), (MAX_PARAMETER, max)] {

@@ -1,4 +1,4 @@
-//! StorageClass parameters, which Kubernetes stores as texts, parsed into a provisioner's struct.
+//! StorageClass parameters, which Kubernetes stores as strings, parsed into a provisioner's struct.
 //!
 //! ```
 //! # use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub(crate) use suggest::nearest;
 /// count as unknown: Kubernetes reserves them for its own components
 /// (<https://kubernetes-csi.github.io/docs/external-provisioner.html>).
 ///
-/// Each value is a text, which is parsed according to the type of its field:
+/// Each value is a string, which is parsed according to the type of its field:
 ///
 /// | type | text |
 /// |---|---|
@@ -65,15 +65,15 @@ pub(crate) use suggest::nearest;
 /// | integers, floats, `char` | Rust's notation; no infinities |
 /// | enum of plain variants | name of a variant |
 /// | `Option<T>` | `T`; `None` only if the key is absent |
-/// | `Vec<T>`, sets, arrays, tuples | elements separated by commas, surrounding blanks removed; the empty text is the empty list |
-/// | a type with a custom `Deserialize` | whatever it accepts as text |
+/// | `Vec<T>`, sets, arrays, tuples | elements separated by commas, surrounding blanks removed; the empty string is the empty list |
+/// | a type with a custom `Deserialize` | whatever it accepts as a string |
 ///
 /// The attributes `default`, `rename`, `rename_all`, `alias`, `with` and `deserialize_with` work as usual.
 /// Unknown keys are rejected even without `deny_unknown_fields`.
 ///
 /// # Limits
 ///
-/// Serde hides the types behind `flatten`, `untagged` and `tag`: values read through them are always texts, so
+/// Serde hides the types behind `flatten`, `untagged` and `tag`: values read through them are always strings, so
 /// `String`, `Option<String>`, plain enums and maps of these work there, but numbers do not. To serde, a struct with a flattened
 /// field is a map: its unknown keys are noticed only if the flattened struct itself rejects them. A custom
 /// `Deserialize` must either request a struct and name all its keys, or request a map.
@@ -118,7 +118,7 @@ pub(crate) fn keys_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> 
 /// The maximum number of reported problems, which is more than fit into an event.
 const MOST_PROBLEMS: usize = 64;
 
-/// Reads a parameter and treats an empty text as absent, because manifest templates produce empty texts.
+/// Reads a parameter and treats an empty string as absent, because manifest templates produce empty strings.
 ///
 /// ```
 /// #[derive(serde::Deserialize)]
@@ -210,7 +210,7 @@ impl Problem {
 
 /// A problem in the parameters of a StorageClass.
 ///
-/// Texts quoted in `reason` are truncated after 64 characters and contain no unprintable characters; `key` is unchanged.
+/// Strings quoted in `reason` are truncated after 64 characters and contain no unprintable characters; `key` is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Problem {

@@ -126,11 +126,11 @@ impl FromStr for Quantity {
     }
 }
 
-/// The reason why a text is not a size.
+/// The reason why a string is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantityError {
-    /// The text does not have the form of a quantity.
+    /// The string does not have the form of a quantity.
     #[error(
         "{} is not a quantity: expected a number with an optional suffix, such as 1073741824, 1.5Gi or 10G",
         quoted(text)

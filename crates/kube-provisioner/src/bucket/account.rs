@@ -16,7 +16,7 @@ pub struct ClaimName {
     pub namespace: String,
     /// The name; for COSI, the name of the bucket or the account itself.
     pub name: String,
-    /// The uid. Empty if an object of another provisioner does not contain it. For COSI, a text that is unique among all assets.
+    /// The uid. Empty if an object of another provisioner does not contain it. For COSI, a string that is unique among all assets.
     pub uid: String,
 }
 
@@ -154,7 +154,7 @@ impl BucketAccess {
         }
     }
 
-    /// Returns the error text of a grant for a bucket that was not created for its recorded owner, or was replaced since.
+    /// Returns the error message of a grant for a bucket that was not created for its recorded owner, or was replaced since.
     pub fn is_not_its_owners(&self) -> String {
         let bucket = &self.name;
         match &self.owner {

@@ -88,7 +88,7 @@ impl Endpoint {
     }
 }
 
-/// The reason why a text is not the URL of an endpoint.
+/// The reason why a string is not the URL of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {

@@ -9,18 +9,18 @@ use tokio::time::Instant;
 use crate::error::{DeleteError, ProvisionError};
 
 /// A backend that cannot be used because a value is missing in the StorageClass, its Secret, the ObjectBucket, or the provisioner's
-/// arguments. The text says how to fix it.
+/// arguments. The message says how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misconfigured(String);
 
 impl Misconfigured {
-    /// Creates the error from a text or an error.
+    /// Creates the error from a message or another error.
     pub fn new(text: impl Display) -> Self {
         Self(text.to_string())
     }
 
-    /// Reads a file that an argument names.
+    /// Reads a file named by an argument.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -94,7 +94,7 @@ pub trait BucketHooks: BucketProvisioner {
     /// For the backends that classes name, see [`probe_class`](Self::probe_class).
     ///
     /// # Errors
-    /// On any error, `/readyz` answers 503 and shows the error's text.
+    /// On any error, `/readyz` answers 503 and shows the error's message.
     fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
         async { Ok(()) }
     }
@@ -103,7 +103,7 @@ pub trait BucketHooks: BucketProvisioner {
     /// Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
     ///
     /// # Errors
-    /// On any error, `/readyz` shows the error's text. It answers 503 if all classes fail.
+    /// On any error, `/readyz` shows the error's message. It answers 503 if all classes fail.
     fn probe_class(&self, parameters: Arc<Self::Parameters>) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(parameters);
         async { Ok(()) }

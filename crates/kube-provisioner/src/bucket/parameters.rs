@@ -119,7 +119,7 @@ impl Authentication {
     }
 }
 
-/// A service account. Its text is the user name that the API server gives it.
+/// A service account. Displayed as its user name in the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceAccount {

@@ -35,7 +35,7 @@ pub struct BucketRequest<P, C> {
     pub parameters: Arc<P>,
     /// The claim's `additionalConfig`.
     pub config: Arc<C>,
-    /// The `additionalConfig` as texts, which the provisioner can store for other tools to read.
+    /// The `additionalConfig` as strings, which the provisioner can store for other tools to read.
     pub config_texts: BTreeMap<String, String>,
     /// The last values of [`Bucket::state`](super::Bucket::state) and [`Granted::state`](super::Granted::state); empty for the
     /// first call. Other provisioners of the same backend may have written them.
@@ -85,7 +85,7 @@ pub struct GrantRequest<P, C> {
     pub parameters: Arc<P>,
     /// The claim's `additionalConfig`.
     pub config: Arc<C>,
-    /// The `additionalConfig` as texts, which the provisioner can store for other tools to read.
+    /// The `additionalConfig` as strings, which the provisioner can store for other tools to read.
     pub config_texts: BTreeMap<String, String>,
     /// The state as in [`BucketRequest::state`], including what an earlier grant to this account returned.
     pub state: BTreeMap<String, String>,

@@ -102,7 +102,7 @@ impl BucketConformance {
     ///
     /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for the same
     ///   backend, and earlier provisioners may have been dropped in the middle of any work.
-    /// * `assets` lists the current content of the backend, one text per asset: buckets with their limits, users, keys, permissions.
+    /// * `assets` lists the current content of the backend, one string per asset: buckets with their limits, users, keys, permissions.
     ///
     /// The backend may contain other assets, which must not change; no other program should use it.
     pub fn new<B, F, A>(start: impl Fn() -> B + 'static, assets: impl Fn() -> F + 'static) -> Self

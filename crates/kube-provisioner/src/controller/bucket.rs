@@ -316,7 +316,7 @@ impl BucketReconciler {
     }
 }
 
-/// Waits for some time before the user is told that no provisioner reconciles the claim.
+/// Waits for some time before the user is notified that no provisioner reconciles the claim.
 fn not_served(why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
     match facts.claim.as_ref().filter(|claim| claim.is_untouched()) {
         Some(_) if step.work().waits() == 0 => Ok(Done::Rests { after: UNSERVED }),

@@ -32,7 +32,7 @@ error_with_verdict!(DeleteError, DeleteVerdict);
 /// |---|---|---|
 /// | `Retry` | retries with back-off | `VolumeFailedDelete` (Warning) |
 /// | `InUse` | retries with back-off | `VolumeDelete` (Normal) |
-/// | `InProgress` | asks again until it is done | `VolumeDelete` (Normal) |
+/// | `InProgress` | calls again until it is done | `VolumeDelete` (Normal) |
 /// | `Ignored` | leaves the volume to another instance | nothing |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -51,7 +51,7 @@ pub enum DeleteVerdict {
 }
 
 impl DeleteError {
-    /// The controller retries with back-off. Same as `?`, for texts and boxed errors.
+    /// The controller retries with back-off. Same as `?`, for strings and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(DeleteVerdict::Retry, source)
     }

@@ -9,7 +9,7 @@ use super::{BoxError, Failure, error_with_verdict};
 /// The reason why a volume's asset was not expanded.
 ///
 /// The controller retries with back-off after any error that `?` converted into this type. If the asset already has the requested size, return
-/// `Ok(())` instead of an error. The claim's user reads the text in an event.
+/// `Ok(())` instead of an error. The claim's user reads the message in an event.
 ///
 /// ```
 /// use kube_provisioner::{ExpandError, ExpandVerdict};
@@ -31,7 +31,7 @@ error_with_verdict!(ExpandError, ExpandVerdict);
 /// | verdict | the controller | the claim's user sees |
 /// |---|---|---|
 /// | `Retry` | retries with back-off | `VolumeResizeFailed` |
-/// | `InProgress` | asks again until it is done | `Resizing` |
+/// | `InProgress` | calls again until it is done | `Resizing` |
 /// | `Infeasible` | marks the claim `ControllerResizeInfeasible` and tries again after a long pause, or when the claim changes | `VolumeResizeFailed` |
 /// | `Ignored` | leaves the volume to another instance | nothing |
 ///
@@ -53,7 +53,7 @@ pub enum ExpandVerdict {
 }
 
 impl ExpandError {
-    /// The controller retries with back-off. Same as `?`, for texts and boxed errors.
+    /// The controller retries with back-off. Same as `?`, for strings and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(ExpandVerdict::Retry, source)
     }

@@ -9,7 +9,7 @@ use super::{BoxError, Failure, error_with_verdict};
 /// The reason why a volume was not provisioned, and its meaning for the claim.
 ///
 /// `?` converts any error into this type with [`ProvisionVerdict::Retry`]: something may be left in the backend, so the controller remembers the
-/// attempt until it has ended. If nothing has been created yet, use [`nothing_left`](Self::nothing_left). The claim's user reads the text in an
+/// attempt until it has ended. If nothing has been created yet, use [`nothing_left`](Self::nothing_left). The claim's user reads the message in an
 /// event, so it should say what is wrong, who has to act, and what to do. The error's sources only appear in the log.
 ///
 /// ```
@@ -74,7 +74,7 @@ impl ProvisionVerdict {
 }
 
 impl ProvisionError {
-    /// The controller retries with back-off. Something may have been left behind. Same as `?`, for texts
+    /// The controller retries with back-off. Something may have been left behind. Same as `?`, for strings
     /// and boxed errors.
     pub fn retry(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::Retry, source)

@@ -1,4 +1,4 @@
-//! The serde deserializer of a class's parameters: a struct or a map of texts.
+//! The serde deserializer of a class's parameters: a struct or a map of strings.
 
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};

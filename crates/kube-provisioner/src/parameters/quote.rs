@@ -1,4 +1,4 @@
-//! Formatting of untrusted texts for a message of one line.
+//! Formatting of untrusted strings for a message of one line.
 
 /// Returns `text` in quotation marks, limited to 64 characters and without unprintable ones.
 pub(crate) fn quoted(text: &str) -> String {

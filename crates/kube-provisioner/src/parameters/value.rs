@@ -1,4 +1,4 @@
-//! The serde deserializer of one value, which parses its text as the type requires.
+//! The serde deserializer of one value, which parses its string as the type requires.
 
 use serde::Deserializer;
 use serde::de::value::StrDeserializer;

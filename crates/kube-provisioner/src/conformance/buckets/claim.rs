@@ -39,7 +39,7 @@ pub struct BucketClaim<P, C> {
     pub parameters: Arc<P>,
     /// The claim's `additionalConfig`.
     pub config: Arc<C>,
-    /// The `additionalConfig` as texts.
+    /// The `additionalConfig` as strings.
     pub config_texts: BTreeMap<String, String>,
     /// The keys and values of `additionalConfig` that may have been applied.
     pub applied_config: BTreeMap<String, String>,

@@ -187,7 +187,7 @@ pub(crate) struct OurClass {
     pub(crate) name: Box<str>,
     pub(crate) fingerprint: u64,
     pub(crate) policy: ReclaimPolicy,
-    /// The parameters as texts.
+    /// The parameters as strings.
     pub(crate) texts: Arc<BTreeMap<String, String>>,
     /// The bucket that the class grants access to.
     pub(crate) bucket: Option<Box<str>>,

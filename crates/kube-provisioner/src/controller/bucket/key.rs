@@ -1,4 +1,4 @@
-//! The key of work: a claim by its namespace, name and uid.
+//! The work key: a claim by its namespace, name and uid.
 
 use std::fmt;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub(crate) struct Record {
     /// The claim that the bucket was created for, if the claim uses the bucket of another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<ClaimName>,
-    /// The account that the claim shared with other claims of its namespace in an earlier version.
+    /// The account that the claim shared with other claims in its namespace in an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<SharedAccount>,
     /// The class's parameters. `None` if unknown.

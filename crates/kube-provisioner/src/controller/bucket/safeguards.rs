@@ -10,7 +10,7 @@ pub enum BucketSafeguard {
     Order,
     /// Foreign Secrets and ConfigMaps are left alone.
     Ownership,
-    /// A process that has lost its shard begins nothing.
+    /// A process that has lost its shard begins no work.
     Fencing,
     /// A new key is written to the ObjectBucket before the Secret.
     KeyRecord,

@@ -12,12 +12,12 @@ use super::secret_names::{self, SecretName};
 use crate::capabilities::SecretRole;
 use crate::parameters::{self, ParameterError};
 
-/// Texts parsed into the provisioner's type, which the controllers do not know.
+/// Strings parsed into the provisioner's type, which the controllers do not know.
 #[derive(Clone)]
 pub(crate) struct Parsed(Arc<dyn Any + Send + Sync>);
 
 impl Parsed {
-    /// Parses the texts. Calls the provisioner's code.
+    /// Parses the strings. Calls the provisioner's code.
     pub(crate) fn read<T: DeserializeOwned + Send + Sync + 'static>(
         texts: &BTreeMap<String, String>,
     ) -> Result<Self, ParameterError> {
@@ -25,7 +25,7 @@ impl Parsed {
         Ok(Self(Arc::new(typed)))
     }
 
-    /// Returns the provisioner's type, into which the texts were parsed.
+    /// Returns the provisioner's type, into which the strings were parsed.
     pub(crate) fn typed<T: Send + Sync + 'static>(self) -> Arc<T> {
         let Ok(typed) = self.0.downcast::<T>() else {
             unreachable!("parameters are parsed by the provisioner that they are handed to");

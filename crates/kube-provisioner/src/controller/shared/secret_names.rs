@@ -22,7 +22,7 @@ pub(crate) struct TemplateNames<'a> {
 }
 
 impl TemplateNames<'_> {
-    /// Values to check the form of a template.
+    /// Placeholder values to validate a template.
     const ANY: TemplateNames<'static> = TemplateNames { claim: "claim", namespace: "namespace", volume: "volume" };
 }
 

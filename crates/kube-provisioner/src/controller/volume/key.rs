@@ -1,4 +1,4 @@
-//! The key of work: the volume's name, both for a claim and for its volume.
+//! The work key: the volume's name, for a claim as well as for its volume.
 
 use std::fmt;
 use std::sync::Arc;

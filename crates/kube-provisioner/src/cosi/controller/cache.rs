@@ -173,7 +173,7 @@ impl BucketState {
     }
 }
 
-/// The access that a Secret belongs to.
+/// Returns the access that a Secret belongs to.
 fn access_of(path: &str, secret: &SecretFacts) -> Option<Key> {
     let (namespace, _) = path.split_once('/')?;
     secret.owner.as_ref().map(|(name, _)| Key::Access(format!("{namespace}/{name}").into()))

@@ -19,7 +19,7 @@ use crate::controller::shared::watched::{Fields, Meta, Watched, null_as_default}
 
 pub(super) const GROUP: &str = "objectstorage.k8s.io";
 pub(super) const API_VERSION: &str = "objectstorage.k8s.io/v1alpha2";
-/// The finalizer of all objects of COSI.
+/// The finalizer of all COSI objects.
 pub(super) const FINALIZER: &str = "objectstorage.k8s.io/protection";
 /// BucketAccess annotation: the account has been removed, and the central controller completes the deletion.
 pub(super) const CLEANUP_FINISHED: &str = "objectstorage.k8s.io/sidecar-cleanup-finished";

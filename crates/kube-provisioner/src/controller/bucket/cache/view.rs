@@ -1,4 +1,4 @@
-//! The cache as the control loop uses it.
+//! The control loop's view of the cache.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Cache for BucketCache {
             match decide(&facts, &self.rules) {
                 // Its key is verified periodically.
                 Decision::NoAction(NoAction::Bound) => facts.has_key(),
-                // Its user is told after some time.
+                // Its user is notified after some time.
                 Decision::NoAction(NoAction::ClassMissing | NoAction::ClassOfAnother) => {
                     facts.claim.as_ref().is_some_and(|claim| claim.is_untouched())
                 }

@@ -1,4 +1,4 @@
-//! The cache as the control loop uses it.
+//! The control loop's view of the cache.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Creates, finds and deletes the bucket of a Bucket.
+//! Creates, looks up and deletes the bucket that a Bucket represents.
 
 use provisioner_runtime::limiter::Flow;
 use serde_json::{Value, json};

@@ -73,7 +73,7 @@ pub enum RunError {
         /// How to grant them.
         advice: String,
     },
-    /// The cluster's id is unknown, because the uid of the namespace kube-system cannot be read.
+    /// The cluster's ID is unknown, because the uid of the namespace kube-system cannot be read.
     #[error(
         "cannot read the namespace kube-system, by whose uid this cluster is known: {problem} Grant the right to get it, or \
          set --cluster-id"

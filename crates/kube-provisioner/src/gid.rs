@@ -1,4 +1,4 @@
-//! Group ids for volumes that are shared by permission: each volume of a StorageClass gets its own gid.
+//! Group IDs for volumes that are shared by permission: each volume of a StorageClass gets its own gid.
 //!
 //! A provisioner that assigns gids does three things with the gid from [`GidAllocator::allocate`]:
 //! - it sets the group of the backend directory (`chgrp`, mode `2770` or similar), on every attempt;

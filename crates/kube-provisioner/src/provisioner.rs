@@ -169,8 +169,7 @@ pub trait Provisioner: Send + Sync + 'static {
     }
 
     /// Called before any other call whenever this process takes over work from another one: at startup and at the beginning of each term of
-    /// leadership.
-    /// Restores state that the provisioner keeps in memory, such as the group IDs in use.
+    /// leadership. Restores state that the provisioner keeps in memory, such as the group IDs in use.
     ///
     /// ```
     /// # use kube_provisioner::*;

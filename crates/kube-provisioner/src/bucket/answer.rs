@@ -134,7 +134,7 @@ impl fmt::Debug for Granted {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credentials {
-    /// The key's id, which is not secret.
+    /// The key's ID, which is not secret.
     pub access_key_id: String,
     /// The key's secret.
     pub secret_access_key: String,

@@ -18,9 +18,8 @@ use crate::error::{DeleteError, ProvisionError, StartError};
     note = "add `impl kube_provisioner::bucket::BucketHooks for {Self} {{}}`; each method has a default"
 )]
 pub trait BucketHooks: BucketProvisioner {
-    /// Finds the bucket with this name, regardless of its creator; returns `None` if it does not exist. Called for buckets that an administrator
-    /// names in
-    /// the Container Object Storage Interface (COSI).
+    /// Finds the bucket with this name, regardless of its creator; returns `None` if it does not exist. Called for buckets that an
+    /// administrator names in the Container Object Storage Interface (COSI).
     ///
     /// # Errors
     /// Same as [`create_bucket`](BucketProvisioner::create_bucket). A bucket that cannot be read is an error.
@@ -59,7 +58,7 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err(DeleteError::retry("this provisioner cannot rotate keys")) }
     }
 
-    /// Lists the ids of the account's working keys: those that [`grant`](BucketProvisioner::grant) would return again. Returns an empty list for an
+    /// Lists the IDs of the account's working keys: those that [`grant`](BucketProvisioner::grant) would return again. Returns an empty list for an
     /// account that does not exist, and `None` if the backend cannot list keys with a cheap request.
     ///
     /// The controller uses it to notice that an administrator deleted the key that it delivered.
@@ -74,11 +73,10 @@ pub trait BucketHooks: BucketProvisioner {
         async { Ok(None) }
     }
 
-    /// Lists the backend's assets for a class, created for claims in any cluster and with or without an ObjectBucket, for the command
-    /// `orphans`. The command removes assets by [`delete_bucket`](BucketProvisioner::delete_bucket) and
-    /// [`revoke`](BucketProvisioner::revoke), with the parameter `deletionPolicy` set to a [`DeletionPolicy`](super::DeletionPolicy). It
-    /// removes a user without a bucket by calling `revoke` without buckets. Only called if the provisioner
-    /// [declares it](super::BucketCapabilities::assets).
+    /// Lists the assets that the backend of a class contains for claims of any cluster, with or without an ObjectBucket. Used by the command
+    /// `orphans`, which removes assets by [`delete_bucket`](BucketProvisioner::delete_bucket) and [`revoke`](BucketProvisioner::revoke), with the
+    /// parameter `deletionPolicy` set to a [`DeletionPolicy`](super::DeletionPolicy), and a user without a bucket by `revoke` without buckets.
+    /// Only called if the provisioner [declares it](super::BucketCapabilities::assets).
     ///
     /// # Errors
     /// On any error, the command lists no assets of the class.

@@ -89,7 +89,7 @@ pub struct GrantRequest<P, C> {
     pub config_texts: BTreeMap<String, String>,
     /// The state as in [`BucketRequest::state`], including what an earlier grant to this account returned.
     pub state: BTreeMap<String, String>,
-    /// The id of the account's current key, once it was delivered. The backend may have other keys, which are removed later.
+    /// The ID of the account's current key, once it was delivered. The backend may have other keys, which are removed later.
     pub access_key_id: Option<String>,
     /// The current key as stored in the claim's Secret, if the Secret is unchanged since the controller wrote it. For backends that
     /// show a key only once.
@@ -265,7 +265,7 @@ pub struct GrantedAccount<P> {
     pub state: BTreeMap<String, String>,
     /// The claim's `additionalConfig`, as it was last applied.
     pub config_texts: BTreeMap<String, String>,
-    /// The id of the account's current key, if it is known.
+    /// The ID of the account's current key, if it is known.
     pub access_key_id: Option<String>,
     /// The Secrets that the class named, with their current data.
     pub secrets: Secrets,

@@ -19,7 +19,7 @@ use crate::rbac::{AccessRule, bucket_rules, rules};
     note = "return `(provisioner, options)`: a `Provisioner` with `Options`, or a `BucketProvisioner` with `BucketOptions`"
 )]
 pub trait Served: Sized + 'static {
-    /// The options without effect, by their clap ids.
+    /// The options without effect, by their clap IDs.
     const ABSENT: &'static [&'static str] = &[];
 
     /// True if attempts are recorded in journals.

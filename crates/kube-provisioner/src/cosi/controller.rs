@@ -1,7 +1,7 @@
 //! The controller of Buckets and BucketAccesses, which replaces COSI's sidecar.
 //!
 //! The steps for one key: `cache` (the watched objects) -> `decide` -> `act` -> `outcome` -> `report`. The surrounding loop is
-//! [`provisioner_runtime::controller`]. The objects record each attempt: our finalizer on a Bucket, and the account's id in the
+//! [`provisioner_runtime::controller`]. The objects record each attempt: our finalizer on a Bucket, and the account's ID in the
 //! status of a BucketAccess. The driver records accounts and keys, see [`accounts`](super::accounts).
 
 mod act;

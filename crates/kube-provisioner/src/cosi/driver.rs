@@ -96,7 +96,7 @@ impl Driver {
         self.class(parameters).await.map(drop)
     }
 
-    /// Creates a bucket. Its id is its name.
+    /// Creates a bucket. Its ID is its name.
     pub(super) async fn create(&self, name: &str, parameters: Texts, token: &FencingToken) -> Result<Endpoint, Status> {
         names::check("name", name).map_err(invalid)?;
         let _held = self.locks.lock(format!("bucket {name}")).await;

@@ -45,7 +45,7 @@ pub struct BucketClaim<P, C> {
     pub applied_config: BTreeMap<String, String>,
     /// The state from earlier answers. Empty before the first attempt has finished.
     pub state: BTreeMap<String, String>,
-    /// The id of the account's key.
+    /// The ID of the account's key.
     pub access_key_id: Option<String>,
     /// The key in the claim's Secret.
     pub credentials: Option<Credentials>,

@@ -192,7 +192,7 @@ impl<'a> Direct<'a> {
         Ok(true)
     }
 
-    /// Returns the id of the account's key.
+    /// Returns the ID of the account's key.
     pub(super) fn key(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.access_key_id.as_str())
     }
@@ -202,7 +202,7 @@ impl<'a> Direct<'a> {
         self.key.as_ref()
     }
 
-    /// Replaces the ids that the backend has chosen for this account and its bucket by names, in a line of the backend's list.
+    /// Replaces the IDs that the backend has chosen for this account and its bucket by names, in a line of the backend's list.
     pub(super) fn with_names(&self, line: &str) -> String {
         let chosen = self.state.iter().map(|(name, id)| (name.as_str(), id.as_str()));
         let ids = chosen.chain(self.key().map(|id| ("access key", id))).filter(|(_, id)| id.len() > 3);

@@ -110,7 +110,7 @@ impl<'a> Fixture<'a> {
         self.get("objectbucket.io", "objectbucketclaims", name)
     }
 
-    /// Returns the id of the key in the claim's Secret.
+    /// Returns the ID of the key in the claim's Secret.
     pub(super) fn key(&self, claim: &str) -> Option<String> {
         self.credentials(claim).map(|(id, _)| id)
     }

@@ -141,7 +141,7 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Returns the ids of the account's keys; `None` if the backend cannot list them.
+    /// Returns the IDs of the account's keys; `None` if the backend cannot list them.
     pub(super) async fn keys(&mut self, account: UntypedAccount) -> Result<Option<Vec<String>>, Stopped> {
         let reconciler = self.reconciler;
         let unknown = |problem: &dyn Debug| tracing::debug!(?problem, "the keys of an account cannot be listed");

@@ -94,7 +94,7 @@ pub enum Refusal {
     },
     /// The bucket was created in another cluster.
     OtherCluster {
-        /// The id of the other cluster.
+        /// The ID of the other cluster.
         maker: String,
     },
     /// The bucket was created by another installation.

@@ -53,7 +53,7 @@ impl Deliverable for Secret {
         &names.secret
     }
 
-    /// Returns the watched facts. Of the data, only the id of the key is kept.
+    /// Returns the watched facts. Of the data, only the ID of the key is kept.
     fn seen(&self) -> Option<Seen> {
         let data = self.data.as_ref();
         let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.0.as_slice())).collect();
@@ -90,7 +90,7 @@ pub(crate) struct DeliveredFacts {
     /// True if the object has no owner.
     unowned: bool,
     pub(crate) finalizers: Vec<String>,
-    /// The id of the key that it contains.
+    /// The ID of the key that it contains.
     pub(crate) access_key_id: Option<Box<str>>,
     content: Content,
 }

@@ -438,7 +438,7 @@ impl Objects {
         Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
     }
 
-    /// Ensures that no earlier write can still deliver this key, and returns the id of the key in the claim's Secret. A merge patch
+    /// Ensures that no earlier write can still deliver this key, and returns the ID of the key in the claim's Secret. A merge patch
     /// without a change would not change the resourceVersion, which is the precondition of the earlier write.
     pub(super) async fn supersede_key(
         &self,

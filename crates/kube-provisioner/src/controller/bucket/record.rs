@@ -59,7 +59,7 @@ pub(crate) struct Record {
     /// The entries that the provisioner has added to the ConfigMap.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) data: BTreeMap<String, String>,
-    /// The id of the user's key.
+    /// The ID of the user's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) access_key_id: Option<String>,
     /// True if the user has no key: pods identify themselves in another way.
@@ -74,7 +74,7 @@ pub(crate) struct Record {
     /// A created key that may not be in the Secret yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) new_key: Option<NewKey>,
-    /// The ids of former keys of the claim's Secret, until they are removed.
+    /// The IDs of former keys of the claim's Secret, until they are removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) former_keys: Vec<String>,
     /// The time at which the other keys are removed.
@@ -121,13 +121,13 @@ impl Record {
         self.account.as_ref().is_none_or(|shared| shared.left)
     }
 
-    /// Returns the id of the key that this provisioner has delivered to an account of the claim's own. The accounts of adopted buckets
+    /// Returns the ID of the key that this provisioner has delivered to an account of the claim's own. The accounts of adopted buckets
     /// may have other names, so their keys are left alone. Each delivery has written entries for the ConfigMap.
     pub(crate) fn delivered_key(&self) -> Option<&String> {
         self.access_key_id.as_ref().filter(|_| self.has_own_account() && !self.data.is_empty())
     }
 
-    /// Returns true if the provisioner knows that the claim's Secret has or had the key of this id, or is about to get it.
+    /// Returns true if the provisioner knows that the claim's Secret has or had the key of this ID, or is about to get it.
     pub(crate) fn knows_key(&self, id: &str) -> bool {
         let new = self.new_key.as_ref().map(|new| &new.access_key_id);
         self.former_keys.iter().chain(&self.access_key_id).chain(new).any(|known| known == id)

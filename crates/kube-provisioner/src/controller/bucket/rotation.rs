@@ -117,7 +117,7 @@ impl<'a> Rotation<'a> {
         Ok(Done::Retired)
     }
 
-    /// Returns the ids of the keys of the claim's account; `None` if the backend cannot list them.
+    /// Returns the IDs of the keys of the claim's account; `None` if the backend cannot list them.
     async fn listed(&self) -> Result<Option<Vec<String>>, Stopped> {
         let mut calls = self.calls(Purpose::Remove)?;
         let (_, account) = calls.known(self.bucket, self.source()).await?;

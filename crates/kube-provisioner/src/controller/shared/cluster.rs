@@ -1,4 +1,4 @@
-//! The id of this cluster, which distinguishes its storage from that of other clusters on the same backend.
+//! The ID of this cluster, which distinguishes its storage from that of other clusters on the same backend.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) const SYSTEM_NAMESPACE: &str = "kube-system";
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the id of the cluster that the controller would use with these options: the configured one, or the uid of the namespace
+/// Returns the ID of the cluster that the controller would use with these options: the configured one, or the uid of the namespace
 /// kube-system. For a provisioner's own commands.
 ///
 /// # Errors
@@ -29,7 +29,7 @@ pub async fn cluster_id(options: &Options, client: &Client) -> Result<String, Ru
     }
 }
 
-/// Returns the id like [`cluster_id`], but retries until it succeeds. Returns `None` if `shutdown` comes first. The id is empty if it is optional
+/// Returns the ID like [`cluster_id`], but retries until it succeeds. Returns `None` if `shutdown` comes first. The ID is empty if it is optional
 /// and the account may not read it.
 pub(crate) async fn identify(
     options: &Options,

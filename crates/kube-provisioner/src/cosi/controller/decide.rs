@@ -66,7 +66,7 @@ pub(super) enum Refusal {
     Protocol(String),
     /// The Bucket was created for a claim but does not name it.
     Unbound,
-    /// The status contains an unexpected id.
+    /// The status contains an unexpected ID.
     OtherId {
         has: String,
         wanted: String,

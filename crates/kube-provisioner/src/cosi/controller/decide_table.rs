@@ -1,4 +1,4 @@
-//! The rules as tables. Test names begin with the ids of `docs/book/pages/reference/behaviour.md`.
+//! The rules as tables. Test names begin with the IDs of `docs/book/pages/reference/behaviour.md`.
 
 use std::sync::Arc;
 

@@ -118,7 +118,7 @@ pub(super) struct Object {
 #[derive(Clone, Debug)]
 pub(super) struct BucketFacts {
     pub(super) object: Object,
-    /// Every id that its bucket may have, known even if another field is invalid.
+    /// Every ID that its bucket may have, known even if another field is invalid.
     pub(super) ids: Vec<String>,
     /// Its BucketClaim is deleted, or about to be.
     pub(super) claim_ends: bool,
@@ -134,7 +134,7 @@ pub(super) struct BucketContent {
     pub(super) claim: ClaimReference,
     /// The existing bucket that it names.
     pub(super) existing: Option<String>,
-    /// The id in the status.
+    /// The ID in the status.
     pub(super) id: Option<String>,
 }
 
@@ -168,7 +168,7 @@ pub(super) struct AccessContent {
     pub(super) authentication: String,
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) targets: Vec<Target>,
-    /// The account's id in the status.
+    /// The account's ID in the status.
     pub(super) account: Option<String>,
 }
 
@@ -177,7 +177,7 @@ pub(super) struct AccessContent {
 pub(super) struct Target {
     /// The Bucket.
     pub(super) bucket: String,
-    /// The id of the bucket in the backend.
+    /// The ID of the bucket in the backend.
     pub(super) id: String,
     pub(super) access: Access,
     /// The name of the Secret.
@@ -377,19 +377,19 @@ impl BucketFacts {
         other.object.name != self.object.name && other.ids.iter().any(|id| self.ids.contains(id))
     }
 
-    /// Returns the id of its bucket in the backend. A bucket that we create is named after its Bucket.
+    /// Returns the ID of its bucket in the backend. A bucket that we create is named after its Bucket.
     pub(super) fn id<'a>(&'a self, content: &'a BucketContent) -> &'a str {
         content.id.as_deref().unwrap_or_else(|| self.wanted_id(content))
     }
 
-    /// Returns the id that its bucket should have.
+    /// Returns the ID that its bucket should have.
     pub(super) fn wanted_id<'a>(&'a self, content: &'a BucketContent) -> &'a str {
         content.existing.as_deref().unwrap_or(&self.object.name)
     }
 }
 
 impl AccessFacts {
-    /// Returns the id that its account should have.
+    /// Returns the ID that its account should have.
     pub(super) fn wanted_account(&self) -> String {
         format!("ba-{}", self.object.uid)
     }

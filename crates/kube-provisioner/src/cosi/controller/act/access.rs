@@ -30,10 +30,10 @@ impl Actions {
         for target in &content.targets {
             reserved.push(self.reserve(access, &target.secret).await?);
         }
-        // The id that a later revocation needs is recorded first.
+        // The ID that a later revocation needs is recorded first.
         let account = access.wanted_account();
         if content.account.is_none() {
-            // Once the id is recorded, the access needs its class to be revoked. An unusable class therefore grants nothing.
+            // Once the ID is recorded, the access needs its class to be revoked. An unusable class therefore grants nothing.
             self.driver.class(content.parameters.clone()).await.map_err(Stopped::Failed)?;
             let status = json!({"readyToUse": false, "accountID": account});
             self.write_status(access, &mut version, status).await?;
@@ -90,7 +90,7 @@ impl Actions {
         for target in &content.targets {
             self.delete_secret(access, &target.secret).await?;
         }
-        // The id is written before a grant. If it was lost, the driver's record says whether there is an account.
+        // The ID is written before a grant. If it was lost, the driver's record says whether there is an account.
         let (account, parameters) = match content.account.clone() {
             Some(account) => (account, Some(content.parameters.clone())),
             None => (access.wanted_account(), None),

@@ -36,7 +36,7 @@ impl Actions {
         Ok(if content.existing.is_some() { Done::Found { bucket } } else { Done::Provisioned { bucket } })
     }
 
-    /// Deletes the bucket, whether or not the status contains its id: the finalizer means that it may exist.
+    /// Deletes the bucket, whether or not the status contains its ID: the finalizer means that it may exist.
     pub(super) async fn delete(&self, bucket: &BucketFacts, step: &Step<'_>) -> Outcome {
         let Ok(content) = &bucket.content else { return Err(Stopped::Changed) };
         let BucketContent { parameters, claim, .. } = content;

@@ -128,7 +128,7 @@ impl BucketAccess {
     /// Returns the account's access under a class that allows `class` and a claim that requests `asked`, if it requests anything.
     ///
     /// # Errors
-    /// If the claim requests more than the class allows, or if [`access`](Self::access) is restricted to more than both allow.
+    /// If the claim requests more than the class allows, or if [`access`](Self::access) is restricted to a mode that they do not allow.
     pub fn allowed(&self, class: Access, asked: Option<Access>) -> Result<Access, ProvisionError> {
         let allowed = class.restricted_to(asked)?;
         if self.access == Access::default() { Ok(allowed) } else { allowed.restricted_to(Some(self.access)) }

@@ -59,7 +59,7 @@ impl Provisioning {
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
         if live.metadata().uid.as_deref() != Some(&*claim.uid) {
-            // A claim that was restored from a backup may refer to the data. A program that restores such a claim must keep it.
+            // A claim that was restored from a backup may refer to the data. A user who sets its volume name has to keep the claim.
             let restored = live.fields.as_ref().is_ok_and(|claim| claim.bound_to() == Some(&*volume));
             return if restored { Err(Stopped::Behind) } else { Ok(()) };
         }

@@ -1,9 +1,8 @@
 //! The loop that runs a controller.
 //!
-//! A controller implements [`Reconciler`]: what it watches, what to do about one key, doing it, and what to report. Its
-//! [`Cache`] holds what is known, and what a [`Journaled`] one has begun. [`ControlLoop`] owns the rest: watches, queue, shard
-//! ownership, taking over and adopting journals, the guarded call of an author's code, the pace of events, metrics, readiness
-//! and shutdown.
+//! A controller implements [`Reconciler`]: it declares its watches, decides what to do about one key, does it, and reports the outcome. Its [`Cache`]
+//! holds the known state and, if it is [`Journaled`], the attempts that were begun. [`ControlLoop`] owns the rest: watches, queue, shard ownership,
+//! takeover and adoption of journals, guarded calls of the author's code, the pace of events, metrics, readiness and shutdown.
 //!
 //! ```text
 //!  API watch ─► Cache ─► queue ─► facts ─► decide ─► act ─► outcome ─► report
@@ -11,8 +10,8 @@
 //!                         at a time) data)             Step)
 //! ```
 //!
-//! In a shard's term it takes the journal over, which fences the former holder, adopts what that had begun, works on the
-//! shard's keys, and gives the shard up. The example `tokens` is a whole controller.
+//! During a shard's term the loop takes over the journal, which fences the former holder, adopts the attempts that holder had begun, works on the
+//! shard's keys, and releases the shard. The example `tokens` is a complete controller.
 
 mod adoption;
 mod cache;
@@ -59,37 +58,37 @@ use crate::lease::{LeaseOptionsError, Leases, Term};
 use crate::limiter::{Limiter, Limits};
 use crate::queue::{Queue, QueueOptions};
 
-/// How many groups may hang at the same time and leave workers for others.
+/// Number of groups that may hang at the same time and still leave workers for others.
 const GROUPS: usize = 200;
-/// How many attempts are recorded ahead of their calls: a commit of the journal takes about as long as saving an object.
+/// Number of attempts that are recorded ahead of their calls: a commit of the journal takes about as long as saving an object.
 const AHEAD: usize = 32;
-/// How many event lines may wait: a burst that takes a minute to send.
+/// Maximum number of waiting event lines: a burst that takes a minute to send.
 const EVENTS: usize = 32 * 1024;
-/// How long the last events may take when the controller stops.
+/// Time limit for sending the last events when the controller stops.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
 
-/// How a controller is run.
+/// Options of a [`ControlLoop`].
 #[derive(Clone, Debug)]
 pub struct LoopOptions {
-    /// The controller's name: a qualified one such as `example.com/disks`. Journals and events are named after it.
+    /// The controller's qualified name, such as `example.com/disks`. Journals and events are named after it.
     pub name: String,
     /// The namespace of its journals.
     pub namespace: String,
-    /// Where its journals are stored.
+    /// The kind of object that stores its journals.
     pub journal: JournalKind,
-    /// The API to which it writes events.
+    /// The API used to write events.
     pub events: EventApi,
-    /// The cluster, as its journals note it.
+    /// The cluster ID recorded in its journals.
     pub cluster_id: String,
-    /// This process. No other may ever have the same name.
+    /// The unique name of this process. No other process may ever use the same name.
     pub instance: String,
     /// The queue's name in metrics.
     pub queue: &'static str,
     /// How replicas share the work.
     pub sharing: Sharing,
-    /// How many requests about objects are sent at a time.
+    /// Maximum number of concurrent requests about objects.
     pub requests: usize,
-    /// How many calls of the author's code run at a time: so many that create, and so many that remove.
+    /// Maximum number of concurrent calls of the author's code; the limit applies separately to calls that create and calls that remove.
     pub calls: Limits,
     /// The delays after failed attempts.
     pub backoff: Backoff,
@@ -97,20 +96,20 @@ pub struct LoopOptions {
     pub resync: Duration,
     /// Whether each resync also retries keys that await a change.
     pub retry_on_resync: bool,
-    /// How long work in flight may take to end when a shard is given up.
+    /// Time limit for work in flight when a shard is released.
     pub grace: Duration,
     /// The address for probes and metrics.
     pub http_endpoint: Option<SocketAddr>,
-    /// The clock and chance.
+    /// The clock and randomness.
     pub environment: Environment,
-    /// What chooses the shard of a key: keys with the same text are in one shard.
+    /// Maps a key to the text that selects its shard: keys with the same text are in one shard.
     pub shard_by: fn(&str) -> String,
-    /// The safeguards; tests of a simulation leave one out.
+    /// The safeguards; simulation tests disable them one at a time.
     pub safeguards: Safeguards,
 }
 
 impl LoopOptions {
-    /// Options for a single process, with the journal in a Lease. `name` is a qualified name such as `example.com/disks`, and no other
+    /// Creates options for a single process, with the journal in a Lease. `name` is a qualified name such as `example.com/disks`, and no other
     /// process may ever have the same `instance`.
     pub fn new(name: impl Into<String>, namespace: impl Into<String>, instance: impl Into<String>) -> Self {
         Self {
@@ -136,7 +135,7 @@ impl LoopOptions {
     }
 }
 
-/// Why a controller could not run, or had to end.
+/// The reason why a controller could not start or had to stop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoopError {
@@ -152,12 +151,12 @@ pub enum LoopError {
         /// The other process, as the journal names it.
         by: String,
     },
-    /// A part has ended that must not: a bug of this library.
+    /// A task that must not end has ended: a bug in this library.
     #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
     Ended {
-        /// The part.
+        /// The name of the task.
         part: String,
-        /// How it ended, if that is known.
+        /// The way it ended, if known.
         how: String,
     },
 }
@@ -172,11 +171,10 @@ pub struct ControlLoop<R: Reconciler> {
 }
 
 impl<R: Reconciler> ControlLoop<R> {
-    /// A loop around the reconciler that `reconciler` makes from the context. Sends no request yet. Must be called inside a
-    /// tokio runtime.
+    /// Creates a loop around the reconciler that `reconciler` builds from the context. Sends no request yet. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the options are not valid.
+    /// Fails if the options are not valid.
     pub fn new(
         client: Client,
         options: LoopOptions,
@@ -209,7 +207,7 @@ impl<R: Reconciler> ControlLoop<R> {
         let attempts = attempts(calls);
         let queue = Queue::new(QueueOptions { backoff: options.backoff, environment, limits: attempts });
         let settings = Settings {
-            // All attempts of both purposes, one more of each group, and work without the author's code.
+            // All attempts of both purposes, one more for each group, and work that does not call the author's code.
             tasks: attempts.total.saturating_mul(2).saturating_add(options.requests).saturating_add(GROUPS),
             retry_on_resync: options.retry_on_resync,
             queue: options.queue,
@@ -225,7 +223,7 @@ impl<R: Reconciler> ControlLoop<R> {
     /// See [`LoopError`]. Failed requests to the API server are retried.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LoopError> {
         let Self { engine, watches, leases, resync, http_endpoint } = self;
-        // The tasks end with these sets: nothing continues when this future is dropped.
+        // The sets own the tasks: dropping this future aborts all of them.
         let mut helpers = engine.spawn_watches(watches);
         let mut working = JoinSet::new();
         if let Some(address) = http_endpoint {
@@ -260,7 +258,7 @@ impl<R: Reconciler> ControlLoop<R> {
         };
         engine.shut_down();
         working.shutdown().await;
-        // That ends the pacer too, which would hold events back for keys that nobody takes any more.
+        // This also ends the pacer, which would otherwise hold events back for keys that no worker takes any more.
         helpers.shutdown().await;
         let unsent = engine.flush_events(LAST_EVENTS).await;
         if unsent > 0 {
@@ -270,7 +268,7 @@ impl<R: Reconciler> ControlLoop<R> {
     }
 }
 
-/// Returns when a task has ended that must not end.
+/// Returns when a task that must not end has ended.
 async fn unexpected_end(
     helpers: &mut JoinSet<String>,
     working: &mut JoinSet<()>,
@@ -287,14 +285,14 @@ async fn unexpected_end(
                 ("work".to_owned(), ended.err().map(|error| format!(" ({error})")).unwrap_or_default())
             }
         };
-        // On shutdown some end as they should.
+        // On shutdown some tasks end as expected.
         if !shutdown.is_cancelled() {
             return LoopError::Ended { part, how };
         }
     }
 }
 
-/// How many attempts may be under way: some are being recorded while others call the author's code.
+/// Returns the limits on attempts under way: some are being recorded while others call the author's code.
 fn attempts(calls: Limits) -> Limits {
     let more = |calls: usize| calls + calls.min(AHEAD);
     Limits { total: more(calls.total), per_group: more(calls.per_group), ..calls }

@@ -1,15 +1,15 @@
-//! Leases (`coordination.k8s.io/v1`) held by a fleet of replicas: leader election, with one Lease or with several.
+//! Leases (`coordination.k8s.io/v1`) held by a fleet of replicas: leader election with one Lease or several.
 //!
-//! With one shard this is the leader election of [client-go], on the same object and by the same rules. With more, each
-//! shard has a Lease, and the live replicas share them evenly.
+//! With one shard this is [client-go]'s leader election, on the same object and by the same rules. With more, each shard has a Lease, and the live
+//! replicas share them evenly.
 //!
-//! * **Clocks of others do not matter.** A Lease has expired when its record did not change for its duration, as measured
-//!   by the observer's monotonic clock. The times in it are for people.
+//! * **Clocks need not be synchronized.** A Lease has expired when its record did not change for its duration, as measured by the observer's
+//!   monotonic clock. The times in it are informational.
 //! * **A term ends before another may begin.** It is valid for the renew deadline after the last renewal was sent. That
 //!   is shorter than the duration. A term that has become invalid stays invalid.
-//! * **Fleets of different numbers of shards never work at the same time.** Each Lease says how many there are. Who
-//!   acquires one first lists all others of the fleet, and releases it when a fleet of another number is alive.
-//! * **A deleted Lease still belongs to its holder** for those who saw it held: they wait as if it were there.
+//! * **Fleets with different numbers of shards never work at the same time.** Each Lease records the number. A replica that acquires one first lists
+//!   all other Leases of the fleet, and releases it if a fleet with another number is alive.
+//! * **A deleted Lease still belongs to its holder** for replicas that saw it held: they wait as if it still existed.
 //!
 //! ```no_run
 //! # use provisioner_runtime::lease::{LeaseOptions, Leases, Term, lease_name};
@@ -68,7 +68,7 @@ pub use term::Term;
 
 use crate::access::AccessRule;
 
-/// What the account must be allowed to do for a fleet of `shards` shards, in the Leases' namespace.
+/// Returns the permissions that the account needs for a fleet of `shards` shards, in the Leases' namespace.
 pub const fn access_rule(shards: u32) -> AccessRule {
     const ONE: &[&str] = &["get", "list", "watch", "create", "update"];
     const SEVERAL: &[&str] = &["get", "list", "watch", "create", "update", "delete"];
@@ -87,11 +87,11 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Sends no request yet.
+    /// Creates a member. Sends no request yet.
     ///
     /// # Errors
     ///
-    /// When the options make no sense.
+    /// Fails if the options are inconsistent.
     pub fn new(client: Client, options: LeaseOptions) -> Result<Self, LeaseOptionsError> {
         options.check()?;
         let cache = LeaseCache::new(options.duration);
@@ -101,16 +101,15 @@ impl Leases {
         Ok(Self { fleet: Fleet { store, cache, health, serving, stale, options } })
     }
 
-    /// How it is going; also while [`Leases::hold`] runs.
+    /// Returns the state of the Leases, which stays up to date while [`Leases::hold`] runs.
     pub fn health(&self) -> LeaseHealth {
         self.fleet.health.clone()
     }
 
-    /// Acquires and holds Leases until `stop` is cancelled and all terms have ended. Then all Leases are released.
+    /// Acquires and holds Leases until `stop` is cancelled and all terms have ended. Then releases all Leases.
     ///
-    /// `work` runs as a task for each term. When it returns, the Lease is released. If nobody asked it to return, this
-    /// replica tries to acquire a Lease again after a retry period. When the term is lost, the task may return within a
-    /// second at most, and is then aborted.
+    /// `work` runs as a task for each term. When it returns, the Lease is released. If it returns without having been asked to, this replica tries to
+    /// acquire a Lease again after a retry period. When the term is lost, the task has at most one second to return, and is then aborted.
     ///
     /// Dropping the future ends everything at once and releases nothing, as a crash would.
     pub async fn hold<W, F>(self, stop: CancellationToken, work: W)
@@ -119,15 +118,15 @@ impl Leases {
         F: Future<Output = ()> + Send + 'static,
     {
         let fleet = &self.fleet;
-        // The others know this replica before it takes a shard, so that replicas that start together share at once.
+        // Announce this replica before it takes a shard, so that replicas that start together share immediately.
         member::announce(fleet).await;
         let electors = (0..fleet.options.shards).map(|shard| Elector::new(fleet, shard, &stop, &work).run());
-        // Mostly one of these has something to do: only those that are woken are polled.
+        // Usually only one of these has work to do: `FuturesUnordered` polls only those that are woken.
         let electors = electors.collect::<FuturesUnordered<_>>().collect::<()>();
         let held = join(electors, member::remain(fleet, &stop)).map(drop);
         let parts: [BoxFuture<'_, ()>; 3] =
             [Box::pin(held), Box::pin(watch::follow(fleet)), Box::pin(watch::poll(fleet))];
-        // Only the first comes to an end.
+        // Only the first part ever ends.
         FuturesUnordered::from_iter(parts).next().await;
     }
 }

@@ -1,26 +1,26 @@
-//! What any Kubernetes controller needs, and nothing about what it controls.
+//! Building blocks for any Kubernetes controller, independent of what it controls.
 //!
-//! | module | what it is for |
+//! | module | purpose |
 //! |---|---|
 //! | [`controller`] | the loop that runs a [`Reconciler`] |
 //! | [`client`] | one connection to the API server, checked before anything else starts |
-//! | [`access`] | what the account may do, asked once and reported in one line |
-//! | [`watch`](mod@watch) | list and watch one kind of object, with health |
+//! | [`access`] | the account's permissions, checked once and reported in one line |
+//! | [`watch`](mod@watch) | list and watch of one kind of object, with health |
 //! | [`table`] | a compact map that a watch feeds |
 //! | [`queue`] | keys that need work: priorities, back-off, permits |
 //! | [`limiter`] | bounded concurrency that groups share fairly |
-//! | [`backoff`] | how long to wait before the next attempt |
-//! | [`throttle`] | how many API calls at a time, and none while the server is busy |
-//! | [`call`](mod@call) | one API call with a deadline and an error by meaning |
+//! | [`backoff`] | the delay before the next attempt |
+//! | [`throttle`] | a limit on concurrent API calls that backs off while the server is busy |
+//! | [`call`](mod@call) | one API call with a deadline and errors classified by meaning |
 //! | [`journal`] | intents that survive the process, and the fence around them |
 //! | [`events`] | Kubernetes events, sent in the background |
-//! | [`lease`] | Leases held by a fleet of replicas: leader election, with one Lease or with several |
-//! | [`metrics`], [`admin`] | what can be measured, and a small HTTP server for it and for probes |
-//! | [`shutdown`] | signals become a cancellation token |
-//! | [`environment`] | the time of day and chance: the machine's, or simulated ones |
+//! | [`lease`] | Leases held by a fleet of replicas: leader election with one Lease or several |
+//! | [`metrics`], [`admin`] | metrics, and a small HTTP server for them and for probes |
+//! | [`shutdown`] | a cancellation token that signals cancel |
+//! | [`environment`] | the clock and randomness: real or simulated |
 //! | [`logs`] | log lines on stderr, as text or JSON |
 //!
-//! How a change gets from the API server to the work, without [`controller`]:
+//! Without [`controller`], a change travels from the API server to the work like this:
 //!
 //! ```text
 //! watch ─► table ─► queue.wake(key) ─► queue::work(handler) ─► call(request)

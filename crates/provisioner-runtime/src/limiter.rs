@@ -1,16 +1,15 @@
 //! Bounded concurrency that groups share fairly, and the tenants of each group.
 //!
-//! A *group* is whatever may hang on its own, such as one backend. All groups together hold at most
-//! [`Limits::total`] permits, and a group takes no more than [`fair_share`] leaves it: alone it gets 4 of 5
-//! permits, two groups get 44 of 100 each. So a group whose calls hang never keeps the others from work.
+//! A *group* is anything that may hang independently, such as one backend. All groups together hold at most [`Limits::total`] permits, and a group
+//! takes no more than its [`fair_share`]: a single group gets 4 of 5 permits, two groups get 44 of 100 each. So a group whose calls hang never keeps
+//! the others from work.
 //!
-//! A *tenant* is for whom the work is, such as a namespace. The tenants of a group share what the group may take by the same
-//! rule: alone a tenant gets 64 of 100 permits, and 16 stay free for other tenants of its group. Work without a tenant takes
-//! what its group may take.
+//! A *tenant* is the party the work is done for, such as a namespace. The tenants of a group share the group's permits by the same rule: a single
+//! tenant gets 64 of 100 permits, and 16 stay free for other tenants of its group. Work without a tenant may take whatever its group may take.
 //!
-//! The groups take turns, so do the tenants within a group, and a tenant gets permits in the order in which it asked for them.
+//! Groups take turns, tenants within a group take turns, and a tenant gets permits in the order of its requests.
 //!
-//! Work that creates and work that removes share nothing: each [`Purpose`] has all [`Limits`] for itself.
+//! Work that creates and work that removes share nothing: each [`Purpose`] has its own full set of [`Limits`].
 //!
 //! ```
 //! # use provisioner_runtime::{Flow, Limiter, Limits};
@@ -38,22 +37,22 @@ use tokio::sync::oneshot;
 pub use flow::{Flow, Purpose};
 pub(crate) use shares::Shares;
 
-/// How many permits there are for each [`Purpose`].
+/// The number of permits for each [`Purpose`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// For all groups together; 0 is unbounded.
+    /// Permits for all groups together; 0 is unbounded.
     pub total: usize,
-    /// For each group; 0 is unbounded.
+    /// Permits for each group; 0 is unbounded.
     pub per_group: usize,
-    /// A group that holds none gets one, even beyond the total. So groups that hang never stop another, however many hang.
+    /// Allows a group that holds no permit to get one, even beyond the total. This way, hanging groups never stop another, however many hang.
     pub one_each: bool,
 }
 
-/// Whether a group, or a tenant within its group, that holds `held` may take `more` of `free`.
+/// Returns true if a group, or a tenant within its group, that holds `held` may take `more` of `free`.
 ///
-/// It may if it then holds at most 4 times what stays free. This is the dynamic threshold of switches with shared
-/// memory (Choudhury and Hahne, 1998). A group that holds nothing may take all that is free. So a single group
-/// takes 4/5, and only a group that holds nothing takes the last permit.
+/// It may if it then holds at most 4 times the number of permits that stay free. This is the dynamic threshold of switches with shared memory
+/// (Choudhury and Hahne, 1998). A group that holds nothing may take everything that is free. So a single group takes 4/5, and only a group that holds
+/// nothing takes the last permit.
 pub fn fair_share(held: usize, more: usize, free: usize) -> bool {
     let Some(rest) = free.checked_sub(more) else { return false };
     held == 0 || held.saturating_add(more) <= rest.saturating_mul(4)
@@ -68,7 +67,7 @@ pub struct Limiter {
 type Waiter = oneshot::Sender<LimiterPermit>;
 
 impl Limiter {
-    /// All permits are free.
+    /// Creates a limiter whose permits are all free.
     pub fn new(limits: Limits) -> Self {
         Self { shares: Arc::new(Mutex::new(Shares::new(limits))) }
     }
@@ -84,7 +83,7 @@ impl Limiter {
                 }
                 shares.wait(flow, waiter)
             };
-            // A permit that is in the channel when this future is dropped is given back by its own drop.
+            // If this future is dropped, a permit in the channel is returned when it is dropped.
             let _waiting = Waiting { limiter: self, flow, ticket };
             if let Ok(permit) = permit.await {
                 return permit;
@@ -98,7 +97,7 @@ impl Limiter {
         let admitted: Vec<_> = std::iter::from_fn(|| shares.admit()).collect();
         drop(shares);
         for (flow, waiter) in admitted {
-            // If the receiver is gone, the permit is dropped here, which gives it back.
+            // If the receiver was dropped, the permit is dropped here, which returns it.
             drop(waiter.send(LimiterPermit { limiter: self.clone(), flow }));
         }
     }
@@ -110,7 +109,7 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// A permit of a [`Limiter`], given back on drop.
+/// A permit of a [`Limiter`], returned on drop.
 #[must_use = "the permit is given back when it is dropped"]
 pub struct LimiterPermit {
     limiter: Limiter,
@@ -129,7 +128,7 @@ impl fmt::Debug for LimiterPermit {
     }
 }
 
-/// A waiter; dropping it takes it out of the wait.
+/// A waiter; dropping it cancels the wait.
 struct Waiting<'a> {
     limiter: &'a Limiter,
     flow: &'a Flow,

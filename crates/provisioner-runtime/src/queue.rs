@@ -1,24 +1,22 @@
 //! A queue of keys that need work.
 //!
-//! A key is only a name. What to do about it is found out when a worker gets it, so a key that is woken
-//! several times meanwhile is worked on once. The queue decides *when*:
+//! A key is only a name. The worker that receives it determines what to do, so a key that is woken several times in the meantime is worked on once.
+//! The queue decides *when*:
 //!
-//! * **Order.** First in, first out within a [`Priority`]; a more urgent one first, but at most 8 keys in
-//!   a row while a less urgent one waits. A key is never handed out twice at the same time.
+//! * **Order.** First in, first out within a [`Priority`]; more urgent keys first, but at most 8 in a row while a less urgent key waits. A key is
+//!   never handed out twice at the same time.
 //! * **Back-off.** A failed attempt is repeated after the delay of [`QueueOptions::backoff`] for its number; see
 //!   [`backoff`](crate::backoff). The default is 1 s × 2^(n − 1), at most 300 s, less up to 10 % at random. The
 //!   delay belongs to the *inputs*, a fingerprint of what the work depends on: a wake with the same inputs never
-//!   cuts it short, a wake with other inputs always does and counts attempts from 1 again.
-//! * **Waiting is not failing.** A key that [waits](Next::Wait) for somebody else keeps its attempt number. Without a
-//!   pause of its own it waits by the same formula with a maximum of 30 s, and *n* counts its waits in a row.
+//!   cuts it short, a wake with other inputs always does and restarts the attempts at 1.
+//! * **Waiting is not failing.** A key that [waits](Next::Wait) for another party keeps its attempt number. Without an
+//!   explicit pause it waits by the same formula with a maximum of 30 s, where *n* is the number of its consecutive waits.
 //! * **Permits.** Groups of keys, and the tenants in them, share the permits of [`QueueOptions::limits`] as in
-//!   [`limiter`](crate::limiter).
-//!   A key that gets none is parked and holds no worker. When a permit is free, it is reserved for the key, and
-//!   the key moves to the front.
+//!   [`limiter`](crate::limiter). A key that gets no permit is parked and occupies no worker. When a permit is free, it is
+//!   reserved for the key, and the key moves to the front.
 //! * **Memory.** A key that is done is not remembered.
 //!
-//! Every operation is O(log n) under one lock; no task and no timer runs beside the callers of
-//! [`Queue::next`].
+//! Every operation is O(log n) under one lock. The queue has no task or timer of its own: the callers of [`Queue::next`] drive it.
 //!
 //! ```
 //! # use provisioner_runtime::{Next, Priority, Queue, QueueOptions};
@@ -63,43 +61,43 @@ pub struct Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(options: QueueOptions) -> Self {
         let state = Mutex::new(State::new(&options));
         Self { shared: Arc::new(Shared { state, changed: Notify::new() }) }
     }
 
-    /// Something about `key` changed. `inputs` is a fingerprint of what the work depends on.
+    /// Wakes `key` after a change. `inputs` is a fingerprint of what the work depends on.
     ///
-    /// | the key | what happens |
+    /// | state of the key | effect |
     /// |---|---|
-    /// | is not known | ready |
-    /// | is ready | one run for both; the more urgent priority and the newer inputs count |
-    /// | waits for anything | other inputs: ready at once, attempts restart at 1; the same inputs: nothing |
-    /// | runs | after `Done` ready again; after a failure at once only with other inputs |
+    /// | unknown | becomes ready |
+    /// | ready | one run for both; the more urgent priority and the newer inputs apply |
+    /// | waits for anything | other inputs: ready at once, attempts restart at 1; the same inputs: no effect |
+    /// | runs | after `Done` ready again; after a failure ready at once only with other inputs |
     pub fn wake(&self, key: K, inputs: u64, priority: Priority) {
         self.shared.update(|state, now| state.wake(key, inputs, priority, now));
     }
 
-    /// Runs a key that awaits a change once more, whatever its inputs. Other keys are left alone.
+    /// Runs a key that awaits a change once more, whatever its inputs. Leaves other keys alone.
     ///
-    /// For a periodic resync as the Go library does it. The attempt number continues.
+    /// Use it for a periodic resync like that of Go's external-provisioner library. The attempt number continues.
     pub fn requeue(&self, key: &K) {
         self.shared.update(|state, now| state.requeue(key, now));
     }
 
-    /// Drops what is remembered of a key: its attempts and its wait. One that runs is finished first,
-    /// and then dropped whatever its result, unless it was woken in between.
+    /// Discards the attempts and the wait of a key. A running key is finished first, and then discarded whatever its result, unless it was woken in
+    /// between.
     pub fn forget(&self, key: &K) {
         self.shared.update(|state, now| state.forget(key, now));
     }
 
-    /// Waits for the next key. `None` after [`Queue::shut_down`].
+    /// Waits for the next key. Returns `None` after [`Queue::shut_down`].
     ///
     /// May be called from many tasks, and dropped at any time without losing a key.
     pub async fn next(&self) -> Option<Work<K>> {
         loop {
-            // A caller that is dropped while it waits passes on its notification and the timer that it kept.
+            // A caller that is dropped while it waits passes on its notification and the timer that it was responsible for.
             let pass_on = PassOn(&self.shared.changed);
             let changed = self.shared.changed.notified();
             let due = {
@@ -129,12 +127,12 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
         }
     }
 
-    /// Hands out nothing more; what runs may finish. Later wakes are ignored.
+    /// Stops handing out keys; running work may finish. Later wakes are ignored.
     pub fn shut_down(&self) {
         self.shared.update(|state, _| state.shut_down = true);
     }
 
-    /// What is in the queue at this moment.
+    /// Returns the current state of the queue.
     pub fn stats(&self) -> QueueStats {
         crate::sync::lock(&self.shared.state).stats(Instant::now())
     }
@@ -152,37 +150,37 @@ impl<K> Debug for Queue<K> {
     }
 }
 
-/// How urgent a key is. The order of the variants is the order of urgency.
+/// The urgency of a key. Variants are ordered by urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Somebody changed something and waits for the result.
+    /// A user or another component changed something and waits for the result.
     Change,
     /// A delay is over.
     Retry,
-    /// Only a periodic look, or the first look after a start.
+    /// A periodic check, or the first check after a start.
     Resync,
 }
 
-/// How a queue behaves.
+/// Options of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueOptions {
     /// The delay after each failed attempt of a key.
     pub backoff: Backoff,
-    /// What the jitter of the delays is drawn from.
+    /// The source of the jitter in the delays.
     pub environment: Environment,
-    /// How many permits there are; see [`Work::enter`].
+    /// The number of permits; see [`Work::enter`].
     pub limits: Limits,
 }
 
 impl Default for QueueOptions {
-    /// From 1 second to 5 minutes, doubling; without limits.
+    /// Delays from 1 second to 5 minutes, doubling; no limits on permits.
     fn default() -> Self {
         let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(300));
         Self { backoff, environment: Environment::default(), limits: Limits::default() }
     }
 }
 
-/// What is in a queue, and what went through it.
+/// The contents of a queue, and counts since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Keys that wait for a worker.
@@ -193,15 +191,15 @@ pub struct QueueStats {
     pub awaiting_change: usize,
     /// Keys that wait for a permit.
     pub awaiting_permit: usize,
-    /// Keys that are worked on.
+    /// Keys that are being worked on.
     pub running: usize,
-    /// How long the oldest ready key has been ready.
+    /// Time since the oldest ready key became ready.
     pub oldest_ready: Option<Duration>,
-    /// How often a key became ready, since the start.
+    /// Number of times a key became ready, since the start.
     pub adds: u64,
-    /// How often a failed attempt ended with a delay before the next, since the start.
+    /// Number of times a failed attempt was followed by a delay, since the start.
     pub retries: u64,
-    /// How long the longest run has been running.
+    /// Duration of the longest current run.
     pub longest_running: Option<Duration>,
 }
 
@@ -214,45 +212,45 @@ pub struct Work<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> Work<K> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         &self.handout.key
     }
 
-    /// The number of this attempt with these inputs; the first is 1.
+    /// Returns the number of this attempt with these inputs; the first is 1.
     pub fn attempt(&self) -> u32 {
         self.handout.attempt
     }
 
-    /// Says with which inputs this run begins, by which later wakes are judged. They are not those of the last wake where the worker
-    /// itself has read a change before the watch has shown it.
+    /// Records the inputs this run observed; later wakes are compared against them. They differ from those of the last wake if the worker itself read
+    /// a change before the watch delivered it.
     pub fn begin(&self, inputs: u64) {
         self.shared.update(|state, _| state.begin(&self.handout.key, inputs));
     }
 
-    /// The fingerprint given when the key was woken.
+    /// Returns the fingerprint given when the key was woken.
     pub fn inputs(&self) -> u64 {
         self.handout.inputs
     }
 
-    /// How long the key was ready before it was handed out.
+    /// Returns the time the key was ready before it was handed out.
     pub fn waited(&self) -> Duration {
         self.handout.waited
     }
 
-    /// How many [`Next::Again`]s came right before this run.
+    /// Returns the number of consecutive [`Next::Again`]s right before this run.
     pub fn repeats(&self) -> u32 {
         self.handout.repeats
     }
 
-    /// How many [`Next::Wait`]s came right before this run.
+    /// Returns the number of consecutive [`Next::Wait`]s right before this run.
     pub fn waits(&self) -> u32 {
         self.handout.waits
     }
 
-    /// A permit of this flow, or `None` when there is none: then finish with [`Next::AwaitPermit`].
+    /// Returns a permit of this flow. If it returns `None`, finish with [`Next::AwaitPermit`].
     ///
-    /// It is given back when it is dropped, before or after [`Work::finish`].
+    /// The permit is returned when it is dropped, before or after [`Work::finish`].
     pub fn enter(&self, flow: &Flow) -> Option<Permit<K>> {
         let entered = self.shared.update(|state, _| state.enter(&self.handout.key, flow));
         entered.then(|| Permit { shared: Arc::clone(&self.shared), flow: flow.clone() })
@@ -284,7 +282,7 @@ impl<K: Clone + Eq + Hash + Debug> Debug for Work<K> {
     }
 }
 
-/// The right to work on a key of one flow, given back on drop.
+/// Permission to work on a key of one flow, returned on drop.
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
@@ -303,31 +301,31 @@ impl<K: Clone + Eq + Hash> Debug for Permit<K> {
     }
 }
 
-/// What happens to a key after an attempt.
+/// The fate of a key after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Settled: the key is forgotten.
+    /// Settled: forget the key.
     Done,
-    /// Failed: again after the queue's back-off.
+    /// Failed: run again after the queue's back-off.
     Retry,
-    /// Again after this delay; it counts as a failed attempt.
+    /// Run again after this delay, counted as a failed attempt.
     RetryAfter(Duration),
-    /// These inputs can only fail: again when they change, or on [`Queue::requeue`].
+    /// These inputs can only fail: run again when they change, or on [`Queue::requeue`].
     AwaitChange,
-    /// Not failed, only too early: again after this pause. Attempts stay as they are.
+    /// Too early, but not failed: run again after this pause. The attempt number stays the same.
     ///
-    /// Without a pause it follows the back-off rule, up to 30 seconds, by how often the key has waited in a row.
+    /// Without a pause, the delay follows the back-off rule for the number of consecutive waits, up to 30 seconds.
     Wait(Option<Duration>),
-    /// There was no permit of this flow: again when there is one. All counts stay as they are.
+    /// No permit of this flow was available: run again when there is one. All counts stay the same.
     AwaitPermit(Flow),
-    /// Again at once. Attempts stay as they are. The third in a row and all after it count as [`Next::Retry`],
-    /// so that no key loops without a delay.
+    /// Run again at once. The attempt number stays the same. From the third in a row they count as [`Next::Retry`], so that no key loops without a
+    /// delay.
     Again,
 }
 
 struct Shared<K> {
     state: Mutex<State<K>>,
-    /// Notified once for each change that a caller of `next` has to look at.
+    /// Notified once for each change that a caller of `next` has to handle.
     changed: Notify,
 }
 
@@ -350,7 +348,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
 struct PassOn<'a>(&'a Notify);
 
 impl PassOn<'_> {
-    /// Nothing has to be passed on.
+    /// Cancels the notification, because there is nothing to pass on.
     fn keep(self) {
         std::mem::forget(self);
     }

@@ -1,5 +1,4 @@
-//! Adopts entries of other journals of the fleet that nobody else will finish: as many as find room, and the rest as
-//! entries end.
+//! Adoption of entries from other journals of the fleet that no other process will finish: as many as fit, and the rest as entries end.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use super::reconciler::Reconciler;
 use super::retry::Retry;
 use crate::journal::{Adopted, Adoption, Entry, Journal, JournalOptions, Other};
 
-/// The pause between attempts to adopt entries that found no room.
+/// The pause between attempts to adopt entries that did not fit.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The adoption of one shard's entries during one term.
@@ -25,13 +24,13 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
         Self { engine, shard, adoption: Adoption::new(engine.context.client().clone(), options, journal) }
     }
 
-    /// Moves what finds room. Retries until the API server answers.
+    /// Moves the entries that fit. Retries until the API server answers.
     pub(super) async fn adopt(&mut self) -> Adopted {
         let plan = &self.engine.shards.plan;
         let mut retry = Retry::new("cannot list the journals of other replicas", plan.environment);
         let layout = plan.journal(self.shard).layout;
         loop {
-            // Journals of another number of shards, or of another kind of sharing, have no holder any more.
+            // Journals written for another number of shards, or another kind of sharing, no longer have a holder.
             let abandoned = |other: Other<'_>| other.layout != layout;
             let mine = |entry: &Entry| plan.is_mine(self.shard, entry, |entry| self.engine.journal.owns(entry));
             match self.adoption.run(abandoned, mine).await {
@@ -41,7 +40,7 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
         }
     }
 
-    /// As [`Self::adopt`], after a pause in which entries may have ended.
+    /// Same as [`Self::adopt`], after a pause in which entries may have ended.
     pub(super) async fn adopt_rest(&mut self) -> Adopted {
         sleep(PAUSE).await;
         self.adopt().await

@@ -1,68 +1,68 @@
-//! What a controller knows.
+//! A controller's view of the cluster.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
-/// What is known of the cluster: a plain data structure.
+/// A controller's view of the cluster: a plain data structure.
 pub trait Cache: Send + 'static {
-    /// What work is about. Equal keys are never worked on at the same time. Its text is the key of its journal entry.
+    /// The unit of work. Equal keys are never worked on at the same time. The key's text is the key of its journal entry.
     type Key: Clone + Ord + Hash + Debug + Display + for<'a> From<&'a str> + Send + Sync + 'static;
-    /// What is known of one key.
+    /// The known state of one key.
     type Facts: Send + Sync;
 
-    /// What is known of one key.
+    /// Returns the known state of one key.
     fn facts(&self, key: &Self::Key) -> Self::Facts;
 
-    /// A fingerprint of the inputs that work on this key depends on: while it is the same, no delay is cut short.
+    /// Returns a fingerprint of the inputs that work on this key depends on: while it is unchanged, no delay is cut short.
     fn inputs(&self, key: &Self::Key) -> u64;
 
-    /// The keys among these that need work, in their order.
+    /// Returns, in order, the keys for which `among` returns true and that need work.
     fn unsettled(&self, among: &dyn Fn(&Self::Key) -> bool) -> Vec<Self::Key>;
 
-    /// From now on no other process works on our keys. What the watches deliver of earlier versions is stale. The versions are
-    /// in the order of [`Reconciler::watches`](super::Reconciler::watches), and 0 where a watch is not [dated](super::WatchSpec::dated).
+    /// Marks everything that the watches deliver from earlier versions as stale: from this point on, no other process works on our keys. The versions
+    /// are in the order of [`Reconciler::watches`](super::Reconciler::watches), and 0 for a watch that is not [dated](super::WatchSpec::dated).
     fn stale_before(&mut self, _versions: &[u64]) {}
 
-    /// Work on these keys begins, and the watches have reached these positions. What is still stale has to be read before it
-    /// is used.
+    /// Called when work on these keys begins, with the positions that the watches have reached. Objects that are still stale have to be read before
+    /// they are used.
     fn revalidate(&mut self, _positions: &[u64], _among: &dyn Fn(&Self::Key) -> bool) {}
 
-    /// How the stale objects of a watch that is behind become current; `watch` is its index in
+    /// Returns how to refresh the stale objects of a watch that lags behind; `watch` is its index in
     /// [`Reconciler::watches`](super::Reconciler::watches).
     fn stale_reads(&self, _watch: usize) -> StaleReads {
         StaleReads::Each(0)
     }
 }
 
-/// How the stale objects of a watch become current.
+/// The method of refreshing a watch's stale objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReads {
     /// The watch lists all objects again.
     ListAgain,
-    /// At most so many objects are read one by one, unless a list is quicker.
+    /// At most this many objects are read one by one, unless a list is quicker.
     Each(usize),
 }
 
-/// A cache that also knows which attempts were begun, for a controller that records them in a journal.
+/// A cache that also records which attempts were begun, for a controller with a journal.
 pub trait Journaled: Cache {
-    /// What was begun, as read from an entry of a journal.
+    /// An attempt, as read from a journal entry.
     type Attempt: Send + 'static;
 
-    /// Whether something may have been made for this key that the API server does not show yet. Its entry stays.
+    /// Returns true if something may have been created for this key that the API server does not show yet. The key's entry is then kept.
     fn unfinished(&self, key: &Self::Key) -> bool;
 
-    /// Adopts what another process has begun. Returns `false` if there is nothing to finish.
+    /// Adopts an attempt that another process has begun. Returns `false` if there is nothing to finish.
     fn adopt(&mut self, key: &Self::Key, attempt: Self::Attempt) -> bool;
 
-    /// Nothing is to be done about these keys until their entries are in a journal of this process.
+    /// Suspends work on these keys until their entries are in a journal of this process.
     fn await_adoption(&mut self, keys: &[Self::Key]);
 
-    /// The key's entry is in a journal of this process, or there is none.
+    /// Resumes work on a key: its entry is in a journal of this process, or it has none.
     fn adopted(&mut self, key: &Self::Key);
 
-    /// A person has dropped the attempt of this key.
+    /// Drops the attempt of this key at an administrator's request.
     fn drop_attempt(&mut self, key: &Self::Key);
 
-    /// Forgets the work on these keys: another process continues it.
+    /// Discards the state of work on these keys: another process continues it.
     fn forget(&mut self, keys: &dyn Fn(&Self::Key) -> bool);
 }

@@ -1,4 +1,4 @@
-//! What the parts of one controller share.
+//! State shared by the parts of one controller.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::throttle::ApiLimiter;
 /// Time limit of one request to the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the parts of one controller share; clones share it.
+/// State shared by the parts of one controller; clones share it.
 pub struct Context<C> {
     shared: Arc<Shared<C>>,
 }
@@ -44,22 +44,22 @@ impl<C: Cache> Context<C> {
         Self { shared: Arc::new(Shared { client, environment, cache: Mutex::new(cache), events, calls, api }) }
     }
 
-    /// The client.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
 
-    /// The clock and chance.
+    /// Returns the clock and randomness.
     pub fn environment(&self) -> Environment {
         self.shared.environment
     }
 
-    /// What is known. Nothing slow may happen while this lock is held.
+    /// Locks the cache. Do nothing slow while the lock is held.
     pub fn cache(&self) -> MutexGuard<'_, C> {
         crate::sync::lock(&self.shared.cache)
     }
 
-    /// The recorder of events for users.
+    /// Returns the recorder of events for users.
     pub fn events(&self) -> &EventRecorder {
         &self.shared.events
     }
@@ -77,7 +77,7 @@ impl<C: Cache> Context<C> {
         answer
     }
 
-    /// Sends one request at once, with the same deadline. For `start`, which must not wait behind other work.
+    /// Sends one request immediately, with the same deadline but without the limit. Intended for `start`, which must not wait behind other work.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -89,7 +89,7 @@ impl<C: Cache> Context<C> {
         &self.shared.calls
     }
 
-    /// Whether another request would have to wait.
+    /// Returns true if another request would have to wait.
     pub(super) fn is_busy(&self) -> bool {
         self.shared.api.is_full()
     }

@@ -1,4 +1,4 @@
-//! The loop around [`decide`](Reconciler::decide): gathers facts, carries decisions out, and passes reports on.
+//! The loop around [`decide`](Reconciler::decide): gathers facts, carries out decisions and passes on reports.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -24,16 +24,16 @@ use crate::lease::LeaseHealth;
 use crate::metrics::RuntimeMetrics;
 use crate::queue::{Next, Priority, Queue, Work, work};
 
-/// The longest time that a watch waits for the first term.
+/// The maximum time that a watch waits for the first term.
 const HEAD_START: Duration = Duration::from_millis(500);
-/// How many objects can be listed in the time that reading one takes.
+/// Number of objects that can be listed in the time it takes to read one.
 const OBJECTS_PER_READ: usize = 16;
-/// How many events are sent at a time when there is no other work.
+/// Number of events sent at a time when there is no other work.
 const IDLE_EVENTS: usize = 16;
-/// After this time under load events are sent beside the work. Otherwise endless load would hold them back forever.
+/// Maximum time under load before events are sent alongside the work. Otherwise constant load would hold them back forever.
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the tasks of one controller share.
+/// State shared by the tasks of one controller.
 pub(super) struct Engine<R: Reconciler> {
     pub(super) reconciler: R,
     pub(super) context: Context<R::Cache>,
@@ -46,9 +46,9 @@ pub(super) struct Engine<R: Reconciler> {
     settings: Settings,
 }
 
-/// How the loop runs.
+/// Settings of the loop.
 pub(super) struct Settings {
-    /// Keys worked on at a time.
+    /// Number of keys worked on at a time.
     pub(super) tasks: usize,
     /// Whether each resync also retries keys that await a change.
     pub(super) retry_on_resync: bool,
@@ -70,7 +70,7 @@ impl<R: Reconciler> Engine<R> {
         (Arc::new(Self { reconciler, context, shards, queue, watches, journal, first_term, settings }), starts)
     }
 
-    /// The watches end with the returned set.
+    /// Spawns the watches. They end when the returned set is dropped.
     pub(super) fn spawn_watches(self: &Arc<Self>, starts: Vec<Start<R::Cache>>) -> JoinSet<String> {
         let mut set = JoinSet::new();
         for Start { name, run, after_first_term } in starts.into_iter().rev() {
@@ -87,19 +87,18 @@ impl<R: Reconciler> Engine<R> {
         set
     }
 
-    /// Returns when events are not sent any more.
+    /// Returns when events are no longer sent.
     pub(super) async fn events_ended(self: Arc<Self>) -> String {
         self.context.events().stopped().await;
         "sending of events".to_owned()
     }
 
-    /// Makes readiness say why this process ends.
+    /// Makes readiness report why this process ends.
     pub(super) fn fail(&self, error: &impl ToString) {
         self.shards.fail(error.to_string());
     }
 
-    /// Makes sure that the cache is of this term: earlier, another holder may have changed what the cache shows. Returns when
-    /// everything has been listed.
+    /// Brings the cache up to date with this term: another holder may have changed objects before it. Returns when everything has been listed.
     pub(super) async fn refresh(&self) -> Result<(), CallError> {
         let mut versions = Vec::with_capacity(self.watches.len());
         for watch in &self.watches {
@@ -126,9 +125,9 @@ impl<R: Reconciler> Engine<R> {
         Ok(())
     }
 
-    /// Adopts entries to finish. Calls `remove` with the keys that need no work.
+    /// Adopts entries to finish. Calls `remove` with keys that need no work.
     pub(super) fn adopt(&self, entries: Vec<Entry>, remove: impl Fn(&str)) {
-        // This may call the author's code, so the lock is taken later.
+        // Reading may call the author's code, so take the lock afterwards.
         let attempts: Vec<_> = entries.into_iter().map(|entry| (self.journal.read(&entry), entry.key)).collect();
         let mut cache = self.cache();
         for (attempt, key) in attempts {
@@ -143,7 +142,7 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Nothing is done about these keys until they are adopted. Reports why to their users.
+    /// Suspends work on these keys until they are adopted, and reports the reason to their users.
     pub(super) fn await_adoption(&self, keys: &[KeyOf<R>], problem: &str) {
         let mut cache = self.cache();
         self.report_blocked_keys(&cache, keys, problem);
@@ -157,7 +156,7 @@ impl<R: Reconciler> Engine<R> {
         self.wake(&cache, keys, Priority::Resync);
     }
 
-    /// A person has dropped the attempt of this key.
+    /// Drops the attempt of this key at an administrator's request.
     pub(super) fn drop_attempt(&self, key: &KeyOf<R>) {
         let mut cache = self.cache();
         (self.journal.drop_attempt)(&mut cache, key);
@@ -165,19 +164,19 @@ impl<R: Reconciler> Engine<R> {
         self.wake(&cache, vec![key.clone()], Priority::Change);
     }
 
-    /// Begins the work on the keys that are `here`. `own` makes them ours.
+    /// Begins work on the keys for which `here` returns true. `own` makes this process their owner.
     pub(super) fn begin(&self, here: impl Fn(&KeyOf<R>) -> bool, own: impl FnOnce()) {
         let mut cache = self.cache();
         let positions: Vec<u64> = self.watches.iter().map(|watch| watch.health.position()).collect();
         cache.revalidate(&positions, &here);
         own();
         let keys = cache.unsettled(&here);
-        // Delays and waits are of an earlier term. What they waited for may have ended since.
+        // Delays and waits date from an earlier term. Their reasons may no longer apply.
         keys.iter().for_each(|key| self.queue.forget(key));
         self.wake(&cache, keys, Priority::Resync);
     }
 
-    /// Reports to the users of these keys why nothing is done.
+    /// Reports to the users of these keys why no work is done.
     pub(super) fn report_blocked(&self, here: impl Fn(&KeyOf<R>) -> bool, problem: &str) {
         let cache = self.cache();
         let keys = cache.unsettled(&here);
@@ -188,7 +187,7 @@ impl<R: Reconciler> Engine<R> {
         keys.iter().for_each(|key| self.reconciler.report_blocked(&cache.facts(key), problem, self.context.events()));
     }
 
-    /// Drops what is remembered of work on these keys.
+    /// Discards the state of work on these keys.
     pub(super) fn forget(&self, of: impl Fn(&KeyOf<R>) -> bool) {
         (self.journal.forget)(&mut self.cache(), &of);
     }
@@ -203,7 +202,7 @@ impl<R: Reconciler> Engine<R> {
         self.wake(&cache, keys, Priority::Change);
     }
 
-    /// Wakes the keys of this process.
+    /// Wakes those of the keys that this process owns.
     fn wake(&self, cache: &R::Cache, keys: Vec<KeyOf<R>>, priority: Priority) {
         for key in keys.into_iter().filter(|key| self.shards.owns(key)) {
             let inputs = cache.inputs(&key);
@@ -223,13 +222,13 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Work comes before events: while there is work, events wait, for a time. Never returns.
+    /// Defers events while the queue is busy, up to [`EVENT_PATIENCE`]. Never returns.
     pub(super) async fn pace_events(self: Arc<Self>) -> String {
         let events = self.context.events();
         let mut busy_since = None;
         loop {
             if !events.is_due() {
-                // The next event waits until the load is known.
+                // Hold the next event back until the load is known.
                 events.pace(0);
                 events.wait_due().await;
                 busy_since = None;
@@ -245,7 +244,7 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Sends the last events, for at most `limit`; returns how many lines are left.
+    /// Sends the last events, for at most `limit`; returns the number of lines left.
     pub(super) async fn flush_events(&self, limit: Duration) -> usize {
         self.context.events().pace(IDLE_EVENTS);
         self.context.events().flush(limit).await
@@ -307,7 +306,7 @@ impl<R: Reconciler> Engine<R> {
         registry
     }
 
-    /// One step of one key. When it is cut off, the key is another replica's already.
+    /// Runs one step of one key. If the step is cut off, another replica already owns the key.
     async fn step(self: Arc<Self>, work: Work<KeyOf<R>>) {
         let Some(ownership) = self.shards.ownership(work.key()) else { return work.finish(Next::Done) };
         let over = ownership.over();
@@ -333,7 +332,7 @@ impl<R: Reconciler> Engine<R> {
         let step = Step { context: &self.context, work, ownership, safeguards: self.settings.safeguards };
         let started = Instant::now();
         let outcome = self.reconciler.act(decision, &facts, &step).await;
-        // A key that is not unfinished needs no entry. The cache's lock is held, because an adoption makes the key unfinished.
+        // A key that is not unfinished needs no entry. Hold the cache's lock, because an adoption makes the key unfinished.
         let name = work.key().to_string();
         if ownership.contains(&name) {
             let cache = self.cache();

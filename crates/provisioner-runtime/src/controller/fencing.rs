@@ -1,15 +1,15 @@
-//! A token that says whether a call may still act.
+//! A token that shows whether a call may still act.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a call may still act: it was not given up, and no other replica has taken its work over. Cheap to clone and to
-/// check, from any thread.
+/// Shows whether a call may still act: it was not abandoned, and no other replica has taken over its work. Cheap to clone and to check, from any
+/// thread.
 ///
-/// Async code needs none: it is not polled any more. A blocking thread should check right before each step that makes or
-/// removes something, and so should a request that takes long to prepare. A process that was suspended does not know that
-/// others have taken over.
+/// Async code does not need it, because it is no longer polled once the token is invalid. A blocking thread should check it right before each step
+/// that creates or removes something, and so should a request that takes long to prepare. A process that was suspended does not know that others have
+/// taken over.
 ///
 /// ```
 /// # use provisioner_runtime::FencingToken;
@@ -31,30 +31,30 @@ pub struct FencingToken {
     over: Arc<AtomicBool>,
 }
 
-/// Ends its token when it is dropped: nobody waits for the call any more.
+/// Ends its token when dropped, because the caller no longer waits for the call.
 #[must_use = "the token ends when this is dropped"]
 #[derive(Debug)]
 pub struct TokenGuard(Arc<AtomicBool>);
 
 impl FencingToken {
-    /// A token for one call: valid while `valid` returns true and the guard lives.
+    /// Creates a token for one call: valid while `valid` returns true and the guard lives.
     pub fn of_call(valid: impl Fn() -> bool + Send + Sync + 'static) -> (Self, TokenGuard) {
         let token = Self::as_long_as(valid);
         let guard = TokenGuard(token.over.clone());
         (token, guard)
     }
 
-    /// A token that is always valid, for an author's tests.
+    /// Creates a token that is always valid, for an author's tests.
     pub fn unlimited() -> Self {
         Self::as_long_as(|| true)
     }
 
-    /// A token that is valid while `valid` returns true, for an author's tests.
+    /// Creates a token that is valid while `valid` returns true, for an author's tests.
     pub fn as_long_as(valid: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { valid: Arc::new(valid), over: Arc::default() }
     }
 
-    /// Whether the call may still act.
+    /// Returns true if the call may still act.
     pub fn is_valid(&self) -> bool {
         !self.over.load(Ordering::Acquire) && (self.valid)()
     }

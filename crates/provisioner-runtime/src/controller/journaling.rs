@@ -1,9 +1,9 @@
-//! How attempts get from a journal into the cache.
+//! Conversion of journal entries to attempts in the cache.
 
 use super::cache::{Cache, Journaled};
 use crate::journal::Entry;
 
-/// How the entries of a journal become attempts in the cache.
+/// Describes how journal entries become attempts in the cache.
 pub struct JournalSpec<C: Cache> {
     read: Box<Read<C>>,
     owns: Box<dyn Fn(&Entry) -> bool + Send + Sync>,
@@ -21,7 +21,7 @@ type Forget<C> = fn(&mut C, &dyn Fn(&<C as Cache>::Key) -> bool);
 pub(super) type Adopt<C> = Box<dyn FnOnce(&mut C) -> bool + Send>;
 
 impl<C: Cache> JournalSpec<C> {
-    /// For a controller that records nothing in its journal.
+    /// Creates a spec for a controller that records nothing in its journal.
     pub fn none() -> Self {
         Self {
             read: Box::new(|_| Err("this controller records nothing in its journal".to_owned())),
@@ -35,14 +35,14 @@ impl<C: Cache> JournalSpec<C> {
         }
     }
 
-    /// Whether an entry that nobody finishes is this process's, where processes have [journals of their own
-    /// ](super::Sharing::Own).
+    /// Sets the predicate for whether this process owns an entry that no other process finishes, for processes with [journals of their
+    /// own](super::Sharing::Own).
     #[must_use]
     pub fn owned_if(self, owns: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
         Self { owns: Box::new(owns), ..self }
     }
 
-    /// For whom an entry is, such as a namespace: see [`JournalOptions::tenant_of`](crate::JournalOptions::tenant_of).
+    /// Sets the tenant of an entry, such as a namespace: see [`JournalOptions::tenant_of`](crate::JournalOptions::tenant_of).
     #[must_use]
     pub fn shared_by(self, tenant_of: fn(&Entry) -> String) -> Self {
         Self { tenant_of, ..self }
@@ -58,8 +58,8 @@ impl<C: Cache> JournalSpec<C> {
 }
 
 impl<C: Journaled> JournalSpec<C> {
-    /// `read` reads an entry, or returns what is wrong with it: then the entry stays in the journal. It may call an author's
-    /// code, because no lock is held.
+    /// Creates a spec. `read` decodes an entry or returns what is wrong with it, in which case the entry stays in the journal. It may call an
+    /// author's code, because no lock is held.
     pub fn new(read: impl Fn(&Entry) -> Result<C::Attempt, String> + Send + Sync + 'static) -> Self {
         let read = move |entry: &Entry| {
             let (key, attempt) = (C::Key::from(&entry.key), read(entry)?);

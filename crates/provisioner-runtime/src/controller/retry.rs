@@ -1,4 +1,4 @@
-//! Retries what has to succeed before anything may begin.
+//! Retries of operations that must succeed before work can begin.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(250), Duration::from_secs(15));
 
-/// Attempts at one thing.
+/// Attempts at one operation.
 pub(super) struct Retry {
     about: &'static str,
     environment: Environment,
@@ -22,7 +22,7 @@ impl Retry {
         Self { about, environment, failed: 0 }
     }
 
-    /// An attempt has failed. Returns when the next one may be made.
+    /// Records a failed attempt. Returns when it is time for the next one.
     pub(super) async fn failed(&mut self, error: impl fmt::Display) {
         self.failed += 1;
         tracing::warn!("{}: {error}", self.about);

@@ -1,4 +1,4 @@
-//! Which keys this process may work on, and the journal behind each.
+//! The keys that this process may work on, and the journal behind each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,14 +17,14 @@ use crate::journal::{
 use crate::lease::{LeaseOptions, Term, lease_name};
 use crate::name::stable_hash;
 
-/// How the replicas of a controller share the work.
+/// The way in which replicas share the work.
 #[derive(Clone, Debug)]
 pub enum Sharing {
-    /// A Lease for each shard; its holder works.
+    /// Each shard has a Lease; its holder works.
     Leases(LeaseOptions),
-    /// One process works. A second one ends the first.
+    /// A single process works. A second one ends the first.
     Alone,
-    /// Each process has a part and a journal of its own. A second one of the same part ends the first.
+    /// Each process has its own part and its own journal. A second process with the same part ends the first.
     Own {
         /// The part, such as a node.
         part: String,
@@ -36,11 +36,11 @@ pub(super) struct Shards {
     pub(super) plan: Plan,
     owned: Mutex<BTreeMap<u32, Owned>>,
     problems: Mutex<BTreeMap<u32, String>>,
-    /// The counts of journals that were closed.
+    /// The counts of closed journals.
     past: Mutex<JournalStats>,
 }
 
-/// How keys are spread over shards, and where the journals are.
+/// The distribution of keys over shards, and the location of the journals.
 pub(super) struct Plan {
     pub(super) name: String,
     pub(super) journal_kind: JournalKind,
@@ -54,14 +54,14 @@ pub(super) struct Plan {
     pub(super) environment: Environment,
 }
 
-/// The right to work on one key. Its shard is not given up before this is dropped.
+/// Guard for work on one key; the shard is not released while it is held.
 pub(super) struct Ownership {
     journal: Journal,
     valid: Valid,
     _working: TaskTrackerToken,
 }
 
-/// Whether nobody else can have taken a shard, as far as the clock shows.
+/// Returns true if no other process can have taken the shard, as far as the clock shows.
 type Valid = Arc<dyn Fn() -> bool + Send + Sync>;
 
 struct Owned {
@@ -98,7 +98,7 @@ impl Plan {
         shard_of(&(self.shard_by)(key), self.shards())
     }
 
-    /// Whether an entry that nobody finishes any more is this shard's.
+    /// Returns true if an entry that no other process finishes belongs to this shard.
     pub(super) fn is_mine(&self, shard: u32, entry: &Entry, owns: impl FnOnce(&Entry) -> bool) -> bool {
         match &self.sharing {
             Sharing::Own { .. } => owns(entry),
@@ -107,46 +107,46 @@ impl Plan {
     }
 }
 
-/// The shard of a key. The formula must never change: old and new replicas share the keys during an update.
+/// Returns the shard of a key. The formula must never change: old and new replicas share the keys during an update.
 pub fn shard_of(key: &str, shards: u32) -> u32 {
-    // The upper half, where the bits are mixed best.
+    // Use the upper half, whose bits are mixed best.
     ((stable_hash(key) >> 32) % u64::from(shards.max(1))) as u32
 }
 
 impl Ownership {
-    /// Returns whether nobody else can have taken the shard. Together with the journal, which needs no clock, it stops a
-    /// process that was suspended.
+    /// Returns a check for whether another process can have taken the shard. Together with the journal, which needs no clock, it stops a process that
+    /// was suspended.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let (over, valid) = (self.over(), self.valid.clone());
         move || !over.is_cancelled() && valid()
     }
 
-    /// Records what is about to begin. If that fails, it must not begin.
+    /// Records an attempt that is about to begin. If that fails, the attempt must not begin.
     pub(super) async fn record(&self, entry: Entry) -> Result<(), JournalError> {
         self.journal.record(entry).await
     }
 
-    /// Makes sure that this process may still begin something, and that removals are stored.
+    /// Makes sure that this process may still begin work, and that removals are stored.
     pub(super) async fn fence(&self) -> Result<(), JournalError> {
         self.journal.fence().await
     }
 
-    /// As [`fence`](Self::fence), but a confirmation that is at most this old counts.
+    /// Same as [`fence`](Self::fence), but accepts a confirmation that is at most this old.
     pub(super) async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
         self.journal.fence_since(age).await
     }
 
-    /// The work on this key has ended.
+    /// Removes the entry of this key after its work has ended.
     pub(super) fn remove(&self, key: &str) {
         self.journal.remove(key);
     }
 
-    /// Whether the journal has an entry for this key.
+    /// Returns true if the journal has an entry for this key.
     pub(super) fn contains(&self, key: &str) -> bool {
         self.journal.contains(key)
     }
 
-    /// Cancelled when another process has the shard.
+    /// Returns a token that is cancelled when another process holds the shard.
     pub(super) fn over(&self) -> CancellationToken {
         self.journal.over().clone()
     }
@@ -157,7 +157,7 @@ impl Shards {
         Self { plan, owned: Mutex::default(), problems: Mutex::default(), past: Mutex::default() }
     }
 
-    /// The right to work on a key, if this process has it now.
+    /// Returns a guard for work on a key if this process currently owns its shard.
     pub(super) fn ownership(&self, key: &impl fmt::Display) -> Option<Ownership> {
         let owned = self.owned();
         let Owned { journal, valid, working } = owned.get(&self.shard_of(key))?;
@@ -169,14 +169,14 @@ impl Shards {
         self.owned().contains_key(&self.shard_of(key))
     }
 
-    /// Work on a shard begins.
+    /// Begins work on a shard.
     pub(super) fn insert(&self, term: &Term, journal: Journal, working: &TaskTracker) {
         let (shard, term) = (term.shard, term.clone());
         let valid = Arc::new(move || term.is_valid());
         self.owned().insert(shard, Owned { journal, valid, working: working.clone() });
     }
 
-    /// Ends all work on a shard; returns the tracker of what still runs.
+    /// Ends all work on a shard; returns the tracker of work that is still running.
     pub(super) fn remove(&self, shard: u32) -> Option<TaskTracker> {
         let owned = self.owned().remove(&shard)?;
         owned.working.close();
@@ -188,7 +188,7 @@ impl Shards {
         Some(owned.working)
     }
 
-    /// What stops this process from working, for a person.
+    /// Returns what keeps this process from working, for an administrator.
     pub(super) fn problem(&self) -> Option<String> {
         let journals = self.owned().values().filter_map(|owned| owned.journal.problem()).collect::<Vec<_>>();
         let problems: Vec<String> = crate::sync::lock(&self.problems).values().cloned().chain(journals).collect();
@@ -203,12 +203,12 @@ impl Shards {
         };
     }
 
-    /// The whole process is about to end.
+    /// Records the problem that is about to end the whole process.
     pub(super) fn fail(&self, problem: String) {
         self.set_problem(u32::MAX, Some(problem));
     }
 
-    /// What the journals hold, and the counts of these and of earlier ones.
+    /// Returns the contents of the open journals, plus the counts of these and earlier ones.
     pub(super) fn journal_stats(&self) -> JournalStats {
         let past = *crate::sync::lock(&self.past);
         self.owned().values().map(|owned| &owned.journal).fold(past, |sum, journal| sum + journal.stats())

@@ -1,4 +1,4 @@
-//! One step of the work on one key, and the one way to call an author's code.
+//! One step of the work on one key, and the only way to call an author's code.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,10 +18,10 @@ use crate::journal::{Entry, JournalError};
 use crate::limiter::{Flow, LimiterPermit};
 use crate::queue::{Permit, Work};
 
-/// For how long a confirmation of the journal's holder counts.
+/// Maximum age of a confirmation of the journal's holder.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// The right to work on one key, for one step.
+/// Permission to work on one key for one step.
 pub struct Step<'a, C: Cache> {
     pub(super) context: &'a Context<C>,
     pub(super) work: &'a Work<C::Key>,
@@ -29,19 +29,19 @@ pub struct Step<'a, C: Cache> {
     pub(super) safeguards: Safeguards,
 }
 
-/// The safeguards of the loop. Tests of a simulation leave one out to see that this is noticed.
+/// The safeguards of the loop. Simulation tests disable one of them to verify that its absence is noticed.
 #[derive(Clone, Copy, Debug)]
 pub struct Safeguards {
-    /// An attempt is recorded before it begins.
+    /// Records an attempt before it begins.
     pub journal: bool,
-    /// A process that has lost the journal begins nothing any more.
+    /// Keeps a process that has lost the journal from beginning anything.
     pub fencing: bool,
-    /// Nothing is done about what a restored journal has recorded.
+    /// Leaves attempts recorded in a restored journal alone.
     pub restored: bool,
 }
 
 impl Default for Safeguards {
-    /// All of them.
+    /// Enables all safeguards.
     fn default() -> Self {
         Self { journal: true, fencing: true, restored: true }
     }
@@ -51,56 +51,56 @@ impl Default for Safeguards {
 pub struct Call<'a> {
     /// The permit: groups and their tenants share the calls fairly.
     pub permit: CallPermit<'a>,
-    /// How long the call may take.
+    /// The time limit of the call.
     pub limit: Duration,
-    /// The token by which the call checks whether it may still act.
+    /// The token with which the call checks whether it may still act.
     pub token: &'a FencingToken,
-    /// What stops two processes from beginning the same.
+    /// The record that keeps two processes from beginning the same work.
     pub record: JournalRecord,
 }
 
 /// The permit of a call.
 pub enum CallPermit<'a> {
-    /// Wait for one of this flow.
+    /// Wait for a permit of this flow.
     Of(&'a Flow),
-    /// The caller holds one.
+    /// The caller already holds a permit.
     Held(&'a LimiterPermit),
 }
 
-/// What stops two processes from beginning the same.
+/// The record that keeps two processes from beginning the same work.
 pub enum JournalRecord {
     /// Recorded in the journal before the call.
     New(Entry),
-    /// Recorded elsewhere, such as in the object: only a fence is needed.
+    /// Recorded elsewhere, such as in the object: a fence is sufficient.
     Exists,
-    /// The same, and an earlier call of the attempt was fenced: a recent confirmation counts.
+    /// Same as `Exists`, but an earlier call of the attempt was fenced, so a recent confirmation is accepted.
     Continues,
     /// The call changes nothing.
     None,
 }
 
-/// How recently the API server must have confirmed that the journal is ours.
+/// The required age of the API server's confirmation that this process holds the journal.
 enum Fence {
     Now,
     Since(Duration),
     None,
 }
 
-/// Why an author's code was not called, or gave no answer.
+/// The reason why an author's code was not called, or returned no result.
 #[derive(Debug)]
 pub enum Refused {
-    /// It could not be recorded, or this process may not begin it.
+    /// The call could not be recorded, or this process may not begin it.
     Journal(JournalError),
-    /// The last check of the cache refused it.
+    /// The final check of the cache refused the call.
     Unwanted,
-    /// It was called, and gave no answer.
+    /// The call began but returned no result.
     Aborted(CallAborted),
 }
 
-/// Why an author's call gave no answer.
+/// The reason why an author's call returned no result.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CallAborted {
-    /// It crashed with this text.
+    /// It panicked with this text.
     Panicked(String),
     /// It took longer than this.
     TimedOut(Duration),
@@ -109,47 +109,47 @@ pub enum CallAborted {
 }
 
 impl<'a, C: Cache> Step<'a, C> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &'a C::Key {
         self.work.key()
     }
 
-    /// The queue's work item of this step.
+    /// Returns the queue's work item of this step.
     pub fn work(&self) -> &'a Work<C::Key> {
         self.work
     }
 
-    /// A permit for an attempt of this flow, or `None`: then the key [waits for one](crate::queue::Next::AwaitPermit).
+    /// Returns a permit for an attempt of this flow. If it returns `None`, the key must [wait for one](crate::queue::Next::AwaitPermit).
     pub fn enter(&self, flow: &Flow) -> Option<Permit<C::Key>> {
         self.work.enter(flow)
     }
 
-    /// Waits for the permit of a call of this flow.
+    /// Waits for a permit for a call of this flow.
     pub async fn call_permit(&self, flow: &Flow) -> LimiterPermit {
         self.context.calls().acquire(flow).await
     }
 
-    /// A token that is valid while nobody else can work on this key and the guard lives.
+    /// Returns a token that is valid while no other process can work on this key and the guard lives.
     pub fn token(&self) -> (FencingToken, TokenGuard) {
         let (fenced, valid) = (self.safeguards.fencing, self.ownership.validity());
         FencingToken::of_call(move || !fenced || valid())
     }
 
-    /// Removes the key's entry with one of the next writes of the journal: the work has left nothing.
+    /// Removes the key's entry with one of the next writes of the journal: the work has left nothing behind.
     pub fn remove_entry(&self) {
         self.ownership.remove(&self.key().to_string());
     }
 
-    /// Makes sure that this process may still begin something, and that removed entries are stored.
+    /// Makes sure that this process may still begin work, and that removed entries are stored.
     ///
     /// # Errors
-    /// When another process has the journal, or it cannot be read.
+    /// Fails if another process holds the journal, or if it cannot be read.
     pub async fn fence(&self) -> Result<(), JournalError> {
         self.fenced(self.ownership.fence().await)
     }
 
-    /// Calls an author's code. Before, the call is recorded or fenced, waits for a permit of its flow, and `wanted` checks
-    /// the cache once more. The call has a deadline, its panic is an error, and it is not polled once the token is invalid.
+    /// Calls an author's code. Before that, it records or fences the call, waits for a permit of its flow, and checks the cache once more with
+    /// `wanted`. The call has a deadline, its panic is an error, and it is not polled once the token is invalid.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -180,14 +180,14 @@ impl<'a, C: Cache> Step<'a, C> {
             Fence::Now => self.fence().await.map_err(Refused::Journal)?,
             Fence::None => {}
         }
-        // The cache may have changed meanwhile.
+        // The cache may have changed in the meantime.
         if !wanted(&mut self.context.cache()) {
             return Err(Refused::Unwanted);
         }
         guarded(limit, token, async { run().await }).await.map_err(Refused::Aborted)
     }
 
-    /// Who has lost the journal begins nothing.
+    /// Fails if this process no longer owns the journal.
     fn fenced(&self, answer: Result<(), JournalError>) -> Result<(), JournalError> {
         match answer {
             Err(JournalError::Lost(_)) if !self.safeguards.fencing => Ok(()),
@@ -196,7 +196,7 @@ impl<'a, C: Cache> Step<'a, C> {
     }
 }
 
-/// Runs a call of an author's code with a deadline. A panic is an error.
+/// Runs a call of an author's code with a deadline. A panic becomes an error.
 ///
 /// # Errors
 /// See [`CallAborted`].
@@ -219,7 +219,7 @@ pub async fn guarded<T>(
 /// Runs an author's code; returns its result, or the text of its panic.
 ///
 /// # Errors
-/// When it panicked.
+/// Fails if the code panicked.
 pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_text(&*panic))
 }

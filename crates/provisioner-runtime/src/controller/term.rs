@@ -1,4 +1,4 @@
-//! One term of one shard: from taking its journal over to giving the shard up.
+//! One term of one shard: from taking over its journal to releasing the shard.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::events::{Event, EventKind, ObjectRef};
 use crate::journal::{Adopted, Entry, Journal, JournalOptions, JournalResource, JournalStats, Writer};
 use crate::lease::Term;
 
-/// How long the last write of a journal may take when a shard is given up.
+/// Time limit for the last write of a journal when a shard is released.
 const LAST_WRITE: Duration = Duration::from_secs(5);
 
-/// Works on a shard until its term ends. Returns who took the journal over, if another process did.
+/// Works on a shard until its term ends. If another process took over the journal, returns its name.
 pub(super) async fn serve<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> Option<String> {
     let shard = Shard { engine: &engine, number: term.shard };
-    // Other processes may have changed what an earlier term remembered.
+    // Other processes may have made the state from an earlier term obsolete.
     shard.forget();
     let options = engine.shards.plan.journal(term.shard);
     let taken = tokio::select! {
@@ -73,7 +73,7 @@ impl<R: Reconciler> Shard<'_, R> {
         }
     }
 
-    /// Runs from taking the journal over until no work is in flight any more.
+    /// Runs from the takeover of the journal until no work is in flight.
     async fn work(&self, term: &Term, options: &JournalOptions, journal: &Journal, mut entries: Vec<Entry>) {
         let mut adopter = Adopter::new(self.engine, self.number, options, journal);
         let left = tokio::select! {
@@ -98,11 +98,11 @@ impl<R: Reconciler> Shard<'_, R> {
             () = self.while_leading() => {}
         }
         self.end(&working).await;
-        // Then the next holder need not look at what was removed last.
+        // This way, the next holder need not check entries that were removed last.
         let _ = timeout(LAST_WRITE, journal.flush()).await;
     }
 
-    /// Waits until everything is known and of this term, and starts the author's code.
+    /// Waits until the cache is complete and up to date with this term, and starts the author's code.
     async fn ready(&self) {
         let environment = self.engine.shards.plan.environment;
         let mut retry = Retry::new("cannot read the cluster's current state", environment);
@@ -130,7 +130,7 @@ impl<R: Reconciler> Shard<'_, R> {
         }
     }
 
-    /// Adopts entries that found no room at first. Never returns.
+    /// Adopts entries that did not fit at first. Never returns.
     async fn adopt_rest(&self, adopter: &mut Adopter<'_, R>, journal: &Journal, mut left: Vec<Entry>) {
         while !left.is_empty() {
             let Adopted { entries, left: rest } = adopter.adopt_rest().await;
@@ -159,7 +159,7 @@ impl<R: Reconciler> Shard<'_, R> {
         self.engine.shards.set_problem(self.number, problem);
     }
 
-    /// Ends attempts that a person has dropped. Never returns.
+    /// Ends attempts that an administrator has dropped. Never returns.
     async fn honour_drops(&self, journal: &Journal) {
         loop {
             for key in journal.dropped().await {
@@ -169,7 +169,7 @@ impl<R: Reconciler> Shard<'_, R> {
         }
     }
 
-    /// Finishes restored entries that a person has accepted. Never returns.
+    /// Finishes restored entries that an administrator has accepted. Never returns.
     async fn honour_acceptances(&self, journal: &Journal) {
         loop {
             let entries = journal.accepted().await;
@@ -179,7 +179,7 @@ impl<R: Reconciler> Shard<'_, R> {
         }
     }
 
-    /// Never returns.
+    /// Runs the reconciler's `while_leading`. Never returns.
     async fn while_leading(&self) {
         if let Err(panic) = AssertUnwindSafe(self.engine.reconciler.while_leading()).catch_unwind().await {
             tracing::warn!("what runs beside the work of this term crashed: {}", panic_text(&*panic));
@@ -187,7 +187,7 @@ impl<R: Reconciler> Shard<'_, R> {
         std::future::pending::<()>().await;
     }
 
-    /// Reports entries that a backup has brought back, and a journal that is stored nowhere.
+    /// Reports entries that a backup has restored, and a journal that is not stored anywhere.
     fn report_journal(&self, options: &JournalOptions, journal: &Journal) {
         let (JournalStats { restored, in_memory, .. }, uid) = (journal.stats(), journal.uid());
         let (reason, note) = match (restored, in_memory) {
@@ -218,7 +218,7 @@ impl<R: Reconciler> Shard<'_, R> {
         self.engine.context.events().record(Event { object, kind, reason, action, note, same_from_all: false });
     }
 
-    /// Reports on `/readyz` and to users why nothing is done.
+    /// Reports on `/readyz` and to users why no work is done.
     fn set_problem(&self, problem: Option<String>) {
         if let Some(problem) = &problem {
             self.engine.report_blocked(|key| self.is_here(key), problem);
@@ -228,7 +228,7 @@ impl<R: Reconciler> Shard<'_, R> {
 
     async fn give_up(&self) {
         if let Some(working) = self.engine.shards.remove(self.number) {
-            // They end as soon as they run, because the journal is over.
+            // The tasks end at their next poll, because the journal is closed.
             working.wait().await;
         }
         self.forget();

@@ -1,4 +1,4 @@
-//! What a controller watches.
+//! The watches of a controller.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use crate::call::CallError;
 use crate::environment::Environment;
 use crate::watch::{Change, FromJson, Scope, WatchHealth, watch};
 
-/// One kind of object that a controller watches, and how changes get into its cache.
+/// One kind of object that a controller watches, and the conversion of its changes for the cache.
 pub struct WatchSpec<C: Cache> {
     name: &'static str,
     health: WatchHealth,
@@ -28,30 +28,30 @@ pub struct WatchSpec<C: Cache> {
 pub(super) struct Watched<C> {
     pub(super) name: &'static str,
     pub(super) health: WatchHealth,
-    /// Nothing waits for it, and it may fail.
+    /// The loop does not wait for it, and it may fail.
     pub(super) optional: bool,
-    /// How to fetch the current version; `None` if the watch is not dated.
+    /// Fetches the current version; `None` if the watch is not dated.
     pub(super) version: Option<FetchVersion<C>>,
 }
 
-/// How a watch is started.
+/// The parameters for starting a watch.
 pub(super) struct Start<C: Cache> {
     pub(super) name: &'static str,
     pub(super) run: Run<C>,
     pub(super) after_first_term: bool,
 }
 
-/// An update of the cache. Returns the keys that it may concern.
+/// An update of the cache. Returns the keys that it may affect.
 pub(super) type Update<'a, C> = Box<dyn FnOnce(&mut C) -> Vec<<C as Cache>::Key> + 'a>;
 /// Runs an update under the cache's lock.
 pub(super) type Apply<C> = Box<dyn Fn(Update<'_, C>) + Send>;
 pub(super) type Run<C> = Box<dyn FnOnce(Environment, Apply<C>) -> BoxFuture<'static, ()> + Send>;
-/// Asks the API server for the current version of this kind.
+/// Fetches the current version of this kind from the API server.
 pub(super) type FetchVersion<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
 
 impl<C: Cache> WatchSpec<C> {
-    /// Watches what is in `scope`; `name` is the plural. `read` turns a change into what `apply` puts into the cache. It may
-    /// call an author's code, because no lock is held.
+    /// Watches the objects in `scope`; `name` is the plural. `read` turns a change into the value that `apply` puts into the cache. It may call an
+    /// author's code, because no lock is held.
     pub fn new<T, U>(
         name: &'static str,
         scope: impl Into<Scope<T>>,
@@ -80,21 +80,20 @@ impl<C: Cache> WatchSpec<C> {
         Self { name, health, run, version, dated: false, after_first_term: false, optional: false }
     }
 
-    /// At the start of each term the API server is asked for the current version of this kind; see
-    /// [`Cache::stale_before`].
+    /// Makes each term begin by fetching the current version of this kind from the API server; see [`Cache::stale_before`].
     #[must_use]
     pub fn dated(self) -> Self {
         Self { dated: true, ..self }
     }
 
-    /// Starts when this process gets its first shard, so that nothing it delivers is stale. It waits at most half a second,
-    /// so that everything is known by then.
+    /// Delays the watch until this process gets its first shard, so that nothing it delivers is stale. The delay is at most half a second, so that
+    /// everything is known by then.
     #[must_use]
     pub fn after_first_term(self) -> Self {
         Self { after_first_term: true, ..self }
     }
 
-    /// The controller works and is ready without it: while it has not listed all objects, and if it fails.
+    /// Allows the controller to work and be ready without this watch: before it has listed all objects, and when it fails.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }

@@ -1,13 +1,12 @@
-//! Which shards this replica acquires and which it releases.
+//! Decides which shards this replica acquires and which it releases.
 //!
-//! With R live members each has a quota of N/R shards, rounded down, and the first N mod R of them one more: those that
-//! hold the most already, so that a shard moves only when a replica has too few. All replicas that see the same decide
-//! the same.
+//! With R live members, each has a quota of N/R shards, rounded down. The first N mod R members get one more; members that already hold the most come
+//! first, so that a shard moves only when a replica has too few. All replicas with the same view reach the same decision.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What to do about a shard.
+/// An action on a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Action {
     /// Take this free shard.
@@ -16,18 +15,18 @@ pub(super) enum Action {
     Leave(u32),
 }
 
-/// What is known.
+/// The inputs of a decision.
 pub(super) struct View<'a> {
     pub(super) me: &'a str,
     /// The live replicas, this one included.
     pub(super) members: BTreeSet<String>,
-    /// Who holds each shard.
+    /// The holder of each shard.
     pub(super) holders: Vec<Option<String>>,
-    /// Our shards that we are leaving already.
+    /// The shards of this replica that it is already leaving.
     pub(super) leaving: BTreeSet<u32>,
 }
 
-/// What this replica has to do.
+/// Returns the actions that this replica has to take.
 pub(super) fn balance(view: &View<'_>) -> Vec<Action> {
     let mut held: BTreeMap<&str, usize> = view.members.iter().map(|member| (member.as_str(), 0)).collect();
     for holder in view.holders.iter().flatten() {
@@ -54,7 +53,7 @@ pub(super) fn balance(view: &View<'_>) -> Vec<Action> {
 fn quotas<'a>(held: &BTreeMap<&'a str, usize>, shards: usize) -> BTreeMap<&'a str, usize> {
     let (least, rest) = (shards / held.len().max(1), shards % held.len().max(1));
     let mut ranked: Vec<(&'a str, usize)> = held.iter().map(|(member, held)| (*member, *held)).collect();
-    // Stable: among those who hold as many, the order of names decides.
+    // The sort is stable: members with equally many shards stay ordered by name.
     ranked.sort_by_key(|(_, held)| Reverse(*held));
     ranked.into_iter().enumerate().map(|(rank, (member, _))| (member, least + usize::from(rank < rest))).collect()
 }

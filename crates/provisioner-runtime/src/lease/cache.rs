@@ -1,4 +1,4 @@
-//! What was observed of the fleet's Leases: by the watch, by lists, and in the answers to our own writes.
+//! Observed state of the fleet's Leases, from the watch, from lists, and from the responses to this replica's own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use super::record::{self, Lease, Spec};
 use crate::notify::{Follower, Notifier};
 
 pub(super) struct LeaseCache {
-    /// How long our own Leases last.
+    /// The duration of Leases that this replica holds.
     duration: Duration,
     state: Mutex<State>,
     changed: Notifier,
@@ -19,29 +19,29 @@ pub(super) struct LeaseCache {
 
 struct State {
     known: BTreeMap<String, Known>,
-    /// All Leases of the fleet were listed once.
+    /// True once all Leases of the fleet have been listed.
     listed: bool,
-    /// When the watch last delivered something.
+    /// The time when the watch last delivered something.
     progress: Instant,
-    /// Up to which version the watch has delivered everything.
+    /// The version up to which the watch has delivered everything.
     delivered: Option<u64>,
 }
 
-/// What is known of one Lease.
+/// The observed state of one Lease.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    /// The object; `None` when it was deleted.
+    /// The object; `None` if it was deleted.
     pub(super) lease: Option<Lease>,
-    /// The record; that of a deleted Lease is kept.
+    /// The record; kept after the Lease is deleted.
     pub(super) spec: Spec,
     /// The number of shards that its holder runs with.
     shards: u32,
     member: bool,
-    /// Since when we have observed this record.
+    /// The time when this record was first observed.
     since: Instant,
-    /// Until when it belongs to its holder if the record does not change.
+    /// The time until which the Lease belongs to its holder if the record does not change.
     until: Instant,
-    /// The greatest number of transitions ever seen in it.
+    /// The greatest number of transitions ever observed in the Lease.
     pub(super) max_transitions: u32,
     version: Option<u64>,
 }
@@ -70,26 +70,26 @@ impl LeaseCache {
         Self { duration, state: Mutex::new(state), changed: Notifier::default() }
     }
 
-    /// Follows every change from now on.
+    /// Returns a follower of all later changes.
     pub(super) fn follow(&self) -> Follower<'_> {
         self.changed.follow()
     }
 
-    /// A Lease as the API server showed it.
+    /// Records a Lease as the API server returned it.
     pub(super) fn observe(&self, lease: Lease) {
         if self.update(|state| state.observe(lease, self.duration)) {
             self.changed.notify();
         }
     }
 
-    /// A Lease does not exist any more, as of `version` if that is known.
+    /// Records that a Lease no longer exists, as of `version` if that is known.
     pub(super) fn observe_deleted(&self, name: &str, version: Option<u64>) {
         if self.update(|state| state.observe_deleted(name, version)) {
             self.changed.notify();
         }
     }
 
-    /// All Leases with the fleet's label, as of `version`.
+    /// Records a list of all Leases with the fleet's label, as of `version`.
     pub(super) fn observe_list(&self, fleet: &str, leases: Vec<Lease>, version: Option<u64>) {
         let changed = self.update(|state| {
             let listed: BTreeSet<String> = leases.iter().map(ResourceExt::name_any).collect();
@@ -114,17 +114,17 @@ impl LeaseCache {
         }
     }
 
-    /// The watch delivered something.
+    /// Records that the watch delivered something.
     pub(super) fn progressed(&self) {
         self.update(|state| state.progress = Instant::now());
     }
 
-    /// The watch has delivered everything up to this version.
+    /// Records that the watch has delivered everything up to this version.
     pub(super) fn delivered(&self, version: &str) {
         self.update(|state| state.delivered = version.parse().ok());
     }
 
-    /// Whether there is something that the watch of the fleet's Leases should have delivered.
+    /// Returns true if the watch of the fleet's Leases has failed to deliver a known change.
     pub(super) fn has_undelivered(&self, fleet: &str) -> bool {
         self.update(|state| {
             let is_undelivered = |known: &Known| {
@@ -135,7 +135,7 @@ impl LeaseCache {
         })
     }
 
-    /// For how long the watch has delivered nothing.
+    /// Returns the time since the watch last delivered something.
     pub(super) fn silence(&self) -> Duration {
         self.update(|state| state.progress.elapsed())
     }
@@ -148,7 +148,7 @@ impl LeaseCache {
         self.update(|state| state.known.get(name).cloned())
     }
 
-    /// The holder in a Lease's record, expired or not; `None` when there is no such Lease.
+    /// Returns the holder in a Lease's record, expired or not; `None` if the Lease does not exist.
     pub(super) fn holder_identity(&self, name: &str) -> Option<String> {
         self.update(|state| {
             let known = state.known.get(name).filter(|known| known.lease.is_some())?;
@@ -156,7 +156,7 @@ impl LeaseCache {
         })
     }
 
-    /// Who holds a Lease, if it has not expired.
+    /// Returns the holder of a Lease that has not expired.
     pub(super) fn holder(&self, name: &str, now: Instant) -> Option<String> {
         self.update(|state| {
             let known = state.known.get(name).filter(|known| known.is_held(now))?;
@@ -164,7 +164,7 @@ impl LeaseCache {
         })
     }
 
-    /// Among the Leases that others hold for another number of shards, the one with the fewest shards.
+    /// Among the Leases that others hold with another number of shards, returns the one with the fewest shards.
     pub(super) fn rival(&self, me: &str, shards: u32, now: Instant) -> Option<Rival> {
         self.update(|state| {
             let rivals = state.known.iter().filter(|(_, known)| {
@@ -175,7 +175,7 @@ impl LeaseCache {
         })
     }
 
-    /// The live replicas with this number of shards.
+    /// Returns the live replicas with this number of shards.
     pub(super) fn members(&self, shards: u32, now: Instant) -> BTreeSet<String> {
         self.update(|state| {
             let alive =
@@ -184,7 +184,7 @@ impl LeaseCache {
         })
     }
 
-    /// Leases of members that expired this long ago. Deleted ones are forgotten.
+    /// Returns Leases of members that expired at least this long ago. Forgets deleted ones.
     pub(super) fn expired_members(&self, now: Instant, age: Duration) -> Vec<Lease> {
         self.update(|state| {
             let expired = |known: &Known| known.member && known.until + age <= now;
@@ -193,7 +193,7 @@ impl LeaseCache {
         })
     }
 
-    /// When the next Lease expires if nobody renews it.
+    /// Returns when the next Lease expires if it is not renewed.
     pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
         self.update(|state| state.known.values().filter(|known| known.is_held(now)).map(Known::until).min())
     }
@@ -204,13 +204,13 @@ impl LeaseCache {
 }
 
 impl State {
-    /// Returns whether this is new.
+    /// Returns true if this is new.
     fn observe(&mut self, lease: Lease, duration: Duration) -> bool {
         let (name, version) = (lease.name_any(), version_of(&lease));
         let spec = lease.spec.clone().unwrap_or_default();
         let before = self.known.get(&name);
         let is_old = |before: &Known| match (version, before.version) {
-            // One that was taken for deleted may exist after all.
+            // A Lease that was assumed to be deleted may exist after all.
             (Some(version), Some(than)) => version < than || version == than && before.lease.is_some(),
             _ => false,
         };
@@ -244,7 +244,7 @@ impl State {
     }
 }
 
-/// Versions grow across all objects of a kind. One that is no number counts as new.
+/// Parses the resource version, which increases across all objects of a kind. A version that is not a number counts as new.
 pub(super) fn version_of(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }

@@ -22,24 +22,24 @@ pub(super) struct Elector<'a, W> {
     shard: u32,
     /// The name of the Lease.
     name: String,
-    /// The Lease's name in texts for people.
+    /// The Lease's name in messages.
     part: String,
     stop: &'a CancellationToken,
     work: &'a W,
     random: Random,
     /// When the last write was sent that acquired or renewed the Lease.
     sent: Option<Instant>,
-    /// Renewals since then whose answers were lost: the time in each, and when it was sent.
+    /// Later renewals whose responses were lost: the time in each, and when it was sent.
     unanswered: Vec<(String, Instant)>,
 }
 
-/// How a Lease became ours.
+/// The circumstances in which this replica acquired the Lease.
 struct Acquisition {
     transitions: u32,
     acquired: Option<String>,
 }
 
-/// Why the Lease is not ours any more.
+/// The reason why this replica no longer holds the Lease.
 enum Loss {
     /// It could not be renewed in time.
     Expired,
@@ -68,13 +68,13 @@ where
                     self.fleet.health.works(&self.part);
                     self.hold(acquisition).await;
                 }
-                // A change of the others' Leases shows when to try again.
+                // A change of the other replicas' Leases shows when to try again.
                 Ok(None) if !self.is_ready(Instant::now()) => continue,
                 Ok(None) => {}
                 Err(error) => {
                     asked = error.retry_after();
                     self.fleet.health.fails(&self.part, error.to_string());
-                    // The write may have happened all the same.
+                    // The write may have succeeded despite the error.
                     let _ = self.refresh().await;
                 }
             }
@@ -85,14 +85,14 @@ where
                 () = sleep(pause.max(asked.unwrap_or(Duration::ZERO))) => {}
             }
         }
-        // It may be ours by a write whose answer was lost.
+        // The Lease may be ours through a write whose response was lost.
         if self.is_ours() {
             self.release(None).await;
         }
         self.fleet.health.waits(&self.part, None);
     }
 
-    /// Waits until the Lease may be taken; `false` when the replica stops.
+    /// Waits until the Lease may be taken; returns `false` when the replica stops.
     async fn wait_until_ready(&self) -> bool {
         let mut changes = self.fleet.cache.follow();
         let mut known = None;
@@ -135,16 +135,16 @@ where
         self.fleet.cache.holder_identity(&self.name).as_ref() == Some(&self.fleet.options.identity)
     }
 
-    /// One attempt; `None` when another replica was faster.
+    /// Attempts to acquire the Lease once; returns `None` if another replica was faster.
     async fn acquire(&mut self) -> Result<Option<Acquisition>, CallError> {
         let Fleet { cache, options, .. } = self.fleet;
-        // The version that is decided on is the one that is changed.
+        // Change exactly the version on which the decision is based.
         let (known, now) = (cache.known(&self.name), Instant::now());
         let ours = known.as_ref().is_some_and(|known| known.spec.holder() == options.identity);
         if !ours && known.as_ref().is_some_and(|known| known.is_held(now)) {
             return Ok(None);
         }
-        // No other replica can have found it expired or missing.
+        // No other replica can have found the Lease expired or missing.
         let unbroken = self.is_ours() && self.sent.is_some_and(|sent| now < sent + options.duration);
         let (lease, spec, max_transitions) =
             known.map_or((None, None, None), |known| (known.lease, Some(known.spec), Some(known.max_transitions)));
@@ -152,7 +152,7 @@ where
             Some(spec) if unbroken => Acquisition { transitions: spec.transitions(), acquired: spec.acquire_time },
             _ => Acquisition { transitions: max_transitions.map_or(0, next_transition), acquired: None },
         };
-        // Those were for an earlier acquisition.
+        // The unanswered renewals belong to an earlier acquisition.
         self.unanswered.clear();
         match self.write(lease.as_ref(), &acquisition, options.call_limit()).await {
             Ok(acquired) => Ok(Some(Acquisition { acquired, ..acquisition })),
@@ -164,7 +164,7 @@ where
         }
     }
 
-    /// Holds the Lease for one term at most.
+    /// Holds the Lease for at most one term.
     async fn hold(&mut self, acquisition: Acquisition) {
         if self.is_alone().await && self.serve(&acquisition).await.is_err() {
             return;
@@ -172,13 +172,13 @@ where
         self.release(Some(&acquisition)).await;
     }
 
-    /// Whether no fleet with another number of shards is alive.
+    /// Returns true if no fleet with another number of shards is alive.
     ///
-    /// We have written our Lease, and list theirs now. If they do the same, at least one of us sees the other. When both
-    /// have only begun, the one with more shards steps back.
+    /// This replica has already written its Lease, and now lists the others. If they do the same, at least one side sees the other. When both have
+    /// only just begun, the side with more shards steps back.
     async fn is_alone(&self) -> bool {
         let Fleet { cache, options, store, health, .. } = self.fleet;
-        // That leaves time for one attempt to renew.
+        // This leaves time for one attempt to renew.
         let time = options.renew_deadline - options.call_limit();
         let Some(deadline) = self.sent.map(|sent| sent + time) else { return false };
         let mut changes = cache.follow();
@@ -224,7 +224,7 @@ where
 
         let mut task = AbortOnDropHandle::new(tokio::spawn((self.work)(term.clone())));
         let result = self.renew_until_end(acquisition, &term, &mut task).await;
-        // Before the Lease is released, and before any wait.
+        // Cancel before the Lease is released, and before any wait.
         term.lost.cancel();
         if let Err(loss) = &result {
             let why = match loss {
@@ -273,9 +273,9 @@ where
                         Err(Err(error)) => {
                             health.fails(&self.part, error.to_string());
                             let (now, short) = (Instant::now(), options.short_pause());
-                            // A long attempt counts as a part of the pause.
+                            // The time of a long attempt counts towards the pause.
                             let pause = short.max((2 * short).saturating_sub(now - begun));
-                            // The server's Retry-After counts, but the last attempt must be before the end.
+                            // Honour the server's Retry-After, but make the last attempt before the end.
                             let left = term.valid_until().saturating_duration_since(now) / 2;
                             next = now + error.retry_after().unwrap_or(pause).min(left).max(pause);
                         }
@@ -290,7 +290,7 @@ where
                     match cache.holder_identity(&self.name) {
                         Some(name) if name != options.identity => return Err(Loss::Taken),
                         Some(_) => {}
-                        // Deleted: write it again soon.
+                        // The Lease was deleted: write it again soon.
                         None => next = next.min(Instant::now() + options.short_pause()),
                     }
                     self.consider_leaving(term);
@@ -307,7 +307,7 @@ where
         }
     }
 
-    /// Renews the Lease as long as it is ours, whatever its version is by now.
+    /// Renews the Lease while this replica holds it, whatever its current version.
     async fn renew(&mut self, acquisition: &Acquisition, term: &Term) -> Result<(), Result<Loss, CallError>> {
         let Fleet { cache, options, .. } = self.fleet;
         let mut result = Err(CallError::Conflict);
@@ -334,12 +334,12 @@ where
         result.map_err(Err)
     }
 
-    /// When the next renewal is to be sent.
+    /// Returns when the next renewal is to be sent.
     fn due(&self) -> Instant {
         self.sent.map_or_else(Instant::now, |sent| sent + self.fleet.options.retry_period)
     }
 
-    /// Extends the term by the last renewal.
+    /// Extends the term according to the last renewal.
     fn extend(&self, term: &Term) -> Result<(), Loss> {
         let until = self.sent.map(|sent| sent + self.fleet.options.renew_deadline);
         if until.is_some_and(|until| term.extend(until)) { Ok(()) } else { Err(Loss::Expired) }
@@ -382,7 +382,7 @@ where
         self.fleet.store.get(&self.fleet.cache, &self.name, self.fleet.options.call_limit()).await
     }
 
-    /// Writes that the Lease is ours; returns its `acquireTime`.
+    /// Writes this replica into the Lease as its holder; returns its `acquireTime`.
     async fn write(
         &mut self,
         base: Option<&super::record::Lease>,
@@ -410,8 +410,8 @@ where
         }
     }
 
-    /// Returns the Lease's record if an unanswered write of ours is the last one. That write counts from when it was sent,
-    /// however it was observed.
+    /// Returns the Lease's record if the last write to it is an unanswered one of this replica. The write counts from when it was sent, however it
+    /// was observed.
     fn confirm_write(&mut self) -> Option<Spec> {
         if self.unanswered.is_empty() {
             return None;

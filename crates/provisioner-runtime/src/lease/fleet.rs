@@ -1,4 +1,4 @@
-//! What this replica knows, and what it has to do about the shards.
+//! The state of this replica and its plan for the shards.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,15 +12,15 @@ use super::health::LeaseHealth;
 use super::options::LeaseOptions;
 use super::store::LeaseStore;
 
-/// What the parts of one replica share.
+/// State shared by the parts of one replica.
 pub(super) struct Fleet {
     pub(super) options: LeaseOptions,
     pub(super) store: LeaseStore,
     pub(super) cache: LeaseCache,
     pub(super) health: LeaseHealth,
-    /// The shards with a term of ours, and whether the term was asked to leave.
+    /// The shards with a term of this replica, and whether the term was asked to leave.
     pub(super) serving: Mutex<BTreeMap<u32, bool>>,
-    /// The watch was found to deliver nothing.
+    /// Notified when the watch was found to deliver nothing.
     pub(super) stale: Notify,
 }
 
@@ -29,11 +29,11 @@ impl Fleet {
         crate::sync::lock(&self.serving).contains_key(&shard)
     }
 
-    /// What to do about the shards, by what is known.
+    /// Returns the actions to take on the shards, based on the known state.
     pub(super) fn plan(&self, now: Instant) -> Vec<Action> {
         let LeaseOptions { shards, identity, .. } = &self.options;
         if *shards == 1 {
-            // There is nothing to share, and standbys have no Lease that shows them.
+            // There is nothing to share, and standbys have no Lease that would show them.
             self.health.set_members(1);
             let holder = self.cache.holder(&self.options.shard_name(0), now).filter(|holder| holder != identity);
             let free = holder.is_none() && !self.is_serving(0);
@@ -48,7 +48,7 @@ impl Fleet {
                 if serving.contains_key(&shard) {
                     Some(identity.clone())
                 } else {
-                    // What was ours once is free for us.
+                    // A shard that this replica held earlier is free for it.
                     self.cache.holder(&self.options.shard_name(shard), now).filter(|holder| holder != identity)
                 }
             })

@@ -1,4 +1,4 @@
-//! The state of the Leases, for probes, metrics and people.
+//! The state of the Leases, for probes, metrics and users.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,9 +15,9 @@ pub struct LeaseHealth {
 /// A shard that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Which shard, from 0.
+    /// The number of the shard, from 0.
     pub shard: u32,
-    /// When the term began.
+    /// The time when the term began.
     pub since: Instant,
     /// `leaseTransitions` of the Lease.
     pub transitions: u32,
@@ -34,32 +34,32 @@ struct State {
 }
 
 impl LeaseHealth {
-    /// The shards that this replica holds, in their order.
+    /// Returns the shards that this replica holds, in order.
     pub fn held(&self) -> Vec<Held> {
         crate::sync::lock(&self.state).held.values().copied().collect()
     }
 
-    /// How many replicas share the shards, this one included. With one shard the others are not known.
+    /// Returns the number of replicas that share the shards, including this one. With one shard, the others are unknown.
     pub fn members(&self) -> usize {
         crate::sync::lock(&self.state).members.max(1)
     }
 
-    /// How many terms began, since the start.
+    /// Returns the number of terms begun since the start.
     pub fn begun(&self) -> u64 {
         crate::sync::lock(&self.state).begun
     }
 
-    /// How many terms were lost, since the start.
+    /// Returns the number of terms lost since the start.
     pub fn lost(&self) -> u64 {
         crate::sync::lock(&self.state).lost
     }
 
-    /// What does not work, for a person. Suitable for a readiness probe.
+    /// Describes what does not work, for an administrator. Suitable for a readiness probe.
     pub fn problem(&self) -> Option<String> {
         joined(&crate::sync::lock(&self.state).problems)
     }
 
-    /// What is waited for although everything works, for a person: mostly a fleet with another number of shards that is
+    /// Describes what this replica waits for although everything works, for an administrator: usually a fleet with another number of shards that is
     /// still alive. Not suitable for a readiness probe: a rolling update ends old replicas only when new ones are ready.
     pub fn notice(&self) -> Option<String> {
         joined(&crate::sync::lock(&self.state).notices)
@@ -87,7 +87,7 @@ impl LeaseHealth {
         warn!(shard, "the Lease is lost: {why}");
     }
 
-    /// `part` does not work, for this reason.
+    /// Records that `part` does not work, and the reason.
     pub(super) fn fails(&self, part: &str, problem: String) {
         let mut state = crate::sync::lock(&self.state);
         if state.problems.get(part) != Some(&problem) {
@@ -102,7 +102,7 @@ impl LeaseHealth {
         }
     }
 
-    /// What `part` waits for.
+    /// Records what `part` waits for.
     pub(super) fn waits(&self, part: &str, notice: Option<String>) {
         let mut state = crate::sync::lock(&self.state);
         if state.notices.get(part) == notice.as_ref() {

@@ -1,4 +1,4 @@
-//! Membership: with several shards each replica keeps a Lease that only shows that it is alive.
+//! Membership: with several shards, each replica keeps a Lease whose only purpose is to show that it is alive.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::name::{short_hash, with_suffix};
 
 const PART: &str = "Lease of this replica";
 
-/// How many durations after its expiry the Lease of a crashed replica is removed.
+/// Number of durations after its expiry at which the Lease of a crashed replica is removed.
 const EXPIRED_DURATIONS: u32 = 4;
 
-/// Announces this replica to the others. One attempt; [`remain`] makes the later ones.
+/// Announces this replica to the others. Makes one attempt; [`remain`] retries later.
 pub(super) async fn announce(fleet: &Fleet) {
     if fleet.options.shards > 1 {
         report(fleet, renew(fleet).await);
     }
 }
 
-/// Renews this replica's Lease until `stop`, and deletes it then. Removes the Leases of crashed replicas.
+/// Renews this replica's Lease until `stop`, and then deletes it. Removes the Leases of crashed replicas.
 pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
     if fleet.options.shards == 1 {
         return;
@@ -49,7 +49,7 @@ pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
     withdraw(fleet).await;
 }
 
-/// Deletes this replica's Lease. If that fails, it expires.
+/// Deletes this replica's Lease. If that fails, the Lease expires.
 async fn withdraw(fleet: &Fleet) {
     let (name, limit) = (name(fleet), fleet.options.call_limit());
     for _ in 0..2 {
@@ -87,7 +87,7 @@ async fn renew(fleet: &Fleet) -> Result<(), CallError> {
 /// Removes the Leases of replicas that crashed long ago.
 async fn remove_expired(fleet: &Fleet) {
     for lease in fleet.cache.expired_members(Instant::now(), EXPIRED_DURATIONS * fleet.options.duration) {
-        // Another replica may be faster, and a later attempt will come.
+        // Ignore errors: another replica may be faster, and this runs again later.
         let _ = fleet.store.delete(&lease, fleet.options.call_limit()).await;
     }
 }

@@ -9,34 +9,34 @@ use crate::name::{is_dns_subdomain, with_suffix};
 /// `JitterFactor` of client-go's leader election.
 pub(super) const JITTER: f64 = 1.2;
 
-/// How a replica takes part in its fleet.
+/// The options of a replica in its fleet.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
     /// The namespace of the Leases.
     pub namespace: String,
-    /// What the fleet is called, see [`lease_name`](super::lease_name). With one shard it is the Lease's name, otherwise
-    /// the Leases are `{name}-0`, `{name}-1` and so on.
+    /// The name of the fleet, see [`lease_name`](super::lease_name). With one shard it is the Lease's name, otherwise the Leases are `{name}-0`,
+    /// `{name}-1` and so on.
     pub name: String,
-    /// What the label of all Leases of the fleet says; the name unless it is changed.
+    /// The value of the fleet label on all Leases of the fleet; defaults to the name.
     pub fleet: String,
-    /// Further labels of the Leases.
+    /// Additional labels of the Leases.
     pub labels: BTreeMap<String, String>,
-    /// How many Leases there are; at least 1, and the same in all replicas. Replicas that differ wait for each other.
+    /// The number of Leases; at least 1, and the same in all replicas. Replicas with different numbers wait for each other.
     pub shards: u32,
-    /// This process's identity. No other process may have it, nor this one after a restart.
+    /// This process's identity. It must be unique, and this process must not reuse it after a restart.
     pub identity: String,
-    /// How long a Lease that is not renewed belongs to its holder; 15 seconds in client-go.
+    /// The time for which a Lease that is not renewed belongs to its holder; 15 seconds in client-go.
     pub duration: Duration,
-    /// How long after the last renewal a holder gives up; 10 seconds in client-go.
+    /// The time after the last renewal at which a holder abandons its term; 10 seconds in client-go.
     pub renew_deadline: Duration,
     /// The time between renewals, and between attempts; 2 seconds in client-go.
     pub retry_period: Duration,
-    /// Where chance and the times in the Leases come from.
+    /// The source of randomness and of the times in the Leases.
     pub environment: Environment,
 }
 
 impl LeaseOptions {
-    /// One shard, and client-go's times.
+    /// Creates options for one shard with client-go's times.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
         let name = name.into();
         Self {
@@ -55,7 +55,7 @@ impl LeaseOptions {
 
     /// # Errors
     ///
-    /// The first option that is not valid. The rules about times are client-go's.
+    /// Returns the first option that is not valid. The rules for times are client-go's.
     pub fn check(&self) -> Result<(), LeaseOptionsError> {
         let Self { duration, renew_deadline, retry_period, .. } = *self;
         let least = retry_period.mul_f64(JITTER);
@@ -80,7 +80,7 @@ impl LeaseOptions {
         Ok(())
     }
 
-    /// The name of a shard's Lease.
+    /// Returns the name of a shard's Lease.
     pub(super) fn shard_name(&self, shard: u32) -> String {
         match self.shards {
             1 => self.name.clone(),
@@ -88,35 +88,35 @@ impl LeaseOptions {
         }
     }
 
-    /// How long one API call may take: three fit into the renew deadline.
+    /// Returns the time limit of one API call: three calls fit into the renew deadline.
     pub(super) fn call_limit(&self) -> Duration {
         self.renew_deadline / 3
     }
 
-    /// The time between attempts of something that cannot wait a whole retry period.
+    /// Returns the time between attempts of operations that cannot wait a full retry period.
     pub(super) fn short_pause(&self) -> Duration {
         self.retry_period / 4
     }
 
-    /// How long the work of a lost term may take to return before it is aborted.
+    /// Returns the time that the work of a lost term has to return before it is aborted.
     pub(super) fn abort_grace(&self) -> Duration {
         ((self.duration - self.renew_deadline) / 2).min(Duration::from_secs(1))
     }
 }
 
-/// Which options are not valid. The texts are sentences for a person.
+/// The error for an option that is not valid. Its message is a complete sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseOptionsError {
-    /// The name cannot be that of a Lease.
+    /// The name is not valid for a Lease.
     #[error("The name {0:?} cannot be that of a Lease: it must be a DNS subdomain of at most 253 characters.")]
     Name(String),
 
-    /// There is no identity.
+    /// The identity is empty.
     #[error("The identity must not be empty.")]
     NoIdentity,
 
-    /// There are no shards.
+    /// The number of shards is zero.
     #[error("The number of shards must be at least 1.")]
     NoShards,
 
@@ -129,18 +129,18 @@ pub enum LeaseOptionsError {
         "The renew deadline ({renew_deadline:?}) must be greater than {JITTER} times the retry period ({least:?})."
     )]
     RenewDeadline {
-        /// What it is.
+        /// The renew deadline.
         renew_deadline: Duration,
-        /// What it must exceed.
+        /// The value it must exceed.
         least: Duration,
     },
 
-    /// Others could take over while the holder still believes in its term.
+    /// Another replica could take over while the holder still believes in its term.
     #[error("The lease duration ({duration:?}) must be greater than the renew deadline ({renew_deadline:?}).")]
     Duration {
-        /// What it is.
+        /// The lease duration.
         duration: Duration,
-        /// What it must exceed.
+        /// The value it must exceed.
         renew_deadline: Duration,
     },
 }

@@ -1,7 +1,7 @@
-//! A Lease on the wire.
+//! The wire format of a Lease.
 //!
-//! People may write it by hand. Times are kept as text: nothing depends on them, and a time that does not exist must not
-//! make the Lease unreadable. Unknown fields are kept.
+//! Users may write Leases manually. Times are kept as text: nothing depends on them, and an invalid time must not make the Lease unreadable. Unknown
+//! fields are kept.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use serde_json::Value;
 
 use crate::watch::FromJson;
 
-/// The label that all Leases of one fleet have; its value is the fleet's name.
+/// The label on all Leases of one fleet; its value is the fleet's name.
 pub(super) const FLEET: &str = "kube-provisioner/fleet";
 
 /// The annotation with the number of shards that the holder runs with.
 pub(super) const SHARDS: &str = "kube-provisioner/shards";
 
-/// The label of Leases that only show that a replica is alive.
+/// The label of Leases whose only purpose is to show that a replica is alive.
 pub(super) const MEMBER: &str = "kube-provisioner/fleet-member";
 
-/// No Lease counts for longer, whatever it says.
+/// The upper bound for a Lease's duration, whatever the Lease says.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A Lease.
@@ -47,31 +47,31 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Empty when nobody holds it.
+    /// Returns the holder; empty if the Lease is not held.
     pub(super) fn holder(&self) -> &str {
         self.holder_identity.as_deref().unwrap_or_default()
     }
 
-    /// The duration for a replica whose own Leases last `own`. The longer one counts: a fleet may be changing its duration,
-    /// and the record has only whole seconds.
+    /// Returns the duration for a replica whose own Leases last `own`. The longer of the two applies: a fleet may be changing its duration, and the
+    /// record only has whole seconds.
     pub(super) fn duration(&self, own: Duration) -> Duration {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         own.max(Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST))
     }
 
-    /// How often the holder changed.
+    /// Returns the number of times the holder changed.
     pub(super) fn transitions(&self) -> u32 {
         let number = self.lease_transitions.unwrap_or(0).clamp(0, i32::MAX.into());
         u32::try_from(number).unwrap_or(0)
     }
 }
 
-/// The number after this one; the API server's numbers end with 31 bits.
+/// Returns the number after this one; the API server limits the number to 31 bits.
 pub(super) fn next_transition(number: u32) -> u32 {
     if number < i32::MAX.unsigned_abs() { number + 1 } else { 0 }
 }
 
-/// The number of shards that its holder runs with. The Go library has only one.
+/// Returns the number of shards that the Lease's holder runs with. Go's external-provisioner library always has one.
 pub(super) fn shards_of(lease: &Lease) -> u32 {
     let text = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(SHARDS));
     text.and_then(|text| text.parse().ok()).filter(|shards| *shards > 0).unwrap_or(1)

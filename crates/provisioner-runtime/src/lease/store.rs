@@ -1,4 +1,4 @@
-//! The API calls about Leases. What they return is observed by the cache.
+//! API calls for Leases. The cache observes their results.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,19 +23,19 @@ pub(super) struct LeaseStore {
     /// The value of the fleet's label.
     pub(super) fleet: String,
     labels: BTreeMap<String, String>,
-    /// The one Lease that may be without the label: the Go library sets none.
+    /// The only Lease that may lack the label: Go's external-provisioner library sets none.
     single: String,
     shards: u32,
     environment: Environment,
 }
 
-/// What is to be written into a Lease.
+/// The content to write into a Lease.
 pub(super) struct Draft<'a> {
     pub(super) holder: &'a str,
     pub(super) duration: Duration,
-    /// [`LeaseStore::now`].
+    /// The result of [`LeaseStore::now`].
     pub(super) now: String,
-    /// `None` for now.
+    /// `None` means now.
     pub(super) acquired: Option<String>,
     pub(super) transitions: u32,
     pub(super) member: bool,
@@ -67,7 +67,7 @@ impl LeaseStore {
         let mut lease = base.cloned().unwrap_or_else(|| Lease::new(name, &self.resource, None));
         lease.types = Lease::new(name, &self.resource, None).types;
         let metadata = &mut lease.metadata;
-        // The server keeps what is left out.
+        // The server keeps the managed fields if they are omitted.
         metadata.managed_fields = None;
         let labels = metadata.labels.get_or_insert_default();
         labels.extend(self.labels.clone());
@@ -84,7 +84,7 @@ impl LeaseStore {
         };
         let client = self.api.clone().into_client();
         let Written { metadata } = call(limit, client.request(request)).await?;
-        // All else is as it was sent.
+        // Everything else is as it was sent.
         (lease.metadata.uid, lease.metadata.resource_version) = (metadata.uid, metadata.resource_version);
         let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
         cache.observe(lease);
@@ -100,13 +100,13 @@ impl LeaseStore {
         Ok(())
     }
 
-    /// Lists all Leases of the fleet as they are now, not from a server's cache; returns the version of the list.
+    /// Lists all Leases of the fleet in their current state, not from a server's cache; returns the version of the list.
     pub(super) async fn list(&self, cache: &LeaseCache, limit: Duration) -> Result<String, CallError> {
         let start = Instant::now();
         let params = ListParams::default().labels(&self.selector());
         let list = call(limit, self.api.list(&params));
         let is_single = |lease: &Lease| lease.metadata.name.as_ref() == Some(&self.single);
-        // The Go library's Lease has no label. Asked for at the same time if it may be there.
+        // The Lease of Go's external-provisioner library has no label. Request it concurrently if it may exist.
         let has_label = |lease: &Lease| record::fleet_of(lease) == Some(&self.fleet);
         let expected = cache.known(&self.single).and_then(|known| known.lease).is_some_and(|lease| has_label(&lease));
         let list = if expected {
@@ -123,7 +123,7 @@ impl LeaseStore {
         Ok(version)
     }
 
-    /// Deletes a Lease if it did not change since we observed it.
+    /// Deletes a Lease if it did not change since it was observed.
     pub(super) async fn delete(&self, lease: &Lease, limit: Duration) -> Result<(), CallError> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let preconditions = Preconditions {
@@ -138,17 +138,17 @@ impl LeaseStore {
         format!("{FLEET}={}", self.fleet)
     }
 
-    /// The time of day in the form of the API's `MicroTime`.
+    /// Returns the current time in the format of the API's `MicroTime`.
     pub(super) fn now(&self) -> String {
         format!("{:.6}", self.environment.now())
     }
 }
 
-/// The record of `draft`, with unknown fields from before.
+/// Builds the record of `draft`, keeping unknown fields of the previous one.
 fn spec(draft: Draft<'_>, before: Option<Spec>) -> Spec {
     Spec {
         holder_identity: Some(draft.holder.to_owned()),
-        // Whole seconds are all there is: rather more than less.
+        // The field only has whole seconds: round up.
         lease_duration_seconds: i64::try_from(draft.duration.as_millis().div_ceil(1000)).ok(),
         acquire_time: Some(draft.acquired.unwrap_or_else(|| draft.now.clone())),
         renew_time: Some(draft.now),

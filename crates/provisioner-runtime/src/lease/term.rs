@@ -1,4 +1,4 @@
-//! A term: one replica holds one shard.
+//! A term: the time in which one replica holds one shard.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -10,15 +10,14 @@ use tokio_util::sync::CancellationToken;
 /// The time in which a replica holds a shard, from acquiring its Lease to releasing it. Clones are the same term.
 #[derive(Clone)]
 pub struct Term {
-    /// Which shard, from 0.
+    /// The number of the shard, from 0.
     pub shard: u32,
-    /// `leaseTransitions` of the Lease. Between two terms of one process with the same number nobody else held the shard,
-    /// nor any shard of a fleet with another number of shards.
+    /// `leaseTransitions` of the Lease. Between two terms of one process with the same number, no other process held the shard, nor any shard of a
+    /// fleet with another number of shards.
     pub transitions: u32,
-    /// Cancelled when the work should finish: the replica stops, or another one gets this shard. The Lease is renewed
-    /// meanwhile.
+    /// Cancelled when the work should finish: the replica stops, or another one gets this shard. The Lease is renewed until the work has finished.
     pub leave: CancellationToken,
-    /// Cancelled when the shard is not ours any more: stop at once. Also cancelled when the work has returned.
+    /// Cancelled when this process no longer holds the shard: stop at once. Also cancelled after the work has returned.
     pub lost: CancellationToken,
     valid_until: Arc<Mutex<Instant>>,
 }
@@ -29,17 +28,17 @@ impl Term {
         Self { shard, transitions, leave, lost: CancellationToken::new(), valid_until }
     }
 
-    /// A term without an election, until `stop` is cancelled.
+    /// Creates a term without an election that lasts until `stop` is cancelled.
     pub(crate) fn alone(stop: &CancellationToken) -> Self {
         /// Longer than any process runs.
         const ALWAYS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         Self::new(0, 0, stop.clone(), Instant::now() + ALWAYS)
     }
 
-    /// Whether nobody else can hold the shard now: it was renewed within the renew deadline, and is not lost.
+    /// Returns true if no other process can hold the shard now: it was renewed within the renew deadline, and is not lost.
     ///
-    /// By the monotonic clock, which may stand still while the machine sleeps. What must never be done twice needs a
-    /// precondition of its own.
+    /// This is based on the monotonic clock, which may stop while the machine sleeps. Operations that must never happen twice need their own
+    /// precondition.
     pub fn is_valid(&self) -> bool {
         !self.lost.is_cancelled() && Instant::now() < self.valid_until()
     }
@@ -48,8 +47,8 @@ impl Term {
         *crate::sync::lock(&self.valid_until)
     }
 
-    /// The Lease was renewed. Returns `false` when the answer came too late: others may have found the Lease expired, so
-    /// the term stays invalid.
+    /// Extends the term after a renewal of the Lease. Returns `false` if the response came too late: others may have found the Lease expired, so the
+    /// term stays invalid.
     pub(super) fn extend(&self, until: Instant) -> bool {
         let in_time = self.is_valid();
         if in_time {

@@ -1,4 +1,4 @@
-//! Observes changes: by a watch, and by lists while the watch delivers nothing.
+//! Observes changes with a watch, and with lists while the watch delivers nothing.
 
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ pub(super) async fn follow(fleet: &Fleet) {
     }
 }
 
-/// Lists the Leases every retry period while the watch delivers nothing. A live fleet always has changes, because somebody
-/// renews. The Go library's Lease has no label, so the watch does not deliver it. Runs until dropped.
+/// Lists the Leases every retry period while the watch delivers nothing. A live fleet always has changes, because its members renew. The Lease of
+/// Go's external-provisioner library has no label, so the watch does not deliver it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.environment.random("lease poll");
     let period = fleet.options.retry_period;
@@ -84,7 +84,7 @@ async fn list(fleet: &Fleet) -> Result<String, CallError> {
     listed
 }
 
-/// Watches from `version`, which it keeps up to date, until the server ends the watch.
+/// Watches from `version`, which it keeps up to date, until the server closes the watch.
 async fn watch_from(
     fleet: &Fleet,
     seconds: u32,
@@ -101,7 +101,7 @@ async fn watch_from(
         let event = tokio::select! {
             biased;
             event = events.next() => event,
-            // A list has shown what the watch did not deliver: connect again instead of waiting for its end.
+            // A list has returned changes that the watch did not deliver: reconnect instead of waiting for its end.
             () = fleet.stale.notified() => return Ok(()),
         };
         let Some(event) = event else { return Ok(()) };
@@ -125,9 +125,9 @@ async fn watch_from(
     }
 }
 
-/// Why a watch ended.
+/// The reason why a watch ended.
 enum LeaseWatchError {
-    /// The server does not know our position any more.
+    /// The server no longer knows our position.
     Expired,
     Failed(CallError),
 }

@@ -1,41 +1,41 @@
-//! For what a permit is.
+//! The purpose, group and tenant of a permit.
 
 use std::sync::Arc;
 
-/// What a permit is for: work of one purpose, in one group, for one tenant. The word is that of Kubernetes' API Priority and
-/// Fairness, which distinguishes requests of one level by user or namespace.
+/// The use of a permit: work of one purpose, in one group, for one tenant. The term comes from Kubernetes' API Priority and Fairness, which
+/// distinguishes requests of one level by user or namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// What the work does.
+    /// The purpose of the work.
     pub purpose: Purpose,
-    /// What may hang on its own.
+    /// The unit that may hang independently.
     pub group: Arc<str>,
-    /// For whom the work is; `None` if it is for nobody in particular.
+    /// The tenant the work is done for; `None` if there is no particular tenant.
     pub tenant: Option<Arc<str>>,
 }
 
-/// What work does. The permits of one purpose are never taken by the other: removing much may take long, and nobody who needs
-/// something waits for that.
+/// The kind of work. Work of one purpose never takes permits of the other: removing many objects may take long, and users who need something created
+/// must not wait for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// It makes or changes something.
+    /// Work that creates or changes something.
     Create,
-    /// It removes something.
+    /// Work that removes something.
     Remove,
 }
 
 impl Flow {
-    /// Work that makes or changes something in this group.
+    /// Creates a flow for work that creates or changes something in this group.
     pub fn creating(group: impl Into<Arc<str>>) -> Self {
         Self { purpose: Purpose::Create, group: group.into(), tenant: None }
     }
 
-    /// Work that removes something in this group.
+    /// Creates a flow for work that removes something in this group.
     pub fn removing(group: impl Into<Arc<str>>) -> Self {
         Self { purpose: Purpose::Remove, ..Self::creating(group) }
     }
 
-    /// The same for this tenant.
+    /// Returns the same flow for this tenant.
     #[must_use]
     pub fn of_tenant(self, tenant: impl Into<Arc<str>>) -> Self {
         Self { tenant: Some(tenant.into()), ..self }

@@ -1,4 +1,4 @@
-//! The permits of one purpose: groups share them, and tenants share what their group may take.
+//! The permits of one purpose: groups share them, and tenants share their group's part.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ impl<W> Pool<W> {
     }
 }
 
-/// How many permits a group that holds `held` may still take, while all groups hold `all`: the most for which
-/// [`fair_share`] holds, within the limit of a group.
+/// Returns how many permits a group that holds `held` may still take while all groups hold `all`: the largest number for which [`fair_share`] holds,
+/// within the limit of a group.
 fn room(limits: Limits, all: usize, held: usize) -> usize {
     let Limits { total, per_group, one_each } = limits;
     let share = match total.saturating_sub(all) {
@@ -104,7 +104,7 @@ fn room(limits: Limits, all: usize, held: usize) -> usize {
     if per_group == 0 { share } else { share.min(per_group.saturating_sub(held)) }
 }
 
-/// Whether a tenant that holds so many may take one of those that its group may take.
+/// Returns true if a tenant that holds `held` permits may take one of the `room` permits left for its group.
 fn may_take(held: usize, room: usize) -> bool {
     fair_share(held, 1, room)
 }
@@ -143,7 +143,7 @@ struct Tenant<W> {
 }
 
 impl<W> Tenant<W> {
-    /// How many permits count when it asks for one more. Those of nobody in particular do not.
+    /// Returns the number of permits that count against a request for one more. Permits without a tenant do not count.
     fn counted(&self, name: &Option<Arc<str>>) -> usize {
         if name.is_some() { self.held } else { 0 }
     }

@@ -1,12 +1,12 @@
-//! Holders of permits, waiters, and the next one. No clock, no tasks.
+//! Permits, waiters, and the choice of the next one. No clock, no tasks.
 
 use super::pool::Pool;
 use super::{Flow, Limits, Purpose};
 
-/// Permits that flows share. Who neither holds nor waits for one is not remembered.
+/// Permits that flows share. A flow that neither holds nor waits for a permit is not remembered.
 ///
-/// After [`release`](Self::release) and [`wait`](Self::wait) the caller calls [`admit`](Self::admit) until
-/// it returns `None`. Then no waiter may have a permit, so nobody who comes later overtakes one.
+/// After [`release`](Self::release) and [`wait`](Self::wait) the caller calls [`admit`](Self::admit) until it returns `None`. At that point no waiter
+/// may have a permit, so later requests never overtake a waiter.
 #[derive(Debug)]
 pub(crate) struct Shares<W> {
     creating: Pool<W>,
@@ -23,17 +23,17 @@ impl<W> Shares<W> {
         self.pool(flow).try_acquire(flow)
     }
 
-    /// Gives a permit back.
+    /// Returns a permit.
     pub(crate) fn release(&mut self, flow: &Flow) {
         self.pool(flow).release(flow);
     }
 
-    /// Lets `waiter` wait for a permit of the flow; the ticket is for [`cancel`](Self::cancel).
+    /// Adds `waiter` to the waiters of the flow; pass the returned ticket to [`cancel`](Self::cancel).
     pub(crate) fn wait(&mut self, flow: &Flow, waiter: W) -> u64 {
         self.pool(flow).wait(flow, waiter)
     }
 
-    /// Takes a waiter out of the wait; `None` when it has been admitted.
+    /// Removes a waiter; returns `None` if it has already been admitted.
     pub(crate) fn cancel(&mut self, flow: &Flow, ticket: u64) -> Option<W> {
         self.pool(flow).cancel(flow, ticket)
     }
@@ -43,12 +43,12 @@ impl<W> Shares<W> {
         self.creating.admit().or_else(|| self.removing.admit())
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub(crate) fn waiting(&self) -> usize {
         self.creating.waiting() + self.removing.waiting()
     }
 
-    /// How many groups and tenants are remembered.
+    /// Returns the numbers of groups and tenants that are remembered.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> (usize, usize) {
         let (creating, removing) = (self.creating.remembered(), self.removing.remembered());

@@ -27,7 +27,7 @@ fn several_groups_get_equal_parts() {
     assert_eq!(fill(&mut shares(100, 0), &["a", "b", "c"]), [31, 31, 30]);
     assert_eq!(fill(&mut shares(100, 7), &["a", "b"]), [7, 7]);
     assert_eq!(fill(&mut shares(0, 7), &["a", "b"]), [7, 7]);
-    // Every group has one before any has two, up to the last permit.
+    // Every group has one permit before any has two, up to the last permit.
     let names: Vec<String> = (0..10).map(|name| name.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert_eq!(fill(&mut shares(10, 0), &names), [1; 10]);
@@ -94,13 +94,13 @@ async fn a_future_that_is_dropped_with_or_without_its_permit_loses_none() {
     drop(gone);
     assert_eq!(crate::sync::lock(&limiter.shares).remembered(), (1, 1));
     drop(permit);
-    // It was given the permit, and goes away before it has looked.
+    // The waiter has been given the permit, but is dropped before it has polled for it.
     drop(waits);
     assert_eq!(crate::sync::lock(&limiter.shares).remembered(), (0, 0));
     assert!(limiter.acquire(&flow("b")).now_or_never().is_some());
 }
 
-/// Groups that hang one after another take all there is, and the next one works all the same.
+/// Groups that hang one after another take all permits, yet the next group still gets one.
 #[test]
 fn a_group_that_holds_none_gets_one_where_that_is_so() {
     let hang = |one_each: bool| {
@@ -117,7 +117,7 @@ fn shares<W>(total: usize, per_group: usize) -> Shares<W> {
     Shares::new(Limits { total, per_group, one_each: false })
 }
 
-/// Lets the flows take permits in turns until none may take more; returns how many each has.
+/// Lets the flows take permits in turns until none may take more; returns the number of permits of each.
 fn fill(shares: &mut Shares<()>, flows: &[&str]) -> Vec<usize> {
     let mut held = vec![0; flows.len()];
     loop {
@@ -131,7 +131,7 @@ fn fill(shares: &mut Shares<()>, flows: &[&str]) -> Vec<usize> {
     }
 }
 
-/// Work that creates in this group, `group` or `group/tenant`.
+/// Returns the flow of work that creates in this group; `text` is `group` or `group/tenant`.
 fn flow(text: &str) -> Flow {
     match text.split_once('/') {
         Some((group, tenant)) => Flow::creating(group).of_tenant(tenant),

@@ -1,4 +1,4 @@
-//! Who takes turns: the groups of a pool, or the tenants of a group.
+//! Turn-taking among the groups of a pool, or the tenants of a group.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -7,29 +7,29 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub(super) struct Turns<K, M> {
     members: HashMap<K, M>,
-    /// Those that wait.
+    /// The members that wait.
     places: BTreeMap<Place, K>,
     held: usize,
     waiting: usize,
 }
 
-/// Where a member stands among those that wait.
+/// The position of a member among those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// How many permits it holds.
+    /// The number of permits it holds.
     pub(super) held: usize,
-    /// How many permits count for that one of its waiters for whom the fewest count.
+    /// The lowest number of permits that count against any of its waiters.
     pub(super) least: usize,
-    /// The lowest is next.
+    /// The sequence number; the lowest is next.
     pub(super) sequence: u64,
 }
 
 pub(super) trait Member<K>: Default {
-    /// How many permits it holds.
+    /// Returns the number of permits it holds.
     fn held(&self) -> usize;
-    /// How many of its waiters wait.
+    /// Returns the number of its waiters.
     fn waiting(&self) -> usize;
-    /// Where it stands while it waits. No two have the same sequence.
+    /// Returns its position while it waits. No two members have the same sequence.
     fn place(&self, name: &K) -> Place;
 }
 
@@ -38,12 +38,12 @@ impl<K: Clone + Eq + Hash, M: Member<K>> Turns<K, M> {
         Self { members: HashMap::new(), places: BTreeMap::new(), held: 0, waiting: 0 }
     }
 
-    /// How many permits all members hold.
+    /// Returns the number of permits that all members hold.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// How many waiters all members have.
+    /// Returns the number of waiters of all members.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -52,7 +52,7 @@ impl<K: Clone + Eq + Hash, M: Member<K>> Turns<K, M> {
         self.members.get(name)
     }
 
-    /// Changes a member, or makes one.
+    /// Changes a member, creating it if it does not exist.
     pub(super) fn update<T>(&mut self, name: &K, change: impl FnOnce(&mut M) -> T) -> T {
         let (name, mut member) = self.members.remove_entry(name).unwrap_or_else(|| (name.clone(), M::default()));
         if member.waiting() > 0 {
@@ -70,13 +70,13 @@ impl<K: Clone + Eq + Hash, M: Member<K>> Turns<K, M> {
         result
     }
 
-    /// The fewest permits that count for one that waits.
+    /// Returns the fewest permits that count against any waiting member.
     pub(super) fn least(&self) -> usize {
         self.places.first_key_value().map_or(0, |(place, _)| place.least)
     }
 
-    /// Of those that wait and may take a permit, the one whose turn it is. Who may, may with fewer permits too. Only the first
-    /// of those with equally many is checked, so the number of cases depends on the number of permits alone.
+    /// Returns the member whose turn it is, among those that wait and may take a permit. A member that may take one may also do so with fewer
+    /// permits. Only the first of those with equally many is checked, so the number of checks depends only on the number of permits.
     pub(super) fn next(&self, may: impl Fn(Place) -> bool) -> Option<K> {
         let mut first: Option<(u64, &K)> = None;
         let mut from = Place { held: 0, least: 0, sequence: 0 };
@@ -94,13 +94,13 @@ impl<K: Clone + Eq + Hash, M: Member<K>> Turns<K, M> {
         first.map(|(_, name)| name.clone())
     }
 
-    /// How many are remembered.
+    /// Returns the number of remembered members.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// All members, in no order.
+    /// Returns all members in no particular order.
     #[cfg(test)]
     pub(super) fn all(&self) -> impl Iterator<Item = &M> {
         self.members.values()

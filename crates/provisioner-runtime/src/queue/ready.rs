@@ -1,29 +1,29 @@
-//! The keys that are ready to be handed out, in the order in which they will be.
+//! The keys that are ready to be handed out, in order.
 
 use std::collections::BTreeMap;
 
 use super::Priority;
 
-/// How many keys from other priorities may be handed out in a row while one of this priority waits.
+/// Number of keys from other priorities that may be handed out in a row while a key of this priority waits.
 ///
-/// The queue promises eight. More urgent levels have less, so that they keep the promise when a less urgent
-/// one is overdue at the same time and goes first.
+/// The queue promises eight. More urgent levels have lower limits, so that they keep the promise when a less urgent level is overdue at the same time
+/// and goes first.
 const MOST_PASSED_OVER: [u32; LEVELS] = [6, 7, 8];
 
 const LEVELS: usize = 3;
 
-/// Where a key stands among the ready ones.
+/// The position of a key among the ready ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) priority: Priority,
     sequence: i64,
 }
 
-/// First in, first out within a priority; a more urgent priority first, but none forever.
+/// First in, first out within a priority; more urgent priorities first, but without starving the others.
 #[derive(Debug)]
 pub(super) struct Ready<K> {
     levels: [BTreeMap<i64, K>; LEVELS],
-    /// Keys handed out from elsewhere since this level was last served, while it had one waiting.
+    /// Keys handed out from other levels since a key of this level was last handed out, while this level had one waiting.
     passed_over: [u32; LEVELS],
     next_back: i64,
     next_front: i64,
@@ -35,26 +35,26 @@ impl<K: Clone> Ready<K> {
             levels: [BTreeMap::new(), BTreeMap::new(), BTreeMap::new()],
             passed_over: [0; LEVELS],
             next_back: 0,
-            // The front has numbers of its own, all below zero: the first key put there stays the first.
+            // The front has its own numbers, all below zero: the first key put there stays the first.
             next_front: i64::MIN,
         }
     }
 
-    /// Behind all others of this priority.
+    /// Adds a key behind all others of this priority.
     pub(super) fn push(&mut self, key: K, priority: Priority) -> Slot {
         let sequence = self.next_back;
         self.next_back += 1;
         self.put(key, Slot { priority, sequence })
     }
 
-    /// Before all others, except those that were put to the front earlier.
+    /// Adds a key before all others, except those that were put to the front earlier.
     pub(super) fn push_front(&mut self, key: K) -> Slot {
         let sequence = self.next_front;
         self.next_front += 1;
         self.put(key, Slot { priority: Priority::Change, sequence })
     }
 
-    /// Moves a key to a more urgent priority; it is placed there by its age. Never to a less urgent one.
+    /// Moves a key to a more urgent priority, where it is placed by its age. Never moves a key to a less urgent one.
     pub(super) fn raise(&mut self, slot: Slot, priority: Priority) -> Slot {
         if priority >= slot.priority {
             return slot;
@@ -94,9 +94,9 @@ impl<K: Clone> Ready<K> {
         self.levels.iter().all(BTreeMap::is_empty)
     }
 
-    /// A few keys, among them the one that became ready first.
+    /// Returns a few keys, including the one that became ready first.
     pub(super) fn oldest_candidates(&self) -> impl Iterator<Item = &K> {
-        // Within a level a smaller number is older. The front counts by itself.
+        // Within a level, a smaller number is older. The front is numbered separately.
         let front = self.levels.iter().filter_map(|level| level.first_key_value());
         let back = self.levels.iter().filter_map(|level| level.range(0..).next());
         front.chain(back).map(|(_, key)| key)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever waits, at most eight keys of more urgent priorities are taken in a row before it.
+        /// At most eight keys of more urgent priorities are taken in a row before a waiting key.
         #[test]
         fn nobody_starves(pushes in prop::collection::vec((0..3_usize, 0..4_usize), 1..400)) {
             let mut ready = Ready::new();

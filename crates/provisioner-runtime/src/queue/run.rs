@@ -13,10 +13,10 @@ use super::{Queue, Work};
 
 /// Works on the keys of `queue`, at most `concurrency` at once (0 counts as 1), each in its own task.
 ///
-/// A panic in one costs that attempt only: it is logged with the key, which is then retried.
+/// A panic fails only the current attempt: it is logged with the key, which is then retried.
 ///
-/// When `stop` is cancelled the queue is shut down. Returns when the queue is shut down and all that ran
-/// is done; dropping the future aborts what runs, and those keys count as failed.
+/// When `stop` is cancelled, the queue is shut down. Returns when the queue is shut down and all running work is done. Dropping the future aborts
+/// running work, and its keys count as failed.
 pub async fn work<K, F, Fut>(queue: &Queue<K>, concurrency: usize, stop: CancellationToken, handle: F)
 where
     K: Clone + Eq + Hash + Debug + Send + Sync + 'static,
@@ -25,7 +25,7 @@ where
 {
     let mut running = JoinSet::new();
     loop {
-        // The results are empty: a panic is caught inside the task.
+        // The results are empty: panics are caught inside the tasks.
         while running.try_join_next().is_some() {}
         let full = running.len() >= concurrency.max(1);
         let work = tokio::select! {

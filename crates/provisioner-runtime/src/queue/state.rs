@@ -1,4 +1,4 @@
-//! What the queue knows about its keys, and every step a key can take. No clock, no tasks.
+//! The queue's state of its keys, and every transition of a key. No clock, no tasks.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeMap, HashMap};
@@ -12,9 +12,9 @@ use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::{Backoff, Random};
 use crate::limiter::{Flow, Shares};
 
-/// A pause of a key that waits grows no longer: what it waits for may come at any time.
+/// The longest pause of a waiting key: what it waits for may happen at any time.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// So many [`Next::Again`]s in a row are a loop.
+/// Consecutive [`Next::Again`] results before the key is treated as failing.
 const MANY_REPEATS: u32 = 3;
 
 /// The keys that are ready, waiting or running. A settled key has no entry.
@@ -23,7 +23,7 @@ pub(super) struct State<K> {
     ready: Ready<K>,
     delayed: BTreeMap<(Instant, u64), K>,
     permits: Shares<K>,
-    /// When each run that is not finished began.
+    /// The start of each unfinished run.
     running: BTreeMap<u64, Instant>,
     awaiting_change: usize,
     next_id: u64,
@@ -195,10 +195,10 @@ impl<K: Clone + Eq + Hash> State<K> {
             (Next::AwaitPermit(flow), _) => {
                 let ticket = self.permits.wait(&flow, key.clone());
                 entry.phase = Phase::Parked { flow, ticket };
-                // One may have been given back since this key found none.
+                // A permit may have been returned since this key found none.
                 self.admit(now);
             }
-            // `Done` with a wake is above.
+            // An earlier arm handles `Done` with a wake.
             (Next::Done, Some(_)) => {}
         }
     }
@@ -210,13 +210,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         taken.is_some() || self.permits.try_acquire(flow)
     }
 
-    /// Gives a permit back.
+    /// Returns a permit.
     pub(super) fn leave(&mut self, flow: &Flow, now: Instant) {
         self.permits.release(flow);
         self.admit(now);
     }
 
-    /// When the next delayed key is due.
+    /// Returns when the next delayed key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.delayed.first_key_value().map(|((due, _), _)| *due)
     }
@@ -226,7 +226,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
-        // A key that is due counts as ready even while no worker asks for it.
+        // A key that is due counts as ready even if no worker asks for it.
         self.move_due(now);
         let since = |key| match self.entries.get(key).map(|entry| &entry.phase) {
             Some(Phase::Ready { since, .. }) => Some(*since),
@@ -246,14 +246,14 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// How many keys, groups and tenants are remembered.
+    /// Returns the numbers of keys, groups and tenants that are remembered.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize, usize) {
         let (groups, tenants) = self.permits.remembered();
         (self.entries.len(), groups, tenants)
     }
 
-    /// How many keys could be remembered without asking for memory.
+    /// Returns the number of keys that fit without allocating memory.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.entries.capacity()
@@ -280,7 +280,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn delay(&mut self, key: &K, delay: Duration, now: Instant) {
-        // The sum of an instant and a longer time may not exist.
+        // The sum of an instant and a longer time may overflow.
         const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         let due = now + delay.min(FOR_EVER);
         let sequence = self.id();
@@ -312,7 +312,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Takes a key out of whatever it waits in; the caller gives it a new phase.
+    /// Removes a key from the structure it waits in; the caller assigns a new phase.
     fn leave_wait(&mut self, key: &K) {
         match self.entries.get(key).map(|entry| &entry.phase) {
             Some(Phase::Delayed { due, sequence }) => {
@@ -326,7 +326,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     fn remove(&mut self, key: &K, now: Instant) {
         let reserved = self.entries.remove(key).and_then(|entry| entry.reserved);
-        // After a burst the map's own room goes too; halving keeps the cost per key constant.
+        // After a burst, shrink the map as well; halving keeps the cost per key constant.
         if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
@@ -343,14 +343,14 @@ impl<K: Clone + Eq + Hash> State<K> {
 
 struct Entry {
     inputs: u64,
-    /// The number of the attempt that runs or comes next.
+    /// The number of the current or next attempt.
     attempt: u32,
-    /// How often it has waited in a row.
+    /// The number of consecutive waits.
     waits: u32,
-    /// How often it was to run again at once, in a row.
+    /// The number of consecutive immediate repeats.
     repeats: u32,
     phase: Phase,
-    /// The flow of which a permit is reserved for this key.
+    /// The flow whose permit is reserved for this key.
     reserved: Option<Flow>,
 }
 
@@ -359,13 +359,13 @@ impl Entry {
         Self { inputs, attempt: 1, waits: 0, repeats: 0, phase: Phase::AwaitingChange, reserved: None }
     }
 
-    /// Other inputs: earlier attempts say nothing about them.
+    /// Sets other inputs: earlier attempts say nothing about them.
     fn renew(&mut self, inputs: u64) {
         self.inputs = inputs;
         (self.attempt, self.waits, self.repeats) = (1, 0, 0);
     }
 
-    /// Counts what comes in a row; returns what is to be done.
+    /// Counts consecutive results; returns the action to take.
     fn count(&mut self, next: Next) -> Next {
         match next {
             Next::AwaitPermit(_) => return next,

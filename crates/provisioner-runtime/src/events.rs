@@ -1,18 +1,16 @@
-//! Kubernetes events: what a person sees at the end of `kubectl describe`.
+//! Kubernetes events, as shown at the end of `kubectl describe`.
 //!
-//! Events must never slow down the work that they report. So [`EventRecorder::record`] only puts them into a
-//! queue, and a task of its own sends them, a few at a time.
+//! Events must never slow down the work that they report, so [`EventRecorder::record`] only queues them. A separate task sends them, a few at a time.
 //!
-//! * **Coalescing.** Events of one object with the same reason and type are one *line*. While the line
-//!   waits to be sent, the last note wins and the count grows. Later, an event with the same note within
-//!   10 minutes raises the count of the one that was written. With another note it becomes a new event,
-//!   because the API server does not let a note change.
+//! * **Coalescing.** Events of one object with the same reason and type form one *line*. While the line waits to be sent, the last note wins and the
+//!   count grows. After that, an event with the same note within 10 minutes raises the count of the written event. An event with another note becomes
+//!   a new event, because the API server does not allow notes to change.
 //! * **Rate.** Each object has a burst of 25 events and one more every 5 minutes, as in client-go.
 //!   Beyond that its lines wait, and coalesce.
-//! * **Bounds.** A full queue drops new events and counts them. A busy server gets no requests for as long as
-//!   it asks. Notes are cut at 1024 bytes.
+//! * **Bounds.** A full queue drops new events and counts them. A busy server receives no requests for as long as it asks. Notes are cut at 1024
+//!   bytes.
 //!
-//! The account needs the verbs `create` and `patch` on `events` of the group that [`EventApi`] names.
+//! The account needs the verbs `create` and `patch` on `events` in the group of the chosen [`EventApi`].
 
 mod send;
 mod state;
@@ -34,20 +32,20 @@ use crate::environment::Environment;
 use crate::explain::shortened;
 use state::State;
 
-/// Something that users should know about an object.
+/// A message to users about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The object.
     pub object: ObjectRef,
     /// Normal or a warning.
     pub kind: EventKind,
-    /// Why, as one word in CamelCase, at most 128 bytes.
+    /// The reason, as one word in CamelCase, at most 128 bytes.
     pub reason: &'static str,
-    /// What was being done, as one word in CamelCase, at most 128 bytes and not empty.
+    /// The action that was taken, as one word in CamelCase, at most 128 bytes and not empty.
     pub action: &'static str,
-    /// What happened, for a person; cut at 1024 bytes.
+    /// A description for users; cut at 1024 bytes.
     pub note: String,
-    /// All replicas report the same: the first one writes the event, the others find it.
+    /// True if all replicas report the same event: the first one writes it, the others find it.
     pub same_from_all: bool,
 }
 
@@ -69,9 +67,9 @@ pub struct ObjectRef {
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// All is as it should be.
+    /// Informational.
     Normal,
-    /// Somebody should look at it.
+    /// Something that may need attention.
     Warning,
 }
 
@@ -90,11 +88,11 @@ pub enum EventApi {
     /// `events.k8s.io/v1`.
     #[default]
     Events,
-    /// `v1`, for an account without rights to the other: those of the CSI sidecars are such.
+    /// `v1`, for accounts without permissions on `events.k8s.io`, such as those of the CSI sidecars.
     Core,
 }
 
-/// How events are sent.
+/// Options of an [`EventRecorder`].
 #[derive(Clone, Debug)]
 pub struct EventOptions {
     /// The API; the default is `events.k8s.io/v1`.
@@ -103,20 +101,20 @@ pub struct EventOptions {
     pub component: String,
     /// The reporting replica; cut at 128 bytes.
     pub instance: String,
-    /// How many lines may wait to be sent; the default is 4096.
+    /// Maximum number of lines that wait to be sent; the default is 4096.
     pub capacity: usize,
-    /// How many requests may be under way at once; the default is 4.
+    /// Maximum number of concurrent requests; the default is 4.
     pub concurrency: usize,
-    /// How many events each object may have at once; the default is 25.
+    /// Burst of events per object; the default is 25.
     pub burst: u32,
-    /// The time after which each object may have one more; the default is 5 minutes.
+    /// The time after which each object may emit one more event; the default is 5 minutes.
     pub refill: Duration,
-    /// Where events get their times from.
+    /// The source of event times.
     pub environment: Environment,
 }
 
 impl EventOptions {
-    /// The defaults for this reporter.
+    /// Creates options with the defaults for this reporter.
     pub fn new(component: impl Into<String>, instance: impl Into<String>) -> Self {
         Self {
             api: EventApi::default(),
@@ -131,19 +129,18 @@ impl EventOptions {
     }
 }
 
-/// What became of the events so far.
+/// Statistics of the events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventStats {
-    /// Lines that wait to be sent or are being sent.
+    /// Lines that are waiting or being sent.
     pub queued: usize,
-    /// Requests that succeeded: events written, and counts raised.
+    /// Successful requests: events written, and counts raised.
     pub sent: u64,
-    /// Events that became part of a line that was waiting.
+    /// Events that were merged into a waiting line.
     pub coalesced: u64,
-    /// Events that were dropped: the queue was full, the namespace is being deleted, or the account may
-    /// not write events.
+    /// Events dropped because the queue was full, the namespace is being deleted, or the account may not write events.
     pub dropped: u64,
-    /// Lines that the server rejected or failed to write again and again.
+    /// Lines that the server rejected or repeatedly failed to write.
     pub failed: u64,
 }
 
@@ -156,7 +153,7 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Starts the sending; must be called inside a tokio runtime.
+    /// Starts the sending task; must be called inside a tokio runtime.
     pub fn new(client: Client, options: EventOptions) -> Self {
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
@@ -180,15 +177,15 @@ impl EventRecorder {
         Self { shared, stopped, _stop: Arc::new(stop.drop_guard()) }
     }
 
-    /// Returns when nothing is sent any more: the last clone was dropped, or the task has panicked.
+    /// Returns when sending has stopped: the last clone was dropped, or the task has panicked.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         self.stopped.clone().cancelled_owned()
     }
 
-    /// Takes an event, to be sent later. Never waits.
+    /// Queues an event to be sent later. Never waits.
     pub fn record(&self, event: Event) {
         let mut note = shortened(event.note, LONGEST_NOTE);
-        // It may wait long, and others with it.
+        // Many notes may wait for a long time.
         note.shrink_to_fit();
         let event = Event { note, ..event };
         crate::sync::lock(&self.shared.state).record(event, Instant::now(), self.shared.environment.now());
@@ -196,13 +193,13 @@ impl EventRecorder {
         self.shared.moved.notify_waiters();
     }
 
-    /// Whether a line may be sent now, but for the bound that [`EventRecorder::pace`] sets.
+    /// Returns true if a line may be sent now, apart from the limit set by [`EventRecorder::pace`].
     pub fn is_due(&self) -> bool {
         let now = Instant::now();
         crate::sync::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
     }
 
-    /// Returns when [`EventRecorder::is_due`].
+    /// Waits until [`EventRecorder::is_due`] returns true.
     pub async fn wait_due(&self) {
         loop {
             let moved = self.shared.moved.notified();
@@ -210,21 +207,21 @@ impl EventRecorder {
             let due = crate::sync::lock(&self.shared.state).next_due(now);
             match due {
                 Some(due) if due <= now => return,
-                // Whatever ends first: the due time is read again.
+                // Whichever ends first, the loop reads the due time again.
                 Some(due) => drop(timeout_at(due, moved).await),
                 None => moved.await,
             }
         }
     }
 
-    /// Sets how many requests may be under way at once: fewer leave more of the server to other work, 0 leaves all of it.
+    /// Sets the number of concurrent requests. Lower values leave more of the server's capacity to other work; 0 stops sending.
     pub fn pace(&self, concurrency: usize) {
         if self.shared.concurrency.swap(concurrency, Ordering::Relaxed) < concurrency {
             self.shared.changed.notify_one();
         }
     }
 
-    /// Sends all lines that wait, whatever the objects' rates, for at most `limit`; returns how many are left.
+    /// Sends all waiting lines, ignoring the objects' rates, for at most `limit`; returns the number of lines left.
     pub async fn flush(&self, limit: Duration) -> usize {
         let idle = async {
             loop {
@@ -237,17 +234,17 @@ impl EventRecorder {
                 idle.await;
             }
         };
-        // The statistics show whether all was sent.
+        // The statistics show whether everything was sent.
         let _ = timeout(limit, idle).await;
         self.stats().queued
     }
 
-    /// How many events were dropped.
+    /// Returns the number of dropped events.
     pub fn dropped(&self) -> u64 {
         self.stats().dropped
     }
 
-    /// What became of the events so far.
+    /// Returns the statistics of the events so far.
     pub fn stats(&self) -> EventStats {
         crate::sync::lock(&self.shared.state).stats()
     }
@@ -267,16 +264,16 @@ struct Shared {
     component: String,
     instance: String,
     environment: Environment,
-    /// There may be something to send.
+    /// Notified when there may be something to send.
     changed: Notify,
-    /// Something may be due earlier than it was.
+    /// Notified when something may be due earlier than before.
     moved: Notify,
-    /// Something was sent.
+    /// Notified when something was sent.
     idle: Notify,
 }
 
-/// The API server takes no longer note.
+/// Longest note that the API server accepts, in bytes.
 const LONGEST_NOTE: usize = 1024;
 
-/// The API server takes no longer name of a reporting instance.
+/// Longest name of a reporting instance that the API server accepts, in bytes.
 const LONGEST_INSTANCE: usize = 128;

@@ -1,20 +1,17 @@
-//! A record of intents that survives the process: what was begun and is not known to have ended.
+//! A record of intents that survives the process: attempts that have begun and are not known to have ended.
 //!
-//! Some work cannot be found again by looking, such as making an asset in a backend. Whoever begins it
-//! [records](Journal::record) that first. The next holder [takes the journal over](Journal::take_over) and finishes what is
-//! in it.
+//! The result of some work, such as creating a volume or bucket in a backend, cannot be found again by inspection. A process that begins such work
+//! first [records](Journal::record) it. The next holder [takes over the journal](Journal::take_over) and finishes its entries.
 //!
-//! * **One writer.** Every write names the version that the last one left. Taking over writes the new holder's name. From
-//!   then on no write of the former holder succeeds, so it can begin nothing more: it is *fenced*. Work that needs no
-//!   record asks for a [fence](Journal::fence) instead.
+//! * **One writer.** Every write names the version that the last one produced. Taking over writes the new holder's name. After that, no write of the
+//!   former holder succeeds, so it cannot begin anything: it is *fenced*. Work that needs no record uses a [fence](Journal::fence) instead.
 //! * **Group commit.** Changes during a write join the next one. Removals wait up to a second for other
 //!   changes, because an entry that stays too long does no harm.
-//! * **Bounded.** At most 20 writes and 1.5 MB in a second; see the limits below. An entry that finds no room is refused,
-//!   not queued.
-//! * **Its own.** A journal notes its object's uid and its cluster. What a backup brings back, here or in another cluster, has
-//!   another uid: its entries are set apart, and nobody acts on them before a person [accepts](request_accept) them.
-//! * **Open to people.** An entry that the annotation `kube-provisioner/drop` names is [dropped](Journal::dropped): nobody
-//!   finishes it any more. [`list`] and [`request_drop`] are for a command line.
+//! * **Bounded.** At most 20 writes and 1.5 MB per second; see the limits below. An entry that does not fit is refused, not queued.
+//! * **Bound to its object.** A journal records its object's uid and its cluster. A copy restored from a backup, here or in another cluster, has
+//!   another uid: its entries are set apart, and no process acts on them before an administrator [accepts](request_accept) them.
+//! * **Open to administrators.** An entry named by the annotation `kube-provisioner/drop` is [dropped](Journal::dropped), that is, no process will
+//!   finish it. [`list`] and [`request_drop`] are intended for a command line.
 //!
 //! # Format
 //!
@@ -38,17 +35,18 @@
 //! | where | key | value |
 //! |---|---|---|
 //! | labels | `app.kubernetes.io/component` | `journal` |
-//! | labels | `app.kubernetes.io/instance` | [`JournalOptions::group`]; one that is too long for a label is cut and ends with a hash |
-//! | annotations | `kube-provisioner/holder` | [`JournalOptions::holder`]: who writes the journal; nobody else may |
-//! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: how keys are spread over the group's journals |
-//! | annotations | `kube-provisioner/journal-uid` | the object's uid; a journal of an earlier version has none |
+//! | labels | `app.kubernetes.io/instance` | [`JournalOptions::group`]; a value too long for a label is cut and ends with a hash |
+//! | annotations | `kube-provisioner/holder` | [`JournalOptions::holder`]: the only process that may write the journal |
+//! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: the distribution of keys over the group's journals |
+//! | annotations | `kube-provisioner/journal-uid` | the object's uid; missing in journals of earlier versions |
 //! | annotations | `kube-provisioner/cluster-id` | [`JournalOptions::cluster_id`] |
-//! | annotations | `kube-provisioner/accept` | the keys of restored entries to be finished, separated by commas, or `*`. People write it, the holder's next write removes it |
-//! | annotations | `kube-provisioner/drop` | the keys of entries to be dropped, separated by commas. People write it, the holder's next write removes it |
+//! | annotations | `kube-provisioner/accept` | the keys of restored entries to finish, separated by commas, or `*`. Set by users, removed by the
+//! holder's next write |
+//! | annotations | `kube-provisioner/drop` | the keys of entries to drop, separated by commas. Set by users, removed by the holder's next write |
 //! | data | `version` | the format, `1`; if it is missing, the format is `1` |
-//! | data | `entries` | a line for each entry, in the order of the keys; missing when there is none |
-//! | data | `restored` | the lines of entries that were restored with the object; missing when there is none |
-//! | data | `shared` | a line for each shared text, in the order of the names; missing when there is none |
+//! | data | `entries` | one line per entry, ordered by key; missing if there are none |
+//! | data | `restored` | the lines of entries that were restored with the object; missing if there are none |
+//! | data | `shared` | one line per shared text, ordered by name; missing if there are none |
 //!
 //! ```text
 //! entries = *(entry LF)      entry  = key SP names SP text
@@ -59,36 +57,35 @@
 //! text    = *(any character but LF)
 //! ```
 //!
-//! `names` are the shared texts that an entry needs; `-` is none. Where a name stands for another text already, `+` is
-//! appended to it. The first name is the entry's *group*.
+//! `names` are the shared texts that an entry needs; `-` means none. If a name already stands for another text, `+` is appended to it. The first name
+//! is the entry's *group*.
 //!
-//! What a reader does with what it does not expect:
+//! A reader handles unexpected content as follows:
 //!
-//! * **Another version:** taking over fails with [`TakeOverError::Version`], adoption leaves the journal alone, [`list`] shows
-//!   it as unreadable. Nothing is written.
-//! * **An unreadable line** of `entries` (a field or a shared text is missing): it is logged, kept as it is, and written behind
-//!   the entries. Its first word counts as its key for `drop`.
-//! * **Blank lines, shared texts that no entry names, other keys of the data, other labels and annotations:** they are gone
-//!   after the next write.
-//! * **Two entries with one key:** the last one counts.
+//! * **Another version:** taking over fails with [`TakeOverError::Version`], adoption leaves the journal alone, and [`list`] shows it as unreadable.
+//!   Nothing is written.
+//! * **An unreadable line** of `entries` (a field or a shared text is missing): it is logged, kept unchanged, and written after the entries. Its
+//!   first word acts as its key for `drop`.
+//! * **Blank lines, shared texts that no entry names, other data keys, other labels and annotations:** the next write removes them.
+//! * **Two entries with one key:** the last one is used.
 //!
 //! Limits, in bytes of `entries` and `shared`:
 //!
 //! | limit | in a ConfigMap | in a Lease |
 //! |---|---|---|
-//! | one entry with its shared texts but that of its group | 16 000 | 16 000 |
+//! | one entry, including its shared texts except the group's | 16 000 | 16 000 |
 //! | all entries; a group leaves room for others by [`fair_share`](crate::limiter::fair_share) | 450 000 | 150 000 |
 //! | all entries, if the new one is the first of its group | 900 000 | 225 000 |
 //!
-//! What a group may still take, its [tenants](JournalOptions::tenant_of) share by the same rule.
+//! The [tenants](JournalOptions::tenant_of) of a group share the group's remaining room by the same rule.
 //!
-//! Entries of a journal that is taken over stay, whatever room they take.
+//! Entries of a journal that is taken over stay, regardless of their size.
 //!
 //! # Leases
 //!
-//! An account that may not write ConfigMaps stores its journals in [`Lease`](JournalKind::Lease)s. Such a Lease has the
-//! same labels and annotations, and each part of the data in one more annotation: `kube-provisioner/journal-version`,
-//! `…-entries`, `…-restored` and `…-shared`. Its `spec` is empty: nobody is elected by it.
+//! An account that may not write ConfigMaps stores its journals in [`Lease`](JournalKind::Lease)s. Such a Lease has the same labels and annotations,
+//! and stores each part of the data in an additional annotation: `kube-provisioner/journal-version`, `…-entries`, `…-restored` and `…-shared`. Its
+//! `spec` is empty: it is not used for leader election.
 
 mod adopt;
 mod drop;
@@ -132,13 +129,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Takes a journal over, or creates it. Returns the entries to finish, and the writer: nothing is written unless it
-    /// [runs](Writer::run).
+    /// Takes over a journal, or creates it. Returns the entries to finish, and the writer: nothing is written unless it [runs](Writer::run).
     ///
-    /// `still_ours` is asked when the object has vanished: whether it may be written again.
+    /// If the object has vanished, `still_ours` decides whether it may be written again.
     ///
     /// # Errors
-    /// See [`TakeOverError`]. Nothing is lost then; another attempt may succeed.
+    /// See [`TakeOverError`]. An error loses nothing; another attempt may succeed.
     pub async fn take_over(
         client: Client,
         options: JournalOptions,
@@ -151,27 +147,27 @@ impl Journal {
         Ok((Self { shared, uid }, writer, entries))
     }
 
-    /// Records that something is about to begin; returns when that is stored. It replaces an entry of the same key.
+    /// Records that an attempt is about to begin; returns when the entry is stored. It replaces an entry with the same key.
     ///
     /// # Errors
-    /// When it is not stored; then it must not begin.
+    /// Fails if the entry is not stored; the attempt must then not begin.
     pub async fn record(&self, entry: Entry) -> Result<(), JournalError> {
         let stored = self.change(|state| state.record(entry))?;
         wait(stored).await
     }
 
-    /// Removes the entry: the work on `key` can be found again by looking, or has left nothing.
+    /// Removes the entry: the result of the work on `key` can be found again by inspection, or the work has left nothing.
     pub fn remove(&self, key: &str) {
         self.change(|state| state.remove(key));
     }
 
-    /// Records an entry of another journal, unless there is one for its key. The future returns when it is stored.
+    /// Records an entry of another journal, unless its key already has one. The future returns when the entry is stored.
     fn adopt(&self, entry: Entry) -> Result<impl Future<Output = Result<(), JournalError>>, JournalError> {
         self.change(|state| state.adopt(entry)).map(wait)
     }
 
-    /// Waits until a person has dropped entries; returns their keys, for the caller to forget. Each key is returned once;
-    /// dropping the future loses none.
+    /// Waits until an administrator has dropped entries; returns their keys, for the caller to forget. Returns each key once; dropping the future
+    /// loses none.
     pub async fn dropped(&self) -> Vec<String> {
         loop {
             let notified = self.shared.dropped.notified();
@@ -183,8 +179,8 @@ impl Journal {
         }
     }
 
-    /// Waits until a person has accepted restored entries; returns them, for the caller to finish. Each is returned once;
-    /// dropping the future loses none.
+    /// Waits until an administrator has accepted restored entries; returns them, for the caller to finish. Returns each entry once; dropping the
+    /// future loses none.
     pub async fn accepted(&self) -> Vec<Entry> {
         loop {
             let notified = self.shared.accepted.notified();
@@ -196,30 +192,30 @@ impl Journal {
         }
     }
 
-    /// Whether there is an entry for `key`.
+    /// Returns true if there is an entry for `key`.
     pub fn contains(&self, key: &str) -> bool {
         crate::sync::lock(&self.shared.state).contains(key)
     }
 
-    /// Returns when an answer of the API server, to a request after this call, shows that the journal is still ours.
-    /// Earlier removals are stored by then.
+    /// Returns when a response of the API server, to a request sent after this call, confirms that this process still holds the journal. Earlier
+    /// removals are stored by then.
     ///
     /// # Errors
-    /// When it is not ours, or when the server does not answer.
+    /// Fails if this process does not hold the journal, or if the server does not respond.
     pub async fn fence(&self) -> Result<(), JournalError> {
         let stored = self.change(State::fence)?;
         wait(stored).await
     }
 
-    /// As [`fence`](Self::fence), but the answer to a request that is at most this old counts.
+    /// Same as [`fence`](Self::fence), but accepts the response to a request that is at most this old.
     ///
     /// # Errors
-    /// When the journal is not ours, or when the server does not answer.
+    /// Fails if this process does not hold the journal, or if the server does not respond.
     pub async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
         if self.is_confirmed(age) { Ok(()) } else { self.fence().await }
     }
 
-    /// Whether the answer to a request that is at most this old has shown that the journal is ours.
+    /// Returns true if the response to a request that is at most this old has confirmed that this process holds the journal.
     pub fn is_confirmed(&self, age: Duration) -> bool {
         crate::sync::lock(&self.shared.state).is_confirmed(age)
     }
@@ -227,7 +223,7 @@ impl Journal {
     /// Stores everything now instead of waiting for the next commit; returns when it is stored.
     ///
     /// # Errors
-    /// When the first attempt fails.
+    /// Fails if the first attempt fails.
     pub async fn flush(&self) -> Result<(), JournalError> {
         match self.change(State::flush)? {
             Some(stored) => wait(stored).await,
@@ -235,28 +231,28 @@ impl Journal {
         }
     }
 
-    /// Gives the journal up: nothing more is written. Its entries stay.
+    /// Closes the journal: nothing more is written. Its entries stay.
     pub fn close(&self) {
         self.change(|state| state.end("nobody yet"));
         self.shared.over.cancel();
     }
 
-    /// Cancelled when the journal is lost or [closed](Self::close).
+    /// Returns a token that is cancelled when the journal is lost or [closed](Self::close).
     pub fn over(&self) -> &CancellationToken {
         &self.shared.over
     }
 
-    /// What it holds, and counts since it was taken over.
+    /// Returns the journal's contents, and counts since it was taken over.
     pub fn stats(&self) -> JournalStats {
         crate::sync::lock(&self.shared.state).stats()
     }
 
-    /// The object's uid when it was taken over.
+    /// Returns the object's uid at the time of the takeover.
     pub(crate) fn uid(&self) -> Option<Arc<str>> {
         self.uid.clone()
     }
 
-    /// Why the last attempt to write failed; `None` while it works.
+    /// Returns why the last attempt to write failed; `None` while writing works.
     pub fn problem(&self) -> Option<String> {
         crate::sync::lock(&self.shared.state).problem()
     }
@@ -275,6 +271,6 @@ impl fmt::Debug for Journal {
 }
 
 async fn wait(stored: oneshot::Receiver<Stored>) -> Result<(), JournalError> {
-    // A writer that is dropped answers nobody.
+    // A writer that is dropped does not answer.
     stored.await.unwrap_or_else(|_| Err(JournalError::Lost("nobody: this process stops".to_owned())))
 }

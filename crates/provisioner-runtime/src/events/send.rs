@@ -20,10 +20,10 @@ use super::state::{Ending, Job, LastEvent, Pending};
 use super::{Event, EventApi, ObjectRef, Shared};
 use crate::call::{CallError, call, create_request, unsent};
 
-/// How long one request may take.
+/// Time limit of one request.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Where events of cluster-scoped objects are.
+/// Namespace of events of cluster-scoped objects.
 const CLUSTER_SCOPED: &str = "default";
 
 /// Sends lines as they are due. Never returns.
@@ -59,7 +59,7 @@ type SendResult = Result<(), CallError>;
 
 async fn send(shared: &Shared, job: Job) -> (Job, SendResult) {
     let outcome = match request(shared, &job) {
-        // Nobody reads the answer.
+        // The response is not needed.
         Ok(request) => call(LIMIT, shared.client.request_text(request)).await.map(drop),
         Err(error) => Err(error),
     };
@@ -74,7 +74,7 @@ fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallErr
         EventApi::Core => CoreEvent::url_path(&(), Some(namespace)),
     };
     match &job.series {
-        // Nothing but the series may change.
+        // Only the series of a written event may change.
         Some(written) => {
             let patch = Patch::Merge(repeated(shared.api, written, &job.pending));
             let params = PatchParams { field_validation: Some(ValidationDirective::Ignore), ..PatchParams::default() };
@@ -91,14 +91,14 @@ fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallErr
     }
 }
 
-/// What the outcome means for the line. Logs problems.
+/// Returns the consequence of the outcome for the line. Logs problems.
 fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
     let Err(error) = outcome else {
         *warned = false;
         return Ending::Written;
     };
     match error {
-        // An earlier request wrote it, and its answer was lost.
+        // An earlier request wrote the event, but its response was lost.
         CallError::AlreadyExists => Ending::Written,
         CallError::NotFound if job.series.is_some() => Ending::SeriesGone,
         CallError::NotFound | CallError::NoNamespace(_) | CallError::NamespaceTerminating(_) => {
@@ -120,7 +120,7 @@ fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
     }
 }
 
-/// Warns once, until an event is written again.
+/// Warns once, until an event is written successfully again.
 fn warn_once(warned: &mut bool, error: &CallError) {
     if !std::mem::replace(warned, true) {
         warn!("an event could not be written: {error}");
@@ -150,14 +150,14 @@ fn body(shared: &Shared, event: &Event, pending: &Pending, namespace: &str) -> A
         note: Some(event.note.clone()),
         reporting_controller: Some(shared.component.clone()),
         reporting_instance: Some(shared.instance.clone()),
-        // The server wants at least two in a series.
+        // The server requires a count of at least two in a series.
         series: (pending.count > 1)
             .then_some(EventSeries { count: pending.count, last_observed_time: MicroTime(pending.last) }),
         ..ApiEvent::default()
     }
 }
 
-/// The same event in `v1`, with a count as client-go writes it.
+/// Returns the same event in `v1`, with a count as written by client-go.
 fn core(event: ApiEvent, pending: &Pending) -> CoreEvent {
     let source = EventSource { component: event.reporting_controller.clone(), host: None };
     CoreEvent {
@@ -177,7 +177,7 @@ fn core(event: ApiEvent, pending: &Pending) -> CoreEvent {
     }
 }
 
-/// The change of an event that has happened again.
+/// Returns the patch for an event that has happened again.
 fn repeated(api: EventApi, written: &LastEvent, pending: &Pending) -> Value {
     let count = written.count.saturating_add(pending.count);
     match api {

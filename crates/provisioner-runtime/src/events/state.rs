@@ -1,4 +1,4 @@
-//! Which lines wait, which events were written, and each object's rate. No clock, no tasks.
+//! The waiting lines, the written events, and each object's rate. No clock, no tasks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,10 +13,10 @@ use super::{Event, EventKind, EventOptions, EventStats};
 use crate::backoff::{Backoff, Random};
 use crate::name::stable_hash;
 
-/// For how long the count of a written event may be raised.
+/// The time during which the count of a written event may be raised.
 const SERIES: Duration = Duration::from_secs(600);
 
-/// After how many failures of the server a line is given up.
+/// Number of server failures after which a line is dropped.
 const MOST_ATTEMPTS: u32 = 10;
 
 /// The pause of all requests after a failure of the server.
@@ -24,13 +24,13 @@ const PAUSE: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::fr
 
 pub(super) struct State {
     objects: HashMap<Arc<str>, Object>,
-    /// The lines that wait to be sent, by when they may be.
+    /// The lines that wait to be sent, by the time when they may be sent.
     due: BTreeMap<(Instant, u64), Line>,
     pending: usize,
     sending: usize,
     sequence: u64,
     first_id: u64,
-    /// Nothing is sent until then.
+    /// The time until which nothing is sent.
     paused: Option<Instant>,
     failures: u32,
     flushing: bool,
@@ -51,50 +51,49 @@ pub(super) struct Line {
     kind: EventKind,
 }
 
-/// One request to be made.
+/// One request to send.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) line: Line,
     pub(super) pending: Pending,
-    /// The event whose count is to be raised.
+    /// The event whose count is raised.
     pub(super) series: Option<LastEvent>,
 }
 
-/// What waits to be sent.
+/// The content of a waiting line.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) event: Event,
     pub(super) count: i32,
     pub(super) last: Timestamp,
-    /// Names the event to be written. A repeated request keeps it, so that an event whose answer was lost is not
-    /// written twice.
+    /// Names the event to be written. A repeated request keeps the name, so that an event whose response was lost is not written twice.
     pub(super) id: EventId,
     due: Instant,
     attempts: u32,
 }
 
-/// The event of a line that was written last.
+/// The event that was last written for a line.
 #[derive(Clone, Debug)]
 pub(super) struct LastEvent {
     pub(super) id: EventId,
-    /// Its count on the server.
+    /// The event's count on the server.
     pub(super) count: i32,
     /// A hash of the note.
     note: u64,
     at: Instant,
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Written,
-    /// The event whose count was to be raised is gone.
+    /// The event whose count should be raised no longer exists.
     SeriesGone,
-    /// Its namespace is gone, or we may not write events.
+    /// The event's namespace no longer exists, or the account may not write events.
     Unwanted,
     /// The server does not accept it.
     Rejected,
-    /// The server cannot write it now; how long it asks to wait.
+    /// The server cannot write it at the moment; contains the delay it asks for.
     Failed(Option<Duration>),
 }
 
@@ -113,7 +112,7 @@ impl State {
             random: options.environment.random("events"),
             capacity: options.capacity,
             burst: options.burst.clamp(1, 10_000),
-            // No sum of an instant and this exceeds what an instant can hold.
+            // Limited so that the sum of an instant and this value does not overflow.
             refill: options.refill.min(Duration::from_secs(24 * 60 * 60)),
             sweep_at: 1024,
             drops_reported: false,
@@ -141,7 +140,7 @@ impl State {
         self.put(line, Pending { event, count: 1, last: clock, id, due, attempts: 0 });
     }
 
-    /// The next request, if a line is due.
+    /// Returns the next request, if a line is due.
     pub(super) fn take(&mut self, now: Instant) -> Option<Job> {
         if self.paused.is_some_and(|until| until > now) {
             return None;
@@ -163,7 +162,7 @@ impl State {
         Some(Job { line, pending: *pending, series })
     }
 
-    /// When the next request may be sent, if a line waits; at `now` or before if [`State::take`] has one.
+    /// Returns when the next request may be sent, if a line waits; at or before `now` if [`State::take`] has one.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let ((due, _), _) = self.due.first_key_value()?;
         let due = if self.flushing { now } else { *due };
@@ -214,7 +213,7 @@ impl State {
         self.flushing &= self.pending > 0;
     }
 
-    /// Ignores the objects' rates until all is sent; returns how many lines are left.
+    /// Ignores the objects' rates until everything is sent; returns the number of lines left.
     pub(super) fn flush(&mut self) -> usize {
         self.flushing = self.pending > 0;
         self.pending + self.sending
@@ -224,7 +223,7 @@ impl State {
         EventStats { queued: self.pending + self.sending, ..self.stats }
     }
 
-    /// How many objects are remembered.
+    /// Returns the number of remembered objects.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.objects.len()
@@ -235,7 +234,7 @@ impl State {
         object.lines.iter_mut().find(|track| track.reason == line.reason && track.kind == line.kind)
     }
 
-    /// Charges one event to the line's object; returns from when it may be sent.
+    /// Charges one event to the line's object; returns when it may be sent.
     fn charge(&mut self, line: &Line, now: Instant) -> Instant {
         let (burst, refill) = (self.burst, self.refill);
         let object = self
@@ -264,7 +263,7 @@ impl State {
         let due = pending.due;
         track.pending = Some(Box::new(pending));
         self.pending += 1;
-        // One request for a line at a time.
+        // Send one request per line at a time.
         if !track.sending {
             self.sequence += 1;
             self.due.insert((due, self.sequence), line);
@@ -272,7 +271,7 @@ impl State {
     }
 
     fn pause(&mut self, retry_after: Option<Duration>, now: Instant) {
-        // Requests that were under way together are one failure.
+        // Concurrent requests that fail count as one failure.
         if self.paused.is_none_or(|until| until <= now) {
             self.failures = self.failures.saturating_add(1);
         }
@@ -280,8 +279,7 @@ impl State {
         self.paused = Some(now + pause.min(Duration::from_secs(300)));
     }
 
-    /// Forgets objects that have nothing waiting and whose rate is full again. When there are too many, it forgets
-    /// all that have nothing waiting.
+    /// Forgets objects that have nothing waiting and whose rate budget is full again. If too many remain, it forgets all that have nothing waiting.
     fn sweep(&mut self, now: Instant) {
         if self.objects.len() < self.sweep_at {
             return;
@@ -294,11 +292,11 @@ impl State {
         self.sweep_at = (2 * self.objects.len()).max(1024);
     }
 
-    /// An id that nobody else uses: the time, as in other clients, plus a number of our own. Without that number, the event
-    /// of a client with the same time would be taken for ours.
+    /// Returns an ID that no other client uses: the time, as in other clients, plus a number of our own. Without that number, another client's event
+    /// with the same time could be mistaken for ours.
     fn id(&mut self, clock: Timestamp) -> EventId {
         self.sequence += 1;
-        // The time as far as it fits 16 digits; it repeats after some centuries.
+        // The part of the time that fits 16 digits; it repeats after some centuries.
         let time = clock.as_nanosecond() as u64;
         EventId(self.first_id.wrapping_add(time).wrapping_add(self.sequence))
     }
@@ -309,13 +307,13 @@ impl State {
 pub(super) struct EventId(u64);
 
 impl EventId {
-    /// The same in every process and version.
+    /// Computes an ID that is the same in every process and version.
     fn of(event: &Event) -> Self {
         let parts = [&*event.object.uid, event.kind.name(), event.reason, &event.note];
         Self(stable_hash(&parts.join("\n")))
     }
 
-    /// The event's name.
+    /// Returns the event's name.
     pub(super) fn name(self, object: &str) -> String {
         const SUFFIX: usize = 17;
         const LONGEST: usize = 253;
@@ -325,7 +323,7 @@ impl EventId {
 }
 
 struct Object {
-    /// When the object has its whole burst again, if no event comes.
+    /// The time when the object has its whole burst again if it emits no further event.
     full_at: Instant,
     lines: Vec<Track>,
 }
@@ -341,18 +339,18 @@ impl Object {
     }
 }
 
-/// What is known of a line.
+/// The state of a line.
 struct Track {
     reason: &'static str,
     kind: EventKind,
-    /// Boxed: most of the time nothing waits.
+    /// Boxed because usually nothing waits.
     pending: Option<Box<Pending>>,
     sending: bool,
     written: Option<LastEvent>,
 }
 
 impl Pending {
-    /// Adds an event of the line; `id` is its id if the note differs.
+    /// Merges an event into the line; `id` becomes its ID if the note differs.
     fn absorb(&mut self, event: Event, id: EventId, clock: Timestamp) {
         self.count = self.count.saturating_add(1);
         self.last = clock;
@@ -362,13 +360,13 @@ impl Pending {
         self.event = event;
     }
 
-    /// What the server has now; `series` is the event whose count was raised.
+    /// Returns the event as it is on the server now; `series` is the event whose count was raised.
     fn written(self, series: Option<LastEvent>, now: Instant) -> LastEvent {
         let (id, before) = series.map_or((self.id, 0), |series| (series.id, series.count));
         LastEvent { id, count: before.saturating_add(self.count), note: digest(&self.event.note), at: now }
     }
 
-    /// To be sent again at once, together with newer events.
+    /// Returns a line to be sent again at once, merged with newer events.
     fn and(mut self, newer: Option<Self>, now: Instant) -> Self {
         if let Some(newer) = newer {
             let count = self.count.saturating_add(newer.count);

@@ -220,7 +220,7 @@ async fn what_may_not_be_sent_yet_is_not_due() {
     assert_eq!(due_after().await, 19.0);
     test.recorder.pace(1);
     test.wait(1).await;
-    // The object has no events left.
+    // The object has used up its events.
     test.recorder.pace(0);
     test.recorder.record(event("a", "second"));
     assert_eq!(due_after().await, 300.0 - 21.0);
@@ -432,7 +432,7 @@ enum Answer {
     Silence,
 }
 
-/// A request as the server saw it.
+/// A request as received by the server.
 #[derive(Clone, Debug)]
 struct Seen {
     method: Method,
@@ -483,7 +483,7 @@ struct Test {
 }
 
 impl Test {
-    /// A recorder whose server gives these answers, and after them takes everything.
+    /// Creates a recorder whose server gives these answers, and accepts everything after them.
     fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self::with(options(), answers)
     }

@@ -1,4 +1,4 @@
-//! Entries of journals that nobody writes any more.
+//! Adoption of entries from journals that are no longer written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_req
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
-/// The pause after an answer that leaves the outcome open.
+/// The pause after a response that leaves the outcome open.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Another journal of the group.
@@ -24,48 +24,48 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub struct Other<'a> {
     /// The object's name.
     pub name: &'a str,
-    /// How keys are spread over the journals of its kind.
+    /// The distribution of keys over the journals of its kind.
     pub layout: &'a str,
-    /// Changes with every write.
+    /// The resource version; changes with every write.
     pub version: &'a str,
 }
 
 /// The result of an adoption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
-    /// Entries that are in our journal now, and in no other.
+    /// Entries that are now in our journal, and in no other.
     pub entries: Vec<Entry>,
-    /// Entries that found no room. They stay in the other journal, which nobody else writes. Another run may move them.
+    /// Entries that did not fit. They stay in the other journal, which no other process writes. Another run may move them.
     pub left: Vec<Entry>,
 }
 
-/// Moves entries from other journals of the group into ours, while ours is being written. At any time an entry is in at
-/// least one of the two. The former holder of the other journal is fenced first.
+/// Moves entries from other journals of the group into ours, while ours is being written. At any time, an entry is in at least one of the two. The
+/// former holder of the other journal is fenced first.
 ///
 /// Other processes may adopt other keys at the same time.
 pub struct Adoption<'a> {
     api: Api<JournalObject>,
     options: &'a JournalOptions,
     journal: &'a Journal,
-    /// By key: entries in our journal that may still be in the other one, with that journal's name.
+    /// By key: entries in our journal that may still be in another one, with the name of that journal.
     copied: BTreeMap<String, (Entry, String)>,
-    /// By key: entries that are in no other journal any more.
+    /// By key: entries that are no longer in any other journal.
     adopted: BTreeMap<String, Entry>,
 }
 
 impl<'a> Adoption<'a> {
-    /// An adoption into `journal`, which has these options.
+    /// Creates an adoption into `journal`, which has these options.
     pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
         let api = Api::namespaced_with(client, &options.namespace, &options.kind);
         Self { api, options, journal, copied: BTreeMap::new(), adopted: BTreeMap::new() }
     }
 
-    /// Moves the entries that are `mine` from journals that are `abandoned`, as far as there is room, and deletes journals
-    /// that are empty then. Nothing may be done about these keys, and our journal may remove none of them, before a run
-    /// returns them among the [entries](Adopted::entries). Only then the other journal is known not to have them any more.
+    /// Moves the entries for which `mine` returns true from journals for which `abandoned` returns true, as far as they fit, and deletes journals
+    /// that end up empty. Until a run returns a key among the [entries](Adopted::entries), do not work on it, and do not remove it from our journal.
+    /// Only then is it certain that the other journal no longer contains it.
     ///
     /// # Errors
-    /// When the API server does not answer as it should. The next call continues.
+    /// Fails if the API server does not respond as expected. The next call continues.
     pub async fn run(
         &mut self,
         mut abandoned: impl FnMut(Other<'_>) -> bool,
@@ -88,12 +88,12 @@ impl<'a> Adoption<'a> {
             }
         }
         let mut entries: Vec<Entry> = std::mem::take(&mut self.adopted).into_values().collect();
-        // A person may have dropped some meanwhile.
+        // An administrator may have dropped some in the meantime.
         entries.retain(|entry| self.journal.contains(&entry.key));
         Ok(Adopted { entries, left })
     }
 
-    /// Takes our entries out of another journal while that is abandoned. Returns those that have to stay there.
+    /// Moves our entries out of another journal while it is abandoned. Returns those that have to stay there.
     pub(super) async fn empty(
         &mut self,
         mut other: JournalObject,
@@ -112,12 +112,12 @@ impl<'a> Adoption<'a> {
                     journal = name,
                     "an abandoned journal was restored from a backup; it is left alone, and can be deleted"
                 );
-                // The one that our copies are from is gone, and nobody continues what a restored journal has.
+                // The journal that our copies are from no longer exists, and entries of a restored journal must not be continued.
                 self.settle(&name, &[]);
                 return Ok(Vec::new());
             }
             let mut content = Content::read(&data);
-            // Nobody finishes what a person has dropped, and the next write of this journal leaves it out.
+            // Dropped entries are never finished, and the next write of this journal leaves them out.
             for key in content.drop_keys(drop_requests(&other).unwrap_or_default()) {
                 if self.copied.remove(&key).is_some() {
                     self.journal.remove(&key);
@@ -132,7 +132,7 @@ impl<'a> Adoption<'a> {
                 self.leave(&name);
                 return Ok(Vec::new());
             }
-            // Only entries that nobody else can change any more are copied.
+            // Copy only entries that no other process can change any more.
             if is_marked {
                 self.copy(&name, &wanted).await?;
             }
@@ -167,7 +167,7 @@ impl<'a> Adoption<'a> {
         Err(CallError::Conflict)
     }
 
-    /// Stores the entries in our journal, as far as they find room.
+    /// Stores the entries in our journal, as far as they fit.
     async fn copy(&mut self, source: &str, wanted: &[Entry]) -> Result<(), CallError> {
         let new = wanted.iter().filter(|entry| !self.copied.contains_key(&entry.key));
         let mut recording = Vec::new();
@@ -188,7 +188,7 @@ impl<'a> Adoption<'a> {
         failed.map_or(Ok(()), |error| Err(CallError::Other(error.to_string())))
     }
 
-    /// Entries that are not in the other journal any more are adopted.
+    /// Marks entries that are no longer in the other journal as adopted.
     fn settle(&mut self, source: &str, there: &[Entry]) {
         let gone = |key: &String, (_, from): &mut (Entry, String)| {
             from == source && there.iter().all(|entry| entry.key != *key)
@@ -198,7 +198,7 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Removes our copies of entries of a journal that has a holder again.
+    /// Removes our copies of entries whose journal has a holder again.
     fn leave(&mut self, source: &str) {
         for (key, _) in self.copied.extract_if(.., |_, (_, from)| from == source) {
             self.journal.remove(&key);
@@ -216,7 +216,7 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Deletes an empty journal. If that fails, the next adoption does it.
+    /// Deletes an empty journal. If that fails, the next adoption retries.
     async fn delete(&self, other: &JournalObject) {
         let preconditions = Preconditions { uid: other.uid(), resource_version: other.resource_version() };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
@@ -225,7 +225,7 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Writes the rest into the other journal, with us as the holder. That fences the former holder, should it live.
+    /// Writes the remaining entries to the other journal, with this process as the holder. This fences the former holder if it is still alive.
     async fn write(&self, other: &JournalObject, data: BTreeMap<String, String>) -> Result<JournalObject, CallError> {
         let mut metadata = other.metadata.clone();
         metadata.annotations.get_or_insert_default().insert(HOLDER.to_owned(), self.options.holder.clone());

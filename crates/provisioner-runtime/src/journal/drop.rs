@@ -1,4 +1,4 @@
-//! A person's request to drop an entry, or to finish a restored one: an annotation that the holder removes when it is done.
+//! An administrator's request to drop an entry, or to finish a restored one: an annotation that the holder removes afterwards.
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -9,27 +9,27 @@ use super::text::{ACCEPT, COMPONENT, Content, DROP, VERSION, VERSION_KEY, accept
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
-/// Why an entry cannot be dropped.
+/// The reason why an entry cannot be dropped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropError {
-    /// The API server did not answer as it should.
+    /// The API server did not respond as expected.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The object is something else.
+    /// The object is not a journal.
     #[error("{0} is no journal")]
     NoJournal(String),
-    /// Another version of the program wrote it.
+    /// Another version of the binary wrote it.
     #[error(
         "the format {version:?} of the journal {journal} is not known to this version; use the version that wrote it"
     )]
     Version {
         /// The object's name.
         journal: String,
-        /// The format that it names.
+        /// The format named in the journal.
         version: String,
     },
-    /// Perhaps it has ended meanwhile.
+    /// The entry does not exist; it may have ended in the meantime.
     #[error("the journal {journal} has no entry {key}")]
     NoEntry {
         /// The object's name.
@@ -39,8 +39,8 @@ pub enum DropError {
     },
 }
 
-/// Asks the holder of a journal to drop an entry, so that nobody finishes it. The holder does so within 10 seconds, or
-/// when it takes the journal over.
+/// Asks the holder of a journal to drop an entry, so that no process finishes it. The holder does so within 10 seconds, or when it takes over the
+/// journal.
 ///
 /// # Errors
 /// See [`DropError`].

@@ -1,4 +1,4 @@
-//! The entries of a journal, and how they share its room.
+//! The entries of a journal, and the division of its room.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -8,22 +8,21 @@ use super::error::JournalError;
 use super::text::{self, Content, Entry, Unreadable};
 use crate::limiter::fair_share;
 
-/// How many bytes a journal may have.
+/// The size limits of a journal, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
-    /// All entries together. Each commit writes them all, and the next one waits for as long as that takes at
-    /// `BYTES_PER_SECOND`.
+    /// Limit for all entries together. Each commit writes them all, and the next one waits for as long as that takes at `BYTES_PER_SECOND`.
     pub(super) all: usize,
-    /// The limit for the first entry of a group, so that no group is kept out by others.
+    /// Limit for the first entry of a group, so that other groups cannot keep it out.
     pub(super) with_newcomers: usize,
-    /// With restored entries, which take no room from others while the API server takes the object.
+    /// Limit including restored entries, which take no room from others while the API server accepts the object.
     pub(super) object: usize,
 }
 
-/// One entry with its shared texts but that of its group, so that dozens find room whatever they hold.
+/// Limit for one entry with its shared texts except the group's, so that dozens fit whatever they contain.
 pub(super) const MOST_BYTES_OF_ONE: usize = 16_000;
 
-/// The content of the journal, as it is to be stored.
+/// The content of the journal to be stored.
 #[derive(Debug)]
 pub(super) struct Entries {
     capacity: Capacity,
@@ -31,11 +30,11 @@ pub(super) struct Entries {
     shared: HashMap<String, Shared>,
     /// The bytes of each group: of the entries that name the same shared text first.
     groups: HashMap<Arc<str>, usize>,
-    /// The bytes of each tenant of a group. The text that a group shares is nobody's.
+    /// The bytes of each tenant of a group. The group's own shared text counts for no tenant.
     tenants: HashMap<Owner, usize>,
     tenant_of: fn(&Entry) -> String,
     unreadable: Vec<Unreadable>,
-    /// Nobody acts on these. They take no room from others.
+    /// Restored lines. No process acts on them, and they take no room from others.
     restored: Vec<Unreadable>,
     bytes: usize,
 }
@@ -44,29 +43,29 @@ pub(super) struct Entries {
 struct Shared {
     text: Arc<str>,
     users: usize,
-    /// Whose entry brought it; its bytes count there.
+    /// The owner of the entry that introduced the text; its bytes count there.
     owner: Owner,
 }
 
-/// Whose bytes they are.
+/// The owner to whom bytes are charged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Owner {
     group: Arc<str>,
-    /// Empty where there is none.
+    /// Empty if there is no tenant.
     tenant: Arc<str>,
 }
 
-/// How much room an entry may take.
+/// The amount of room that an entry may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// What a group may take and leave room for others.
+    /// The group's share, which leaves room for others.
     Fair,
-    /// Whatever there is.
+    /// All free room.
     All,
 }
 
 impl Entries {
-    /// The entries of a former holder, whatever room they take.
+    /// Creates the entries of a former holder, regardless of their size.
     pub(super) fn new(content: Content, capacity: Capacity, tenant_of: fn(&Entry) -> String) -> Self {
         let bytes = content.unreadable.iter().map(|Unreadable { line, .. }| line.len() + 1).sum();
         let Content { entries: all, unreadable, restored } = content;
@@ -90,7 +89,7 @@ impl Entries {
         self.bytes
     }
 
-    /// Puts an entry in if it finds room. A replacement needs room only for its growth.
+    /// Adds an entry if it fits. A replacement needs room only for its growth.
     pub(super) fn try_put(&mut self, entry: Entry, room: Room) -> Result<(), JournalError> {
         let (key, before, bytes) = (entry.key.clone(), self.all.get(&entry.key).cloned(), self.bytes);
         let owner = self.owner(&entry);
@@ -102,7 +101,7 @@ impl Entries {
                 0 => self.bytes <= self.capacity.with_newcomers,
                 held => fair_share(held, self.bytes - bytes, free),
             };
-            // What a group may still take, its tenants share by the same rule.
+            // The tenants of a group share its remaining room by the same rule.
             let of_tenant = held.1 == 0 || {
                 let room = free.saturating_mul(4).saturating_sub(held.0) / 5;
                 fair_share(held.1, self.tenant_bytes(&owner) - held.1, room)
@@ -119,14 +118,14 @@ impl Entries {
         Err(JournalError::Full { entries: self.len(), bytes: self.bytes })
     }
 
-    /// Puts an entry in. It replaces one of the same key.
+    /// Adds an entry. It replaces one with the same key.
     pub(super) fn put(&mut self, mut entry: Entry) {
         self.take(&entry.key);
-        // What begins now continues whatever that one had begun.
+        // A new attempt continues whatever the restored one had begun.
         self.take_restored(&entry.key);
         let mut owner = Owner { tenant: self.owner(&entry).tenant, ..Owner::default() };
         for (at, (name, text)) in entry.shared.iter_mut().enumerate() {
-            // Names are made of hashes, so two texts may have the same.
+            // Names are derived from hashes, so two texts may have the same name.
             while self.shared.get(name).is_some_and(|known| known.text != *text) {
                 name.push('+');
             }
@@ -149,7 +148,7 @@ impl Entries {
         self.all.insert(entry.key.clone(), entry);
     }
 
-    /// Takes an entry out; says whether there was one.
+    /// Removes an entry; returns true if it existed.
     pub(super) fn take(&mut self, key: &str) -> bool {
         let Some(entry) = self.all.remove(key) else { return false };
         let owner = self.owner(&entry);
@@ -166,7 +165,7 @@ impl Entries {
         true
     }
 
-    /// Takes out unreadable lines that begin with this key; says whether there was any.
+    /// Removes unreadable lines that begin with this key; returns true if there were any.
     pub(super) fn take_unreadable(&mut self, key: &str) -> bool {
         let before = self.unreadable.len();
         let bytes = &mut self.bytes;
@@ -182,14 +181,14 @@ impl Entries {
         self.restored.len()
     }
 
-    /// Takes a restored entry out; says whether there was one.
+    /// Removes a restored entry; returns true if it existed.
     pub(super) fn take_restored(&mut self, key: &str) -> bool {
         let before = self.restored.len();
         self.restored.retain(|line| line.key() != key);
         self.restored.len() < before
     }
 
-    /// Makes restored entries with these keys, or with all for `*`, entries like the others, and returns them.
+    /// Turns restored entries with these keys, or all of them for `*`, into regular entries, and returns them.
     pub(super) fn accept(&mut self, keys: &[String]) -> Vec<Entry> {
         let accepted = |line: &Unreadable| keys.iter().any(|key| key == "*" || *key == line.key());
         let entries: Vec<Entry> =
@@ -198,7 +197,7 @@ impl Entries {
         entries
     }
 
-    /// As it is to be stored.
+    /// Returns the data to store.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
         text::write(self.all.values(), &self.unreadable, &self.restored)
     }
@@ -216,7 +215,7 @@ impl Entries {
         self.groups.get(&owner.group).copied().unwrap_or_default()
     }
 
-    /// None of nobody.
+    /// Returns the bytes of a tenant; 0 if it is unknown.
     fn tenant_bytes(&self, owner: &Owner) -> usize {
         self.tenants.get(owner).copied().unwrap_or_default()
     }
@@ -261,7 +260,7 @@ mod tests {
         Entries::new(Content::default(), JournalKind::ConfigMap.capacity(), tenant)
     }
 
-    /// What comes before the last slash of the key.
+    /// Returns the part of the key before the last slash.
     fn tenant(entry: &Entry) -> String {
         entry.key.rsplit_once('/').map(|(tenant, _)| tenant.to_owned()).unwrap_or_default()
     }
@@ -270,7 +269,7 @@ mod tests {
         Entry { key: key.into(), text: "x".repeat(bytes), shared: vec![(group.into(), "{}".into())] }
     }
 
-    /// Puts entries of this group in until there is no room; returns how many.
+    /// Adds entries of this group until there is no room; returns how many fit.
     fn fill(entries: &mut Entries, group: &str, room: Room) -> usize {
         let fits = |number: &usize| {
             let new = entry(&format!("{group}-{number}"), group, 1_000);
@@ -286,7 +285,7 @@ mod tests {
         assert!((340..=360).contains(&alone), "{alone}");
         assert!(fill(&mut entries, "b", Room::Fair) > 60);
         assert!(fill(&mut entries, "c", Room::Fair) > 10);
-        // What replaces or was begun elsewhere only has to find room at all.
+        // Replacements and entries begun elsewhere only need to fit at all.
         entries.try_put(entry("a-0", "a", 1_500), Room::Fair).unwrap();
         assert!(fill(&mut entries, "d", Room::All) > 1);
         assert!(matches!(entries.try_put(entry("a-0", "a", 9_000), Room::Fair), Err(JournalError::Full { .. })));

@@ -1,51 +1,51 @@
-//! Why a journal cannot be written or taken over.
+//! Errors of writing a journal or taking it over.
 
 use std::sync::Arc;
 
 use crate::call::CallError;
 
-/// Why something was not recorded. It must not begin then.
+/// The reason why an attempt was not recorded. The attempt must then not begin.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// There is no room, or others would have none.
+    /// There is no room, or the entry would leave none for others.
     #[error(
         "it has no room for more of this class and namespace: {entries} entries take {bytes} bytes; \
          other attempts of this class have to end first"
     )]
     Full {
-        /// How many entries there are.
+        /// The number of entries.
         entries: usize,
-        /// How large they are together.
+        /// Their total size.
         bytes: usize,
     },
     /// The entry is too large.
     #[error("an entry of {bytes} bytes is too large for it; it takes {most}")]
     TooLarge {
-        /// How large the entry would be.
+        /// The size of the entry.
         bytes: usize,
-        /// How large it may be at most.
+        /// The maximum size.
         most: usize,
     },
-    /// A person has dropped the entry meanwhile.
+    /// An administrator has dropped the entry in the meantime.
     #[error("a person has dropped the entry")]
     Dropped,
-    /// Another process has taken the journal over, or this one has closed it.
+    /// Another process has taken over the journal, or this one has closed it.
     #[error("it was taken over by {0}")]
     Lost(String),
-    /// The API server did not take it.
+    /// The API server did not accept the write.
     #[error(transparent)]
     Call(#[from] Arc<CallError>),
 }
 
-/// Why a journal could not be taken over.
+/// The reason why a journal could not be taken over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TakeOverError {
-    /// The API server did not answer as it should.
+    /// The API server did not respond as expected.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Another version of the program wrote it, in a format that this one does not know.
+    /// Another version of the binary wrote the journal, in a format that this one does not support.
     #[error("its format {0:?} is not known to this version; run the version that wrote it")]
     Version(String),
 }

@@ -1,4 +1,4 @@
-//! What is in journals, for people, and the end of those that hold nothing.
+//! The contents of journals, for administrators, and the removal of empty ones.
 
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
@@ -18,26 +18,26 @@ pub struct Listing {
     pub name: String,
     /// The object's resource version.
     pub version: String,
-    /// What all journals of its kind share, as it is in the label.
+    /// The name shared by all journals of the group, as in the label.
     pub group: String,
-    /// How keys are spread over the journals of the group.
+    /// The distribution of keys over the journals of the group.
     pub layout: String,
-    /// Who writes it, or has written it last.
+    /// The current or last writer.
     pub holder: String,
-    /// What was begun and is not known to have ended.
+    /// Attempts that have begun and are not known to have ended.
     pub entries: Vec<Entry>,
-    /// What was restored with the object. Nobody acts on it, unless a person accepts it.
+    /// Entries that were restored with the object. No process acts on them unless an administrator accepts them.
     pub restored: Vec<Entry>,
     /// Lines that cannot be read.
     pub unreadable: Vec<String>,
-    /// The keys that a person has asked to drop and that are still there.
+    /// The keys that an administrator has asked to drop and that still exist.
     pub dropping: Vec<String>,
 }
 
-/// The journals in a namespace, of all groups or of one.
+/// Lists the journals in a namespace, of all groups or of one.
 ///
 /// # Errors
-/// When the API server does not answer as it should.
+/// Fails if the API server does not respond as expected.
 pub async fn list(
     client: &Client,
     kind: JournalKind,
@@ -50,7 +50,7 @@ pub async fn list(
     Ok(found.items.iter().map(Listing::read).collect())
 }
 
-/// The label selector of journals, of all groups or of one.
+/// Returns the label selector of journals, of all groups or of one.
 pub fn selector(group: Option<&str>) -> String {
     let (component, journal) = COMPONENT;
     let of_group = group.map(|group| format!(",{INSTANCE}={}", label_value(group))).unwrap_or_default();
@@ -58,17 +58,17 @@ pub fn selector(group: Option<&str>) -> String {
 }
 
 impl Listing {
-    /// Whether there is nothing that anybody might have to finish.
+    /// Returns true if the journal contains nothing that might have to be finished.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.restored.is_empty() && self.unreadable.is_empty()
     }
 
-    /// What is in a journal.
+    /// Reads the contents of a journal.
     pub fn read(journal: &JournalObject) -> Self {
         let annotation = |name: &str| journal.annotations().get(name).cloned().unwrap_or_default();
         let data = journal.data();
         let content = match data.get(VERSION_KEY).map(String::as_str) {
-            // Which cluster it is does not matter: a copy has another uid.
+            // The cluster does not matter here: a copy has another uid.
             None | Some(VERSION) => Content::of(journal, ""),
             Some(_) => Content::default(),
         };
@@ -92,15 +92,14 @@ impl Listing {
     }
 }
 
-/// Deletes a journal; returns whether it is deleted. One that holds something, or that was written since it was listed, stays.
-/// A holder that is alive after all writes it again.
+/// Deletes a journal; returns true if it is deleted. A journal that is not empty, or that was written since it was listed, stays. If its holder is
+/// still alive after all, it writes the journal again.
 ///
-/// It is for a part that is gone, such as a node. Kubernetes would do it if the journal named its node as its owner, but too
-/// early: a node that was deleted and registers again has another uid and the same disk, and has to finish what is in its
-/// journal.
+/// Use it for a part that no longer exists, such as a node. Kubernetes would delete the journal if it named its node as its owner, but too early: a
+/// node that was deleted and registers again has another uid and the same disk, and has to finish the entries of its journal.
 ///
 /// # Errors
-/// When the API server does not answer as it should.
+/// Fails if the API server does not respond as expected.
 pub async fn remove_empty(
     client: &Client,
     kind: JournalKind,

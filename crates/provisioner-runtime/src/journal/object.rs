@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 use super::entries::Capacity;
 use super::text::{ENTRIES, RESTORED, SHARED, VERSION_KEY};
 
-/// A Lease has these parts of the data as annotations, with [`PREFIX`] before their names.
+/// The parts of the data. A Lease stores them as annotations, with [`PREFIX`] before their names.
 const PARTS: [&str; 4] = [VERSION_KEY, ENTRIES, RESTORED, SHARED];
 const PREFIX: &str = "kube-provisioner/journal-";
 
-/// Where journals are stored.
+/// The kind of object that stores journals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JournalKind {
     /// In the data of ConfigMaps.
     #[default]
     ConfigMap,
-    /// In annotations of Leases, which have a quarter of the room: for an account without rights to ConfigMaps.
+    /// In annotations of Leases, which have a quarter of the room: for an account without permissions on ConfigMaps.
     Lease,
-    /// Nowhere, for an account without rights to either: the end of the process loses what it has begun.
+    /// In memory only, for an account without permissions on either: when the process ends, the record of its attempts is lost.
     Memory,
 }
 
@@ -40,7 +40,7 @@ impl JournalKind {
     pub(super) fn capacity(self) -> Capacity {
         match self {
             Self::ConfigMap | Self::Memory => Capacity { all: 450_000, with_newcomers: 900_000, object: 1_000_000 },
-            // All annotations of an object may have 256 KiB.
+            // The annotations of an object may have 256 KiB in total.
             Self::Lease => Capacity { all: 150_000, with_newcomers: 225_000, object: 250_000 },
         }
     }
@@ -62,23 +62,23 @@ impl JournalResource {
     }
 }
 
-/// A journal as the API server has it.
+/// A journal as stored by the API server.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalObject {
-    // The items of a list have neither.
+    // Items of a list lack both `apiVersion` and `kind`.
     #[serde(default)]
     api_version: Cow<'static, str>,
     #[serde(default)]
     kind: Cow<'static, str>,
     pub(super) metadata: ObjectMeta,
-    /// A Lease has none.
+    /// `None` for a Lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<BTreeMap<String, String>>,
 }
 
 impl JournalObject {
-    /// A journal to be written.
+    /// Creates the object to write.
     pub(super) fn new(kind: JournalKind, metadata: ObjectMeta, data: &BTreeMap<String, String>) -> Self {
         let resource = kind.resource();
         let (api_version, name) = (resource.api_version.into(), resource.kind.into());
@@ -98,7 +98,7 @@ impl JournalObject {
         object
     }
 
-    /// The parts of the journal.
+    /// Returns the parts of the journal.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
         let of_lease =
             |part: &str| Some((part.to_owned(), self.annotations().get(&format!("{PREFIX}{part}"))?.clone()));

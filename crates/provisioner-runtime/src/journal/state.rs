@@ -1,4 +1,4 @@
-//! What the journal holds, and when it is written: everything but the requests.
+//! The contents of the journal and the schedule of its writes: everything except the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
@@ -17,23 +17,23 @@ use super::text::{Content, Entry};
 use crate::backoff::Backoff;
 use crate::call::CallError;
 
-/// Etcd keeps every version until the next compaction. The API server compacts every 5 minutes. In that time this rate
-/// makes 450 MB, far below the usual quota of 2 GiB, which all objects share.
+/// Write rate. Etcd keeps every version until the next compaction, and the API server compacts every 5 minutes. In that time this rate produces 450
+/// MB, far below the usual quota of 2 GiB, which all objects share.
 const BYTES_PER_SECOND: u32 = 1_500_000;
-/// At most 20 in a second.
+/// Shortest time between writes: at most 20 per second.
 const SHORTEST_GAP: Duration = Duration::from_millis(50);
-/// How long a removal waits for other changes.
+/// The time for which a removal waits for other changes.
 const LINGER: Duration = Duration::from_secs(1);
-/// The time between two reads of the annotations, so that a request to drop an entry is seen.
+/// The time between two reads of the annotations, so that a request to drop an entry is noticed.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
-/// Between attempts to write, while they fail.
+/// The delays between attempts to write while they fail.
 const RETRIES: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(15));
 
-/// What a journal and its writer share.
+/// State shared by a journal and its writer.
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) changed: Notify,
-    /// A person has dropped or accepted something.
+    /// Notified when an administrator has dropped or accepted something.
     pub(super) dropped: Notify,
     pub(super) accepted: Notify,
     pub(super) over: CancellationToken,
@@ -53,21 +53,21 @@ pub(super) struct State {
     entries: Entries,
     /// Entries that are not stored yet.
     recording: Vec<Recording>,
-    /// The keys of those that are being written, while a write is under way.
+    /// The keys of the entries that are being written, while a write is under way.
     writing: Option<BTreeSet<String>>,
     /// Waiters for the next write, or for the next check of the holder.
     fencing: Vec<oneshot::Sender<Stored>>,
-    /// Since when removals wait to be stored.
+    /// The time since which removals wait to be stored.
     removing: Option<Instant>,
     urgent: bool,
-    /// Keys that a person has dropped, for [`State::dropped`].
+    /// Keys that an administrator has dropped, for [`State::dropped`].
     dropped: Vec<String>,
-    /// Restored entries that a person has accepted, for [`State::accepted`].
+    /// Restored entries that an administrator has accepted, for [`State::accepted`].
     accepted: Vec<Entry>,
     taken_over: Instant,
-    /// When the last request was sent whose answer showed that the journal is ours.
+    /// The time when the last request was sent whose response confirmed that this process holds the journal.
     confirmed: Option<Instant>,
-    /// Nothing is written before that.
+    /// The earliest time of the next write.
     not_before: Option<Instant>,
     failures: u32,
     problem: Option<Arc<CallError>>,
@@ -75,18 +75,18 @@ pub(super) struct State {
     stats: JournalStats,
 }
 
-/// What a journal holds, and what it has cost.
+/// The contents of a journal, and the cost of its writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalStats {
-    /// Entries at this moment.
+    /// Current number of entries.
     pub entries: usize,
-    /// Their size at this moment.
+    /// Current size of the entries.
     pub bytes: usize,
-    /// How large they may be together.
+    /// Maximum total size of the entries.
     pub capacity: usize,
-    /// Journals that end with this process.
+    /// Journals that are lost when this process ends.
     pub in_memory: usize,
-    /// Entries that were restored with the object. Nobody acts on them.
+    /// Entries that were restored with the object. No process acts on them.
     pub restored: usize,
     /// Successful writes.
     pub commits: u64,
@@ -116,25 +116,25 @@ impl Add for JournalStats {
     }
 }
 
-/// What the writer does next.
+/// The next action of the writer.
 pub(super) enum WriterAction {
-    /// Store this.
+    /// Store this data.
     Commit(BTreeMap<String, String>, Batch),
-    /// Check whether the journal is still ours.
+    /// Check whether this process still holds the journal.
     Check(Batch),
-    /// Wait until then, or until something changes.
+    /// Wait until this time, or until something changes.
     Wait(Option<Instant>),
 }
 
 /// An entry that is not stored yet.
 struct Recording {
     key: String,
-    /// What it replaces.
+    /// The entry that it replaces.
     before: Option<Entry>,
     waiter: oneshot::Sender<Stored>,
 }
 
-/// Who waits for one write.
+/// The waiters of one write.
 pub(super) struct Batch {
     sent: Instant,
     recording: Vec<Recording>,
@@ -150,7 +150,7 @@ impl Batch {
 }
 
 impl State {
-    /// `dropped` are the keys that a person has dropped before.
+    /// Creates the state. `dropped` are the keys that an administrator has dropped earlier.
     pub(super) fn new(content: Content, options: &JournalOptions, dropped: Vec<String>) -> Self {
         let capacity = options.kind.capacity();
         let in_memory = usize::from(options.kind == JournalKind::Memory);
@@ -174,7 +174,7 @@ impl State {
     }
 
     pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Stored>, JournalError> {
-        // That of the group is no tenant's choice.
+        // The group's text is not the tenant's choice, so it does not count.
         let shared = entry.shared.iter().skip(1).map(|(_, text)| text.len());
         let bytes = entry.text.len() + shared.sum::<usize>();
         if bytes > MOST_BYTES_OF_ONE {
@@ -183,7 +183,7 @@ impl State {
         self.store(entry, Room::Fair)
     }
 
-    /// Records an entry of another journal. If there is one of the same key, that stays as it is.
+    /// Records an entry of another journal. An existing entry with the same key stays unchanged.
     pub(super) fn adopt(&mut self, entry: Entry) -> Result<oneshot::Receiver<Stored>, JournalError> {
         let entry = self.entries.get(&entry.key).cloned().unwrap_or(entry);
         self.store(entry, Room::All)
@@ -209,7 +209,7 @@ impl State {
         }
     }
 
-    /// A person has dropped these entries. Recordings of them are refused, in `batch` too. The next write removes the
+    /// Drops these entries at an administrator's request. Refuses recordings of them, including those in `batch`. The next write removes the
     /// annotation.
     pub(super) fn drop_entries(&mut self, keys: Vec<String>, batch: &mut Batch) {
         batch.removing.get_or_insert_with(Instant::now);
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// A person has accepted these restored entries. The next write removes the annotation.
+    /// Accepts these restored entries at an administrator's request. The next write removes the annotation.
     pub(super) fn accept(&mut self, keys: &[String], batch: &mut Batch) {
         batch.removing.get_or_insert_with(Instant::now);
         let accepted = self.entries.accept(keys);
@@ -237,12 +237,12 @@ impl State {
         self.accepted.extend(accepted);
     }
 
-    /// The entries that a person has accepted since the last call.
+    /// Returns the entries that an administrator has accepted since the last call.
     pub(super) fn accepted(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.accepted)
     }
 
-    /// The keys that a person has dropped since the last call.
+    /// Returns the keys that an administrator has dropped since the last call.
     pub(super) fn dropped(&mut self) -> Vec<String> {
         std::mem::take(&mut self.dropped)
     }
@@ -258,7 +258,7 @@ impl State {
         self.over.is_none() && self.confirmed.is_some_and(|confirmed| confirmed.elapsed() <= age)
     }
 
-    /// Nothing when all is stored.
+    /// Requests that everything be stored; returns `None` if it already is.
     pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<Stored>>, JournalError> {
         self.alive()?;
         if self.removing.is_none() && self.recording.is_empty() && self.writing.is_none() {
@@ -297,8 +297,7 @@ impl State {
             };
             return WriterAction::Commit(data, batch);
         }
-        // A check costs etcd nothing, so only a failure delays it. A write is a check as well. From an empty journal nothing
-        // can be dropped.
+        // A check costs etcd nothing, so only a failure delays it. A write also acts as a check. An empty journal has nothing to drop.
         let check_due = match (self.removing, self.fencing.is_empty()) {
             (Some(_), _) => None,
             (None, false) => Some(now),
@@ -313,7 +312,7 @@ impl State {
         WriterAction::Wait(due.into_iter().chain(check_due).min())
     }
 
-    /// The parts of the journal as they are to be stored.
+    /// Returns the parts of the journal to store.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
         self.entries.data()
     }
@@ -332,7 +331,7 @@ impl State {
         self.settle(batch);
     }
 
-    /// It is unknown whether the batch was stored, so its entries are taken out again.
+    /// Removes the entries of the batch again, because it is unknown whether they were stored.
     pub(super) fn failed(&mut self, batch: Batch, error: CallError, random: f64, now: Instant) {
         self.writing = None;
         self.failures += 1;
@@ -344,7 +343,7 @@ impl State {
         self.problem = Some(error.clone());
         let again: BTreeSet<String> = self.recording.iter().map(|recording| recording.key.clone()).collect();
         for Recording { key, before, waiter } in batch.recording {
-            // An entry that was recorded again meanwhile belongs to another write.
+            // An entry that was recorded again in the meantime belongs to another write.
             if !again.contains(&key) {
                 self.remove(&key);
                 before.into_iter().for_each(|before| self.entries.put(before));
@@ -356,7 +355,7 @@ impl State {
         }
     }
 
-    /// Nothing is written any more; waiters get an error.
+    /// Ends writing; waiters get an error.
     pub(super) fn end(&mut self, taken_by: &str) {
         if self.over.is_some() {
             return;
@@ -388,7 +387,7 @@ impl State {
         self.confirmed = Some(batch.sent);
         self.failures = 0;
         self.problem = None;
-        // A waiter that is gone needs no answer.
+        // A dropped waiter needs no answer.
         batch.recording.into_iter().for_each(|recording| drop(recording.waiter.send(Ok(()))));
         batch.fencing.into_iter().for_each(|waiter| drop(waiter.send(Ok(()))));
     }

@@ -170,7 +170,7 @@ async fn a_fence_alone_costs_a_check_and_no_write_and_finds_the_new_holder() {
     let old = hold(&cluster, "old").await;
     old.journal.fence().await.unwrap();
     assert_eq!((old.journal.stats().commits, old.journal.stats().checks), (0, 1));
-    // An entry that is there already needs no second write either.
+    // Recording an entry that already exists does not need a second write either.
     old.journal.record(entry("a")).await.unwrap();
     old.journal.record(entry("a")).await.unwrap();
     assert_eq!((old.journal.stats().commits, old.journal.stats().checks), (1, 2));
@@ -237,7 +237,7 @@ async fn a_full_journal_refuses_and_has_room_again() {
     held.journal.remove("01");
     held.journal.record(large("new")).await.unwrap();
     assert_eq!(stored_keys(&cluster).await.len(), 23);
-    // A large text of the group costs its entries nothing.
+    // A large group text does not count towards the size of its entries.
     let shared = vec![("large".into(), "x".repeat(MOST_BYTES_OF_ONE).into())];
     held.journal.record(Entry { key: "c".into(), text: "x".into(), shared: shared.clone() }).await.unwrap();
     let shared = [shared, vec![("spec".into(), "x".repeat(MOST_BYTES_OF_ONE).into())]].concat();
@@ -264,7 +264,7 @@ async fn writes_keep_below_twenty_and_one_and_a_half_megabytes_in_a_second() {
     assert!(last > 200_000 && last < JournalKind::ConfigMap.capacity().all as u64);
 }
 
-/// As large as one may be.
+/// Returns an entry of nearly the maximum size.
 fn large(key: &str) -> Entry {
     Entry { key: key.into(), text: "x".repeat(MOST_BYTES_OF_ONE - 1_000), shared: Vec::new() }
 }
@@ -319,7 +319,7 @@ async fn in_a_storm_what_is_confirmed_is_stored() {
     assert!(total > 500, "too little happened: {total}");
 }
 
-/// Whoever recorded first gave up waiting, and somebody records the same again before the first write has failed.
+/// The caller that recorded first stops waiting, and another caller records the same entry again before the first write has failed.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
     let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
@@ -339,7 +339,7 @@ async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
     again.await.unwrap().unwrap();
 }
 
-/// The first write is under way when somebody records the same again, and fails.
+/// The first write is under way when the same entry is recorded again, and then fails.
 #[tokio::test(start_paused = true)]
 async fn what_is_only_being_written_does_not_count_as_stored() {
     let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());

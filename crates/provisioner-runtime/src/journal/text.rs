@@ -8,16 +8,16 @@ use kube::ResourceExt;
 use super::object::JournalObject;
 use crate::name::label_value;
 
-/// The format that is written. Any other is left alone.
+/// The format that is written. Journals in any other format are left alone.
 pub(super) const VERSION: &str = "1";
 pub(super) const VERSION_KEY: &str = "version";
 pub(super) const ENTRIES: &str = "entries";
 pub(super) const SHARED: &str = "shared";
 /// The annotation that names the writer, for `kubectl` and for the former holder.
 pub(super) const HOLDER: &str = "kube-provisioner/holder";
-/// The annotation that says how keys are spread over the journals of the group.
+/// The annotation that describes the distribution of keys over the journals of the group.
 pub(super) const LAYOUT: &str = "kube-provisioner/layout";
-/// The label that all journals have.
+/// The label on all journals.
 pub(super) const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "journal");
 /// The label that names a journal's group.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
@@ -25,31 +25,32 @@ pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 pub(super) const DROP: &str = "kube-provisioner/drop";
 /// The annotation with the uid of the object that the entries were written for.
 pub(super) const OF: &str = "kube-provisioner/journal-uid";
-/// A write of the same content has no effect, and so does not invalidate a write before it that had no answer: this differs.
+/// An annotation that differs in each write after an unanswered one. A write of the same content has no effect, so without it the unanswered write
+/// would stay valid.
 pub(super) const UNANSWERED: &str = "kube-provisioner/journal-unanswered";
 /// The annotation with the cluster of the journal.
 pub(super) const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
-/// The annotation with the keys of restored entries that are to be finished, separated by commas; `*` stands for all.
+/// The annotation with the keys of restored entries to finish, separated by commas; `*` stands for all.
 pub(super) const ACCEPT: &str = "kube-provisioner/accept";
 /// Lines of entries that were restored with the object.
 pub(super) const RESTORED: &str = "restored";
-/// Stands for no shared text.
+/// Stands for an empty list of shared texts.
 const NONE: &str = "-";
-/// Between the names of shared texts.
+/// Separator between the names of shared texts.
 const AND: char = ',';
 
-/// Something that was begun. All texts are single lines; see [Format](super#format).
+/// An attempt that has begun. All texts are single lines; see [Format](super#format).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is about; no spaces.
+    /// The key of the attempt; contains no spaces.
     pub key: String,
-    /// What is needed to finish it.
+    /// The information needed to finish the attempt.
     pub text: String,
-    /// Texts that many entries have, each stored once under a name without spaces and commas.
+    /// Texts that many entries share, each stored once under a name without spaces and commas.
     pub shared: Vec<(String, Arc<str>)>,
 }
 
-/// A line that is kept as it is, with the shared texts that it names: it cannot be read, or nobody may act on it.
+/// A line that is kept unchanged, with the shared texts that it names: it cannot be read, or no process may act on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
     pub(super) line: String,
@@ -63,31 +64,31 @@ impl Unreadable {
         Self { line: line.to_owned(), shared: found.collect() }
     }
 
-    /// The line of an entry.
+    /// Creates the line of an entry.
     fn of(entry: &Entry) -> Self {
         let mut line = String::new();
         write_line(&mut line, entry);
         Self { line, shared: entry.shared.clone() }
     }
 
-    /// The entry of the line, if it is one.
+    /// Parses the line as an entry, if possible.
     pub(super) fn entry(&self) -> Option<Entry> {
         let shared = self.shared.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
         read_entry(&self.line, &shared)
     }
 
-    /// Its first word, in place of a key.
+    /// Returns the first word, which serves as the key.
     pub(super) fn key(&self) -> &str {
         self.line.split(' ').next().unwrap_or_default()
     }
 }
 
-/// Everything in a journal.
+/// The entire contents of a journal.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) entries: Vec<Entry>,
     pub(super) unreadable: Vec<Unreadable>,
-    /// Entries of another object. Whatever they were about may have ended in any way since.
+    /// Entries of another object. Their attempts may have ended in any way since.
     pub(super) restored: Vec<Unreadable>,
 }
 
@@ -108,8 +109,8 @@ impl Content {
         content
     }
 
-    /// The content of a journal as it is stored. What was restored with the object, in this cluster or in another, is set
-    /// apart: the uid that its writer noted is another one's.
+    /// Reads the stored content of a journal. Entries restored with the object, in this cluster or another, are set apart: their writer recorded the
+    /// uid of another object.
     pub(super) fn of(journal: &JournalObject, cluster_id: &str) -> Self {
         let mut content = Self::read(&journal.data());
         if is_copy(journal, cluster_id) {
@@ -120,7 +121,7 @@ impl Content {
         content
     }
 
-    /// Makes restored entries with these keys, or with all for `*`, entries like the others.
+    /// Turns restored entries with these keys, or all of them for `*`, into regular entries.
     pub(super) fn accept(&mut self, keys: &[String]) {
         let accepted = |line: &mut Unreadable| keys.iter().any(|key| key == "*" || *key == line.key());
         let lines: Vec<Unreadable> = self.restored.extract_if(.., accepted).collect();
@@ -132,7 +133,7 @@ impl Content {
         }
     }
 
-    /// Takes out the entries and other lines with these keys; returns the keys that were found.
+    /// Removes the entries and other lines with these keys; returns the keys that were found.
     pub(super) fn drop_keys(&mut self, keys: Vec<String>) -> Vec<String> {
         let mut found = keys;
         let has = |line: &Unreadable, key: &String| line.key() == key;
@@ -148,7 +149,7 @@ impl Content {
     }
 }
 
-/// Whether the object is a copy of another one. A journal of an earlier version does not say which one it is.
+/// Returns true if the object is a copy of another one. A journal of an earlier version does not record its uid.
 pub(super) fn is_copy(journal: &JournalObject, cluster_id: &str) -> bool {
     let other = |name: &str, ours: Option<&str>| {
         journal.annotations().get(name).is_some_and(|noted| ours.is_some_and(|ours| noted != ours))
@@ -167,7 +168,7 @@ fn read_entry(line: &str, shared: &BTreeMap<&str, Arc<str>>) -> Option<Entry> {
     Some(Entry { key: key.to_owned(), text: text.to_owned(), shared })
 }
 
-/// The parts of the journal. Shared texts that no line names are left out.
+/// Returns the parts of the journal. Shared texts that no line names are left out.
 pub(super) fn write<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     unreadable: &[Unreadable],
@@ -193,7 +194,7 @@ pub(super) fn write<'a>(
     data.chain([version]).map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// Without the line's end.
+/// Writes the line of an entry without the line break.
 fn write_line(lines: &mut String, Entry { key, text, shared }: &Entry) {
     lines.extend([key.as_str(), " "]);
     for (at, (name, _)) in shared.iter().enumerate() {
@@ -203,30 +204,30 @@ fn write_line(lines: &mut String, Entry { key, text, shared }: &Entry) {
     lines.extend([if shared.is_empty() { NONE } else { "" }, " ", text]);
 }
 
-/// How much room an entry takes, its shared texts not counted.
+/// Returns the room that an entry takes, without its shared texts.
 pub(super) fn room(entry: &Entry) -> usize {
     let names: usize = entry.shared.iter().map(|(name, _)| name.len() + 1).sum();
     entry.key.len() + names.max(NONE.len() + 1) + entry.text.len() + 2
 }
 
-/// How much room a shared text takes.
+/// Returns the room that a shared text takes.
 pub(super) fn room_of_shared(name: &str, text: &str) -> usize {
     name.len() + text.len() + 2
 }
 
-/// The labels that all journals of one group have.
+/// Returns the labels of all journals of one group.
 pub(super) fn labels(group: &str) -> BTreeMap<String, String> {
     let (name, value) = COMPONENT;
     let labels = [(name, value.to_owned()), (INSTANCE, label_value(group))];
     labels.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// The keys of the entries that are to be dropped, if there is an annotation to be taken off.
+/// Returns the keys of the entries to drop, or `None` if there is no annotation to remove.
 pub(super) fn drop_requests(journal: &impl ResourceExt) -> Option<Vec<String>> {
     keys_in(journal, DROP)
 }
 
-/// The keys of the restored entries that are to be finished.
+/// Returns the keys of the restored entries to finish.
 pub(super) fn accept_requests(journal: &impl ResourceExt) -> Option<Vec<String>> {
     keys_in(journal, ACCEPT)
 }

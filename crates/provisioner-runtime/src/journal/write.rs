@@ -1,4 +1,4 @@
-//! The one task that writes a journal.
+//! The task that writes a journal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,12 +22,12 @@ use super::text::{
 use crate::backoff::Random;
 use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
 
-/// How long one request may take.
+/// Time limit of one request.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
-/// How many conflicts in a row make an attempt fail.
+/// Number of consecutive conflicts after which an attempt fails.
 pub(super) const TRIES: usize = 10;
 
-/// Only the metadata of an answer matter.
+/// Only the metadata of a response matters.
 const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
 
@@ -55,7 +55,7 @@ impl Writer {
         Self { store, shared, still_ours, random }
     }
 
-    /// Runs until the journal is over; returns who has it then. When it is dropped, waiters get an error.
+    /// Runs until the journal is lost or closed; returns its next holder. When the writer is dropped, waiters get an error.
     pub async fn run(mut self) -> String {
         let shared = self.shared.clone();
         loop {
@@ -92,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// Stores the data if the journal is still ours.
+    /// Stores the data if this process still holds the journal.
     async fn store(&mut self, mut data: BTreeMap<String, String>, batch: &mut Batch) -> Result<(), WriteError> {
         for _ in 0..TRIES {
             let conflict = match self.store.put(&data).await {
@@ -100,7 +100,7 @@ impl Writer {
                 Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => error,
                 Err(error) => return Err(error.into()),
             };
-            // The change may be an earlier write of ours whose answer was lost, or a person's.
+            // The change may be an earlier write of ours whose response was lost, or a user's.
             match self.check_holder(batch).await {
                 Ok(()) => data = crate::sync::lock(&self.shared.state).data(),
                 Err(WriteError::Failed(CallError::NotFound)) if (self.still_ours)() => {
@@ -130,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Checks whether we are the holder, and drops what a person has asked for.
+    /// Checks whether this process is the holder, and drops or accepts entries at an administrator's request.
     async fn check_holder(&mut self, batch: &mut Batch) -> Result<(), WriteError> {
         let Requests { drop, accept } = self.store.check_holder().await?;
         if let Some(keys) = drop {
@@ -145,17 +145,17 @@ impl Writer {
     }
 }
 
-/// The object, and its version after our last request.
+/// The object, and its version after the last request of this process.
 pub(super) struct JournalStore {
     client: Client,
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
-    /// How many writes have had no answer. Each may still arrive, unless the object has got another version meanwhile.
+    /// Number of writes without a response. Each may still arrive, unless the object has got another version in the meantime.
     unanswered: u32,
 }
 
-/// The keys of the entries that a person wants dropped, and of the restored ones that a person wants finished.
+/// The keys of the entries that an administrator wants dropped, and of the restored ones to finish.
 struct Requests {
     drop: Option<Vec<String>>,
     accept: Option<Vec<String>>,
@@ -172,7 +172,7 @@ impl From<CallError> for WriteError {
     }
 }
 
-/// Takes the journal over. Returns also the keys that a person has dropped; the content is without them.
+/// Takes over the journal. Also returns the keys that an administrator has dropped, which the content no longer includes.
 pub(super) async fn take_over(
     client: Client,
     options: JournalOptions,
@@ -228,7 +228,7 @@ impl JournalStore {
         self.uid.as_deref()
     }
 
-    /// Checks whether we are the holder, and reads the version. Returns what a person has asked for, if anything.
+    /// Checks whether this process is the holder, and reads the version. Returns an administrator's requests, if any.
     async fn check_holder(&mut self) -> Result<Requests, WriteError> {
         if self.options.kind == JournalKind::Memory {
             return Ok(Requests { drop: None, accept: None });
@@ -259,9 +259,9 @@ impl JournalStore {
         call(LIMIT, self.client.request(request)).await
     }
 
-    /// Replaces the version that we know, or creates the object if there was none.
+    /// Replaces the known version, or creates the object if there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        // Entries must never be without the uid that distinguishes the journal from a copy, and a new object has none yet.
+        // Entries must always be stored with the uid that distinguishes the journal from a copy, and a new object has none yet.
         if self.version.is_none() && (data.contains_key(ENTRIES) || data.contains_key(RESTORED)) {
             self.send(&BTreeMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())])).await?;
         }

@@ -1,4 +1,4 @@
-//! The wall clock is for people to read: nothing else depends on it, whatever it does.
+//! The wall clock is informational: nothing else depends on it, whatever it does.
 
 use std::collections::BTreeSet;
 

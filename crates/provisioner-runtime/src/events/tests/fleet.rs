@@ -1,4 +1,4 @@
-//! Events of several replicas, and a recorder that has ended.
+//! Events of several replicas, and a recorder that has stopped.
 
 use futures::FutureExt;
 
@@ -13,7 +13,7 @@ async fn what_all_replicas_report_has_one_name() {
         test.only().body["metadata"]["name"].as_str().unwrap().to_owned()
     };
     let same = |note: &str| Event { same_from_all: true, ..event("a", note) };
-    // It must never change: old replicas and new ones are one fleet during an update.
+    // The name must never change: old and new replicas form one fleet during an update.
     assert_eq!(name(same("one")).await, "a.e02ae8ae5e985aab");
     assert_eq!(name(same("one")).await, name(same("one")).await);
     let others = [

@@ -18,7 +18,7 @@ async fn entries_of_another_layout_are_adopted_once() {
     assert_eq!(two.unwrap(), adopted([entry("b"), entry("c")]));
     assert!(first.journal.contains("a") && second.journal.contains("c"));
     assert_eq!(by_first.run(abandoned, is_a).await.unwrap(), Adopted::default());
-    // It was emptied and deleted; its holder cannot go on.
+    // The journal was emptied and deleted; its holder cannot continue.
     assert_eq!(keys_in(&cluster, OLD), None);
     assert!(old.journal.record(entry("d")).await.is_err());
 }
@@ -45,7 +45,7 @@ async fn what_finds_no_room_is_left_fenced_and_moved_later() {
     let begun: Vec<Entry> = (0..5).map(|number| large(&format!("old-{number}"))).collect();
     let old = old_journal(&cluster, &begun).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
-    // 29 fit. Others of the class have to leave a fifth free, but not those that were begun already.
+    // 29 fit. Other entries of the class have to leave a fifth free, but not those that were already begun.
     let other = |key: usize| Entry { shared: vec![("other".into(), "{}".into())], ..large(&format!("other-{key}")) };
     for number in 0..23 {
         mine.journal.record(large(&format!("mine-{number}"))).await.unwrap();
@@ -58,7 +58,7 @@ async fn what_finds_no_room_is_left_fenced_and_moved_later() {
     assert_eq!((found.entries.len(), found.left.len()), (3, 2));
     assert_eq!(keys_in(&cluster, OLD).unwrap(), ["old-3", "old-4"]);
     assert!(matches!(old.journal.fence().await, Err(JournalError::Lost(by)) if by == "mine"));
-    // Without any room it is fenced all the same.
+    // The holder is fenced even if nothing fits.
     let found = adoption.run(abandoned, |_| true).await.unwrap();
     assert_eq!((found.entries.len(), found.left.len()), (0, 2));
     mine.journal.remove("mine-1");
@@ -73,7 +73,7 @@ async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
     let cluster = Cluster::builder().build();
     let old = old_journal(&cluster, &[entry("a")]).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
-    // An earlier version had room for more.
+    // An earlier version allowed more.
     let large = (0..5).map(|key| Entry { text: "x".repeat(100_000), ..entry(&format!("large-{key}")) });
     *crate::sync::lock(&mine.journal.shared.state) =
         State::new(Content { entries: large.collect(), ..Content::default() }, &options, Vec::new());
@@ -112,7 +112,7 @@ async fn what_a_person_has_dropped_is_not_adopted() {
     assert_eq!(keys_in(&cluster, OLD), None);
 }
 
-/// Two replicas empty one journal, whatever the API server's answers are, and start again in between.
+/// Two replicas empty one journal, whatever the API server answers, and restart in between.
 #[tokio::test(start_paused = true)]
 async fn in_a_storm_every_entry_is_in_one_of_the_journals_at_any_time() {
     let mut total = 0;
@@ -157,7 +157,7 @@ async fn in_a_storm_every_entry_is_in_one_of_the_journals_at_any_time() {
                             mine.extend(found.entries.into_iter().map(|entry| entry.key));
                             break;
                         }
-                        // The first one goes away in the middle.
+                        // The first replica stops halfway.
                         Err(_) if holder == 0 && attempt > 0 => break,
                         Err(_) => sleep(Duration::from_secs(1)).await,
                     }
@@ -206,7 +206,7 @@ async fn new_journal(cluster: &Cluster, name: &str) -> (JournalOptions, Held) {
     (options.clone(), hold_as(cluster.client(name), options).await)
 }
 
-/// The keys of a stored journal, if it is there.
+/// Returns the keys of a stored journal, if it exists.
 fn keys_in(cluster: &Cluster, name: &str) -> Option<Vec<String>> {
     let stored = cluster.get("", "configmaps", "default", name).ok()?;
     let entries = stored["data"][ENTRIES].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Journals in Leases, and in nothing.
+//! Journals in Leases, and in memory only.
 
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -112,7 +112,7 @@ async fn a_journal_in_memory_sends_nothing_and_forgets() {
     }
 }
 
-/// Nothing is begun that cannot be recorded, and the error names the reason.
+/// An attempt that cannot be recorded does not begin, and the error names the reason.
 #[tokio::test(start_paused = true)]
 async fn a_journal_whose_namespace_is_deleted_says_so_until_it_can_be_written_again() {
     use k8s_openapi::api::core::v1::Namespace;

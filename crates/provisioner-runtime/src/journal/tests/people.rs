@@ -1,4 +1,4 @@
-//! What people see of journals, and what they may ask for.
+//! Journals as users see them, and the requests that users can make.
 
 use futures::FutureExt;
 use kube_sim::Cluster;
@@ -50,7 +50,7 @@ async fn what_is_being_recorded_is_dropped_with_the_write_that_finds_it_out() {
     assert_eq!(dropping(&cluster).await, None);
     assert_eq!(held.journal.dropped().await, ["a", "b"]);
     assert!(!held.journal.contains("a"));
-    // Nothing is left to be written.
+    // There is nothing left to write.
     let commits = held.journal.stats().commits;
     sleep(Duration::from_secs(5)).await;
     assert_eq!(held.journal.stats().commits, commits);
@@ -162,7 +162,7 @@ async fn in_a_storm_what_is_to_be_dropped_is_dropped() {
         if held.journal.record(entry("a")).await.is_err() || held.journal.record(entry("b")).await.is_err() {
             continue;
         }
-        // It may be dropped already when the answer is lost.
+        // The entry may already be dropped when the response is lost.
         while let Err(DropError::Call(_)) =
             request_drop(&cluster.client("person"), JournalKind::ConfigMap, "default", NAME, "a").await
         {

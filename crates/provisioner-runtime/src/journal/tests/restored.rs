@@ -1,4 +1,4 @@
-//! Journals that a backup has brought back, in this cluster or in another.
+//! Journals restored from a backup, in the same cluster or in another.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use super::*;
 
 const TARGET: Target<'_> = Target { group: "", plural: "configmaps", namespace: "default", name: NAME };
 
-/// A journal with these entries, as a backup has it.
+/// Returns a journal with these entries, as stored in a backup.
 async fn backup(cluster: &Cluster, keys: &[&str]) -> Value {
     let held = hold(cluster, "former").await;
     for key in keys {
@@ -37,7 +37,7 @@ async fn g62_nobody_acts_on_the_entries_of_a_restored_journal() {
         restore(&cluster, saved);
         let held = hold(&cluster, "one").await;
         assert_eq!((held.entries.as_slice(), held.journal.stats().restored), ([].as_slice(), 2));
-        // Nor does whoever comes after that.
+        // Later holders do not see them either.
         held.journal.record(entry("c")).await.unwrap();
         drop(held);
         let held = hold(&cluster, "two").await;
@@ -61,7 +61,7 @@ async fn g62_a_person_accepts_and_drops_restored_entries() {
     sleep(Duration::from_secs(2)).await;
     assert_eq!((stored_keys(&cluster).await, held.journal.stats().restored), (vec!["a".to_owned()], 1));
     drop(held);
-    // While nobody holds it.
+    // Accept an entry while the journal has no holder.
     request_accept(&person, JournalKind::ConfigMap, "default", NAME, "c").await.unwrap();
     let held = hold(&cluster, "two").await;
     assert_eq!((keys(&held), held.journal.stats().restored), (vec!["a".to_owned(), "c".to_owned()], 0));

@@ -1,4 +1,4 @@
-//! What the account may do, asked once at the start.
+//! The account's permissions, checked once at the start.
 
 use std::time::Duration;
 
@@ -9,34 +9,32 @@ use kube::{Api, Client};
 
 use crate::call::{CallError, call};
 
-/// How many questions are asked at once.
+/// Number of concurrent access reviews.
 const CONCURRENCY: usize = 8;
 
-/// How long one question may take.
+/// Time limit of one access review.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Verbs that the account needs on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
-    /// The API group; the core group is empty.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// The resource in the plural; a subresource follows after a slash.
+    /// The plural of the resource, followed by a slash and a subresource if any.
     pub resource: &'static str,
     /// The verbs in lower case.
     pub verbs: &'static [&'static str],
-    /// The names of the objects; when empty, whatever their name is. The API server cannot restrict `create` by name.
+    /// The names of the objects; empty for all names. The API server cannot restrict `create` by name.
     pub names: Vec<String>,
-    /// Needed only in the account's own namespace; otherwise in all of them.
+    /// True if needed only in the account's own namespace, false for all namespaces.
     pub namespaced: bool,
 }
 
-/// Asks the API server whether the account may do all that `rules` say; `namespace` is the one that
-/// namespaced rules are about.
+/// Asks the API server whether the account has all permissions in `rules`; `namespace` is the namespace of namespaced rules.
 ///
 /// # Errors
 ///
-/// [`AccessError::Missing`] names all missing permissions; [`AccessError::Unknown`] says why the server gave no
-/// answer.
+/// [`AccessError::Missing`] lists all missing permissions; [`AccessError::Unknown`] explains why the server did not answer.
 pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
     let questions: Vec<Question<'_>> = rules.iter().flat_map(|rule| Question::of(rule, namespace)).collect();
     let answers: Vec<_> = questions.into_iter().map(|question| question.missing(client)).collect();
@@ -46,18 +44,18 @@ pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]
     if missing.is_empty() { Ok(()) } else { Err(AccessError::Missing(missing)) }
 }
 
-/// Why the check failed. The texts are sentences for a person.
+/// The reason why the check failed. The messages are complete sentences.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// What is not allowed: each entry is `verb resource.group`, with name and namespace if the rule has them.
+    /// Missing permissions: each entry is `verb resource.group`, with name and namespace if the rule has them.
     #[error(
         "The account lacks permissions: {}.",
         .0.join(", ")
     )]
     Missing(Vec<String>),
 
-    /// The server could not be asked.
+    /// The access review failed.
     #[error("What the account may do could not be found out. {0}")]
     Unknown(#[source] CallError),
 }
@@ -79,7 +77,7 @@ impl<'a> Question<'a> {
         rule.verbs.iter().copied().flat_map(ask).collect()
     }
 
-    /// What is missing, in words.
+    /// Describes the permission if it is missing.
     async fn missing(self, client: &Client) -> Result<Option<String>, CallError> {
         Ok((!self.ask(client).await?).then(|| self.in_words()))
     }

@@ -1,10 +1,10 @@
-//! The small HTTP server for probes and metrics.
+//! A small HTTP server for probes and metrics.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/livez` | 200 while the process runs |
-//! | `/readyz` | 200 when all checks pass, otherwise 503; the text names each check and what is wrong |
-//! | `/metrics` | the registry, as OpenMetrics or in Prometheus' own text format, as the client prefers |
+//! | `/readyz` | 200 if all checks pass, otherwise 503; the text names each check and its problem |
+//! | `/metrics` | the registry, in the OpenMetrics or Prometheus text format, as the client prefers |
 
 mod checks;
 mod probe;
@@ -33,19 +33,19 @@ use tracing::{debug, warn};
 pub use checks::Checks;
 use respond::respond;
 
-/// How many connections are served at once; more have to wait.
+/// Maximum number of concurrent connections; more have to wait.
 const MOST_CONNECTIONS: usize = 32;
 
-/// How long a client may take for its request's head.
+/// Time limit for a client to send the head of its request.
 const HEAD: Duration = Duration::from_secs(2);
 
-/// How long a connection may last altogether.
+/// Time limit of a connection.
 const CONNECTION: Duration = Duration::from_secs(15);
 
-/// The longest request's head, in bytes.
+/// Maximum size of a request's head, in bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
 
-/// A server that is bound to its address and does not answer yet.
+/// A server that is bound to its address but does not respond yet.
 #[derive(Debug)]
 pub struct AdminServer {
     listener: TcpListener,
@@ -53,11 +53,11 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Binds the address; port 0 is any free one.
+    /// Binds the address; port 0 selects any free port.
     ///
     /// # Errors
     ///
-    /// When the address cannot be bound, most often because another process has it.
+    /// Fails if the address cannot be bound, usually because another process uses it.
     pub async fn bind(address: SocketAddr) -> Result<Self, AdminError> {
         let failed = |source| AdminError { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -65,12 +65,12 @@ impl AdminServer {
         Ok(Self { listener, address })
     }
 
-    /// The address, with the port that was given for 0.
+    /// Returns the address, with the actual port if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until `stop` is cancelled, and then finishes what is under way, for at most a second.
+    /// Serves requests until `stop` is cancelled, and then finishes requests under way, for at most a second.
     pub async fn serve(self, checks: Checks, registry: Arc<Registry>, stop: CancellationToken) {
         let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let connections = TaskTracker::new();
@@ -87,7 +87,7 @@ impl AdminServer {
                         });
                     }
                     Err(error) => {
-                        // Most often there are too many open files, so trying again at once would not help.
+                        // The usual cause is too many open files, so trying again at once would not help.
                         warn!("the admin server could not take a connection: {error}");
                         sleep(Duration::from_secs(1)).await;
                     }
@@ -106,7 +106,7 @@ impl AdminServer {
 pub struct AdminError {
     /// The address.
     pub address: SocketAddr,
-    /// Why not.
+    /// The cause.
     #[source]
     pub source: io::Error,
 }
@@ -121,7 +121,7 @@ async fn answer(stream: TcpStream, checks: Checks, registry: Arc<Registry>) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LONGEST_HEAD)
-        // An idle connection would make others wait.
+        // An idle connection would block others.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     match timeout(CONNECTION, connection).await {

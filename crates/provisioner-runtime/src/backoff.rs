@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! Delays before the next attempt.
 //!
 //! The delay after failed attempt *n*, counted from 1, is
 //!
@@ -35,34 +35,34 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts with `initial` and doubles up to `max`, each delay shortened by up to 10 % at random.
+    /// Creates a rule that starts with `initial` and doubles up to `max`, each delay shortened by up to 10 % at random.
     pub const fn exponential(initial: Duration, max: Duration) -> Self {
         Self { initial, max, factor: 2.0, jitter: 0.1 }
     }
 
-    /// The same delay after every attempt, without jitter.
+    /// Creates a rule with the same delay after every attempt, without jitter.
     pub const fn fixed(delay: Duration) -> Self {
         Self { initial: delay, max: delay, factor: 1.0, jitter: 0.0 }
     }
 
-    /// Shortens each delay by up to this share of it, chosen at random: 0 is none, 1 is all of it.
+    /// Shortens each delay by up to this fraction, chosen at random: 0 disables jitter, 1 allows any shorter delay.
     ///
-    /// Values outside 0 to 1 are brought into that range.
+    /// Values are clamped to the range 0 to 1.
     pub const fn with_jitter(self, jitter: f64) -> Self {
         Self { jitter: share(jitter), ..self }
     }
 
-    /// Bounds the delay by `max` as well.
+    /// Limits the delay to `max` in addition to the existing maximum.
     pub fn with_max(self, max: Duration) -> Self {
         Self { max: self.max.min(max), ..self }
     }
 
-    /// The delay after the attempt with this number; the first attempt is 1.
+    /// Returns the delay after the attempt with this number; the first attempt is 1.
     ///
-    /// `random` is from 0 to 1; 0 takes nothing off, 1 the whole jitter. Attempt 0 counts as the first.
+    /// `random` is from 0 to 1; 0 subtracts nothing, 1 subtracts the full jitter. Attempt 0 counts as the first.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let doublings = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
-        // A maximum below the initial delay wins; infinity and what exceeds a Duration mean the maximum.
+        // A maximum below the initial delay takes precedence; infinity and values that exceed a Duration become the maximum.
         let seconds = self.initial.as_secs_f64() * self.factor.powi(doublings);
         let full = match doublings {
             0 => self.initial,
@@ -76,7 +76,7 @@ impl Backoff {
     }
 }
 
-/// A small generator for jitter (SplitMix64): fast, and a given seed repeats its run.
+/// A small generator for jitter (SplitMix64): fast, and reproducible for a given seed.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -85,19 +85,19 @@ impl Random {
         Self(seed)
     }
 
-    /// The next number, from 0 (included) to 1 (excluded).
+    /// Returns the next number, from 0 (inclusive) to 1 (exclusive).
     pub(crate) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
-        // The 53 bits that an f64 holds exactly.
+        // Keep the 53 bits that an f64 holds exactly.
         (bits >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// Brings `value` into 0 to 1; what is not a number counts as 0.
+/// Clamps `value` to the range 0 to 1; NaN counts as 0.
 const fn share(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
 }

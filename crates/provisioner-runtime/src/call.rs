@@ -1,4 +1,4 @@
-//! One API call with a deadline, and errors by meaning.
+//! API calls with a deadline, and their errors classified by meaning.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// Runs one API request with a deadline.
 ///
-/// The client waits for an answer without end, so every request except a watch needs this.
+/// The client waits for a response without limit, so every request except a watch needs this.
 ///
 /// # Errors
 ///
@@ -19,7 +19,7 @@ pub fn call<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = Result<T, CallError>> {
-    // A request's future takes kilobytes. In a box it takes them once, and only while it is under way.
+    // A request's future takes kilobytes. Boxing it allocates them once, and only while the request is under way.
     let request = Box::pin(request);
     async move {
         match tokio::time::timeout(limit, request).await {
@@ -30,41 +30,41 @@ pub fn call<T>(
     }
 }
 
-/// The request that creates an object in the collection at this path. Only for bodies made of types.
+/// Builds the request that creates an object in the collection at this path. The body must be serialized from a typed object.
 ///
 /// # Errors
 ///
-/// When the path is not valid.
+/// Fails if the path is not valid.
 pub fn create_request(collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     write_request(Request::post(format!("{collection}?{UNCHECKED}")), body)
 }
 
-/// The same, by a field manager with a name of its own: `metadata.managedFields` says that it has created the object.
+/// Same as [`create_request`], with a given field manager: `metadata.managedFields` records it as the creator of the object.
 ///
 /// # Errors
 ///
-/// When the path or the name is not valid in a URL.
+/// Fails if the path or the name is not valid in a URL.
 pub fn create_request_as(manager: &str, collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     write_request(Request::post(format!("{collection}?{UNCHECKED}&fieldManager={manager}")), body)
 }
 
-/// The request that replaces an object of this name, as [`create_request`].
+/// Builds the request that replaces an object of this name, like [`create_request`].
 ///
 /// # Errors
 ///
-/// When the path is not valid.
+/// Fails if the path is not valid.
 pub fn replace_request(collection: &str, name: &str, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     write_request(Request::put(format!("{collection}/{name}?{UNCHECKED}")), body)
 }
 
-/// Bodies made of types have no unknown fields, so the server need not look for them.
+/// Bodies serialized from typed objects have no unknown fields, so the server need not check for them.
 const UNCHECKED: &str = "fieldValidation=Ignore";
 
 fn write_request(request: Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
     request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body).map_err(unsent)
 }
 
-/// What is read of the answer to a frequent write. The rest is as it was sent.
+/// The fields read from the response to a frequent write. The rest is as it was sent.
 #[derive(Deserialize)]
 pub(crate) struct Written {
     pub(crate) metadata: WrittenMetadata,
@@ -78,28 +78,28 @@ pub(crate) struct WrittenMetadata {
     pub(crate) resource_version: Option<String>,
 }
 
-/// The error of a call whose request could not be built.
+/// Returns the error of a call whose request could not be built.
 pub fn unsent(error: impl std::fmt::Display) -> CallError {
     CallError::Other(error.to_string())
 }
 
-/// Why an API call failed. The texts are sentences for a person.
+/// The reason why an API call failed. The messages are complete sentences.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// An object of that name exists already.
+    /// An object of that name already exists.
     #[error("An object of that name exists already.")]
     AlreadyExists,
 
-    /// The object was changed by somebody else meanwhile, or a precondition does not hold.
+    /// Another client changed the object in the meantime, or a precondition does not hold.
     #[error("The object was changed by somebody else meanwhile.")]
     Conflict,
 
-    /// The account lacks a permission, or an admission rule objects. The server's text names verb and resource.
+    /// The account lacks a permission, or an admission rule objects. The server's message names verb and resource.
     #[error("The API server does not allow this: {0}")]
     Forbidden(String),
 
-    /// The server can make no sense of the request or rejects a value; the same request will fail again.
+    /// The server does not understand the request or rejects a value; the same request will fail again.
     #[error("The API server rejects the request: {0}")]
     Invalid(String),
 
@@ -111,29 +111,29 @@ pub enum CallError {
     #[error("The namespace {0} is being deleted, so no object can be created in it.")]
     NamespaceTerminating(String),
 
-    /// There is no such object.
+    /// The object does not exist.
     #[error("The object does not exist.")]
     NotFound,
 
-    /// The server does not serve this path, which says nothing of any object. A starting server, a proxy and a removed
-    /// CustomResourceDefinition answer so.
+    /// The server does not serve this path, which says nothing about any object. A starting server, a proxy and a removed CustomResourceDefinition
+    /// respond this way.
     #[error("The API server does not serve this resource: {0}")]
     NotServed(String),
 
-    /// Anything else.
+    /// Any other error.
     #[error("The API call failed: {0}")]
     Other(String),
 
-    /// There was no answer in time. A write may have happened all the same.
+    /// The server did not respond in time. A write may still have happened.
     #[error("The API server did not answer within {0:?}.")]
     TimedOut(Duration),
 
-    /// The server asks to slow down.
+    /// The server asks clients to slow down.
     #[error("The API server is busy: {message}")]
     TooManyRequests {
-        /// How long the server asks to wait.
+        /// The delay that the server asks for.
         retry_after: Option<Duration>,
-        /// The server's text.
+        /// The server's message.
         message: String,
     },
 
@@ -141,13 +141,13 @@ pub enum CallError {
     #[error("The API server does not accept the credentials: {0}")]
     Unauthorized(String),
 
-    /// The server cannot be reached or is not able to answer. A write may have happened all the same.
+    /// The server cannot be reached or is unable to respond. A write may still have happened.
     #[error("The API server is not available: {0}")]
     Unavailable(String),
 }
 
 impl CallError {
-    /// How long the server asks to wait before the next attempt.
+    /// Returns the delay that the server asks for before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::TooManyRequests { retry_after, .. } => *retry_after,
@@ -155,7 +155,7 @@ impl CallError {
         }
     }
 
-    /// Whether the same request may succeed later although nobody changes anything.
+    /// Returns true if the same request may succeed later without any other change.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::NotServed(_) | Self::TimedOut(_) | Self::TooManyRequests { .. } | Self::Unavailable(_))
     }
@@ -183,7 +183,7 @@ impl From<Status> for CallError {
             "" => status.reason.clone(),
             text => text.to_owned(),
         };
-        // The reason says more than the code, but not every answer has one.
+        // The reason is more specific than the code, but not every response has one.
         match (status.reason.as_str(), status.code) {
             (reason::ALREADY_EXISTS, _) => Self::AlreadyExists,
             (reason::NOT_FOUND, _) | (_, 404) => match &status.details {
@@ -207,7 +207,7 @@ impl From<Status> for CallError {
     }
 }
 
-/// The namespace that is being deleted, as the admission plugin NamespaceLifecycle says.
+/// Returns the namespace that is being deleted, as reported by the admission plugin NamespaceLifecycle.
 fn terminating(status: &Status) -> Option<String> {
     let cause = status.details.as_ref()?.causes.iter().find(|cause| cause.reason == "NamespaceTerminating")?;
     let name = cause.message.strip_prefix("namespace ").unwrap_or(&cause.message);

@@ -15,49 +15,48 @@ use kube::{Client, Config};
 
 pub use error::ConnectError;
 
-/// How long the first answer may take.
+/// Time limit of the first response.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// A connection to an API server that has answered once.
+/// A connection to an API server that has responded once.
 #[derive(Clone)]
 pub struct Connection {
-    /// The client. Its requests are never repeated by themselves and have no deadline; see
-    /// [`call`](crate::call()).
+    /// The client. It neither retries requests nor sets a deadline; see [`call`](crate::call()).
     pub client: Client,
     /// The namespace of the kubeconfig's context, or of the pod.
     pub namespace: String,
-    /// Where the connection data come from: `the kubeconfig FILE` or `the pod's service account`.
+    /// The source of the connection data: `the kubeconfig FILE` or `the pod's service account`.
     pub source: String,
 }
 
-/// Connects to the API server and makes sure that it answers and accepts the credentials.
+/// Connects to the API server, and checks that it responds and accepts the credentials.
 ///
-/// The connection data come from the first of these that there is: `kubeconfig`, the files that
-/// `KUBECONFIG` names, the pod's service account, `~/.kube/config`.
+/// The connection data comes from the first of these that exists: `kubeconfig`, the files named by `KUBECONFIG`, the pod's service account,
+/// `~/.kube/config`.
 ///
 /// # Errors
 ///
-/// One line that names the server and where its address comes from, and says what to do.
+/// Returns one line that names the server and the source of its address, and suggests a remedy.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
     connect_as(kubeconfig, &KubeConfigOptions::default()).await
 }
 
-/// [`connect`], with another context, cluster or user of the kubeconfig than its current ones.
+/// Same as [`connect`], with another context, cluster or user of the kubeconfig than its current ones.
 ///
 /// # Errors
 ///
-/// As [`connect`].
+/// Same as [`connect`].
 pub async fn connect_as(kubeconfig: Option<&Path>, choice: &KubeConfigOptions) -> Result<Connection, ConnectError> {
     let (config, source) = ConfigSources::from_env().config(kubeconfig, choice).await?;
     open(config, source).await
 }
 
-/// [`connect`] to this address, whatever that of the kubeconfig is: `--master` of Go programs. Without a kubeconfig there are no
-/// credentials.
+/// Same as [`connect`], but uses this address regardless of the one in the kubeconfig, like `--master` of Go binaries. Without a kubeconfig there are
+/// no credentials.
 ///
 /// # Errors
 ///
-/// As [`connect`].
+/// Same as [`connect`].
 pub async fn connect_to(server: &Uri, kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
     let (mut config, source) = match kubeconfig {
         Some(path) => from_files(&[path.to_owned()], &KubeConfigOptions::default()).await?,
@@ -68,9 +67,9 @@ pub async fn connect_to(server: &Uri, kubeconfig: Option<&Path>) -> Result<Conne
 }
 
 async fn open(mut config: Config, source: String) -> Result<Connection, ConnectError> {
-    // An error means that another provider is installed already, which works as well.
+    // An error means that another provider is already installed, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // The queue repeats what failed, with a better back-off.
+    // The queue retries failures with a better back-off.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.write_timeout = Some(Duration::from_secs(30));
@@ -87,13 +86,13 @@ async fn open(mut config: Config, source: String) -> Result<Connection, ConnectE
     Ok(Connection { client, namespace, source })
 }
 
-/// Requests something that every account may read and nobody else.
+/// Requests something that every authenticated account may read.
 async fn check(client: &Client, origin: error::Origin) -> Result<(), ConnectError> {
     let request = Request::get("/api").body(Vec::new()).map_err(kube::Error::HttpError);
     let answer = async { client.request_text(request?).await };
     match tokio::time::timeout(FIRST_ANSWER, answer).await {
         Ok(Ok(_)) => Ok(()),
-        // A known account without this permission is good enough.
+        // It is sufficient that the server knows the account, even without this permission.
         Ok(Err(kube::Error::Api(status))) if status.is_forbidden() && !status.message.contains("system:anonymous") => {
             Ok(())
         }
@@ -102,7 +101,7 @@ async fn check(client: &Client, origin: error::Origin) -> Result<(), ConnectErro
     }
 }
 
-/// Where to look for connection data.
+/// The places to search for connection data.
 struct ConfigSources {
     kubeconfig: Option<OsString>,
     in_pod: bool,
@@ -119,7 +118,7 @@ impl ConfigSources {
         }
     }
 
-    /// The connection data, and where they come from.
+    /// Returns the connection data and its source.
     async fn config(
         &self,
         explicit: Option<&Path>,

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use crate::backoff::Random;
 
-/// Where the time of day and randomness come from.
+/// The source of the time of day and of randomness.
 ///
-/// By default from the machine. A [`simulated`](Self::simulated) environment repeats: with the same seed, under tokio's
-/// paused clock and on one thread, a controller does the same things in the same order.
+/// The default is the machine. A [`simulated`](Self::simulated) environment is reproducible: with the same seed, under tokio's paused clock and on
+/// one thread, a controller does the same things in the same order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Environment(Option<Simulated>);
 
@@ -22,12 +22,12 @@ struct Simulated {
 }
 
 impl Environment {
-    /// All randomness comes from `seed`. The time of day is `epoch` plus the time on tokio's clock since this call.
+    /// Creates an environment that derives all randomness from `seed`. The time of day is `epoch` plus the time on tokio's clock since this call.
     pub fn simulated(seed: u64, epoch: Timestamp) -> Self {
         Self(Some(Simulated { seed, epoch, start: Instant::now() }))
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub fn now(&self) -> Timestamp {
         let Some(simulated) = self.0 else { return Timestamp::now() };
         let elapsed = SignedDuration::try_from(simulated.start.elapsed()).ok();
@@ -35,7 +35,7 @@ impl Environment {
         elapsed.and_then(|elapsed| simulated.epoch.checked_add(elapsed).ok()).unwrap_or(Timestamp::MAX)
     }
 
-    /// A random number. Simulated, it is the same for the same seed and `purpose`.
+    /// Returns a random number. In a simulation, it is the same for the same seed and `purpose`.
     pub fn number(&self, purpose: &str) -> u64 {
         match self.0 {
             None => RandomState::new().hash_one(0),
@@ -47,7 +47,7 @@ impl Environment {
         }
     }
 
-    /// A generator for one purpose.
+    /// Returns a generator for one purpose.
     pub(crate) fn random(&self, purpose: &str) -> Random {
         Random::new(self.number(purpose))
     }

@@ -1,16 +1,16 @@
-//! Errors as one line of text, and the length of texts.
+//! Errors as one line of text, and limits on the length of texts.
 
 use std::error::Error;
 
-/// The length in bytes that no text about a failure exceeds. A person reads no more, and each attempt logs it again.
+/// Maximum length in bytes of a text about a failure. Longer texts are not useful to readers, and each attempt logs the text again.
 pub const LONGEST_TEXT: usize = 4096;
 
-/// The error and its causes in one line, without repeating a cause that is already quoted. An answer of the API server is the
+/// Formats the error and its causes in one line, without repeating a cause that is already quoted. For a response of the API server, it returns the
 /// server's message. At most [`LONGEST_TEXT`] bytes.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = text_of(error);
     let mut cause = cause_of(error);
-    // The HTTP client's own words name only the step that failed.
+    // The HTTP client's own message only names the step that failed.
     if let (true, Some(error)) = (text.starts_with("client error ("), cause) {
         text = text_of(error);
         cause = cause_of(error);
@@ -22,7 +22,7 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
         }
         cause = cause_of(error);
     }
-    // So a connection says that is not made in time.
+    // This is the message of a connection that is not established in time.
     shortened(text.replace("deadline has elapsed", "it did not answer in time"), LONGEST_TEXT)
 }
 
@@ -39,7 +39,7 @@ pub fn shortened(mut text: String, longest: usize) -> String {
 
 fn text_of(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
-        // Its own text ends with all fields of the answer.
+        // The error's own text ends with all fields of the response.
         Some(kube::Error::Api(status)) if !status.message.is_empty() => status.message.clone(),
         Some(kube::Error::Api(status)) => format!("the API server answers {} {}", status.code, status.reason),
         Some(kube::Error::Service(error)) => error_chain(&**error),
@@ -47,7 +47,7 @@ fn text_of(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// The answer and the cause of these are in their text already.
+/// Returns the cause, unless the text of the error already includes it.
 fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref() {
         Some(kube::Error::Api(_) | kube::Error::Service(_)) => None,

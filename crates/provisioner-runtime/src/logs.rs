@@ -4,38 +4,37 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
-/// What is logged unless `RUST_LOG` says otherwise.
+/// The default filter, used unless `RUST_LOG` is set.
 ///
-/// The client's own lines are left out. It logs each failed request as an error, although the caller decides
-/// what the failure means, and it logs unreadable answers with all their content.
+/// It excludes the client's own lines. The client logs each failed request as an error, although the caller decides what the failure means, and it
+/// logs unreadable responses with their entire content.
 const DEFAULT_FILTER: &str = "info,kube_client=off,kube_runtime=off,hyper=warn,hyper_util=warn,rustls=warn";
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// One line for people, in colour on a terminal.
+    /// One human-readable line, coloured on a terminal.
     #[default]
     Text,
-    /// One JSON object for each message.
+    /// One JSON object per message.
     Json,
 }
 
-/// Sends log lines to stderr. `RUST_LOG` chooses what is logged; by default it is everything from `info`
-/// up, without the API client's own lines.
+/// Sends log lines to stderr. `RUST_LOG` sets the filter; by default, everything from `info` up is logged, without the API client's own lines.
 ///
-/// A line that cannot be written, to a full disk or a closed pipe, is lost, and the program goes on.
+/// A line that cannot be written, such as to a full disk or a closed pipe, is lost, and the process continues.
 ///
-/// Does nothing when a subscriber is set already. An invalid filter is reported, and the default is used.
+/// Does nothing if a subscriber is already set. An invalid filter is reported, and the default is used.
 pub fn init(format: LogFormat) {
     let wanted = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let (filter, mistake) = parse(&wanted);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // It would report that to the same stderr, and panic.
+        // It would report the failure on the same stderr, and panic.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-    // An error means that a subscriber is set already, and it stays.
+    // An error means that a subscriber is already set; keep it.
     let _ = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
@@ -45,7 +44,7 @@ pub fn init(format: LogFormat) {
     }
 }
 
-/// The filter for the text of `RUST_LOG`, and what is wrong with the text.
+/// Returns the filter for the value of `RUST_LOG`, and what is wrong with the value, if anything.
 fn parse(wanted: &str) -> (EnvFilter, Option<String>) {
     let default = || EnvFilter::new(DEFAULT_FILTER);
     if wanted.trim().is_empty() {

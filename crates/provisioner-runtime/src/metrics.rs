@@ -3,23 +3,23 @@
 //! | metric | labels | meaning |
 //! |---|---|---|
 //! | `queue_keys` | `queue`, `state` | keys: `ready`, `delayed`, `awaiting_change`, `awaiting_permit`, `running` |
-//! | `queue_oldest_ready_seconds` | `queue` | how long the oldest ready key has been ready; 0 when none is |
-//! | `queue_longest_running_seconds` | `queue` | how long the longest run has been running; 0 when none does |
-//! | `queue_adds_total` | `queue` | how often a key became ready |
-//! | `queue_retries_total` | `queue` | how often an attempt ended with a delay before the next |
+//! | `queue_oldest_ready_seconds` | `queue` | time since the oldest ready key became ready; 0 if there is none |
+//! | `queue_longest_running_seconds` | `queue` | duration of the longest current run; 0 if there is none |
+//! | `queue_adds_total` | `queue` | number of times a key became ready |
+//! | `queue_retries_total` | `queue` | number of times an attempt was followed by a delay |
 //! | `watch_synced` | `watch` | 1 when all objects have been listed |
 //! | `watch_failing` | `watch` | 1 while the watch does not work |
-//! | `watch_silence_seconds` | `watch` | how long ago the server sent something |
+//! | `watch_silence_seconds` | `watch` | time since the server last sent something |
 //! | `events_queued` | | event lines that wait to be sent |
 //! | `events_total` | `outcome` | events that were `sent`, `coalesced`, `dropped` or `failed` |
-//! | `journal_entries`, `journal_bytes` | | what is begun and not known to have ended |
-//! | `journal_restored_entries` | | entries that were restored from a backup; nobody acts on them |
+//! | `journal_entries`, `journal_bytes` | | attempts that have begun and are not known to have ended |
+//! | `journal_restored_entries` | | entries that were restored from a backup; no process acts on them |
 //! | `journal_commits_total`, `journal_written_bytes_total` | | successful writes of a journal, and their size |
 //! | `journal_checks_total`, `journal_failures_total` | | checks of the holder; failed attempts |
 //! | `leases_held`, `lease_members` | | shards of this replica; replicas that share them |
-//! | `leases_lost_total` | | terms that ended against this replica's will |
+//! | `leases_lost_total` | | terms that this replica lost involuntarily |
 //!
-//! A prefix is the registry's: [`Registry::with_prefix`].
+//! A prefix can be set on the registry: [`Registry::with_prefix`].
 
 use std::fmt::{self, Debug};
 use std::hash::Hash;
@@ -55,16 +55,16 @@ pub struct RuntimeMetrics {
     leases: Option<LeaseHealth>,
 }
 
-/// Reads a queue's statistics, whatever its keys are.
+/// Reads a queue's statistics, independently of its key type.
 type Ask = Box<dyn Fn() -> QueueStats + Send + Sync>;
 
 impl RuntimeMetrics {
-    /// Nothing yet.
+    /// Creates an empty set of parts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a queue, under a name of its own.
+    /// Adds a queue with a unique name.
     pub fn queue<K>(mut self, name: &'static str, queue: &Queue<K>) -> Self
     where
         K: Clone + Eq + Hash + Debug + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl RuntimeMetrics {
         self
     }
 
-    /// Adds a watch, under a name of its own.
+    /// Adds a watch with a unique name.
     pub fn watch(mut self, name: &'static str, health: &WatchHealth) -> Self {
         self.watches.push((name, health.clone()));
         self
@@ -196,7 +196,7 @@ impl Debug for RuntimeMetrics {
     }
 }
 
-/// The page of one scrape, as far as it is written.
+/// The page of one scrape, as far as it has been written.
 struct Page<'a> {
     encoder: DescriptorEncoder<'a>,
 }
@@ -215,7 +215,7 @@ impl Page<'_> {
         })
     }
 
-    /// `name` is without the ending `_total`, which is added.
+    /// Encodes a counter; `name` excludes the suffix `_total`, which is added.
     fn counters<const N: usize>(&mut self, name: &str, help: &str, values: &[(Labels<N>, u64)]) -> fmt::Result {
         let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         values.iter().try_for_each(|(labels, value)| match N {

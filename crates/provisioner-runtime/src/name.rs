@@ -1,15 +1,15 @@
-//! Makes names of objects and values of labels from any text.
+//! Object names and label values derived from arbitrary text.
 
-/// The longest name an object may have.
+/// Maximum length of an object's name.
 const NAME: usize = 253;
 
-/// The longest value a label may have.
+/// Maximum length of a label value.
 const LABEL: usize = 63;
 
-/// The name of the Lease of a controller that is called `text`.
+/// Returns the name of the Lease of a controller called `text`.
 ///
-/// For ordinary names it is that of the Go library: `/` becomes `-`. A text that is no valid name then is made one, and
-/// ends with a hash of the whole text, so that different texts keep different names.
+/// For ordinary names it is the same as in Go's external-provisioner library: `/` becomes `-`. A text that is still not a valid name is converted to
+/// one, and ends with a hash of the whole text, so that different texts keep different names.
 ///
 /// ```
 /// # use provisioner_runtime::lease::lease_name;
@@ -28,7 +28,7 @@ pub fn lease_name(text: &str) -> String {
     hashed(&parts.join("."), text, NAME)
 }
 
-/// `name` with a suffix, cut where that would be too long.
+/// Appends a suffix to `name`, which is cut if the result would be too long.
 pub(crate) fn with_suffix(name: &str, suffix: &str) -> String {
     if name.len() + suffix.len() <= NAME {
         format!("{name}{suffix}")
@@ -37,7 +37,7 @@ pub(crate) fn with_suffix(name: &str, suffix: &str) -> String {
     }
 }
 
-/// `name` as the value of a label.
+/// Converts `name` to a label value.
 pub(crate) fn label_value(name: &str) -> String {
     if name.len() <= LABEL { name.to_owned() } else { hashed(name, name, LABEL) }
 }
@@ -49,14 +49,14 @@ pub fn short_hash(text: &str) -> String {
     format!("{:08x}", text.bytes().fold(0x811c_9dc5, mix))
 }
 
-/// A hash of a text (FNV-1a): the same in all replicas, whatever compiled them.
+/// Returns a hash of a text (FNV-1a) that is the same in all replicas, whichever compiler built them.
 pub fn stable_hash(text: &str) -> u64 {
-    // FNV-1a, as above.
+    // FNV-1a, as in `short_hash`.
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// Whether this is a DNS subdomain that is not too long for a name.
+/// Returns true if this is a DNS subdomain that is not too long for a name.
 pub fn is_dns_subdomain(name: &str) -> bool {
     let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     let part =
@@ -64,10 +64,10 @@ pub fn is_dns_subdomain(name: &str) -> bool {
     name.len() <= NAME && name.split('.').all(part)
 }
 
-/// The start of `text`, and a hash of `whole`, together at most `limit` bytes.
+/// Returns the start of `text` and a hash of `whole`, together at most `limit` bytes.
 fn hashed(text: &str, whole: &str, limit: usize) -> String {
     let hash = short_hash(whole);
-    // Only ASCII comes here, so every byte is a character.
+    // The text is always ASCII here, so every byte is a character.
     let room = limit - hash.len() - 1;
     let start = text.get(..room.min(text.len())).unwrap_or_default().trim_end_matches(['-', '.']);
     if start.is_empty() { hash } else { format!("{start}-{hash}") }

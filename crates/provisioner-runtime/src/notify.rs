@@ -1,13 +1,13 @@
-//! A notifier that several tasks may wait for.
+//! A notifier that several tasks can wait on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Something that happens again and again, and is counted.
+/// A repeated event with a counter.
 ///
-/// Waiters are woken in the order in which they began to wait. Tokio's `watch` wakes them in a random order, so no
-/// simulated run would be the same twice.
+/// Waiters are woken in the order in which they began to wait. Tokio's `watch` wakes them in random order, so simulated runs would not be
+/// reproducible.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     count: AtomicU64,
@@ -15,14 +15,14 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Counts one more, wakes the waiters, and returns the count.
+    /// Increments the count, wakes the waiters, and returns the count.
     pub(crate) fn notify(&self) -> u64 {
         let count = self.count.fetch_add(1, Ordering::Release) + 1;
         self.waiting.notify_waiters();
         count
     }
 
-    /// Follows the notifications from now on.
+    /// Returns a follower of all later notifications.
     pub(crate) fn follow(&self) -> Follower<'_> {
         Follower { notifier: self, seen: self.count.load(Ordering::Acquire) }
     }
@@ -36,7 +36,7 @@ pub(crate) struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Returns when there was a notification since this was made, since the last call, or since [`Follower::catch_up`].
+    /// Waits for a notification since the follower was created, since the last call, or since [`Follower::catch_up`].
     pub(crate) async fn changed(&mut self) {
         let before = self.seen;
         loop {
@@ -49,7 +49,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Takes all notifications as seen; returns their count.
+    /// Marks all notifications as seen; returns their count.
     pub(crate) fn catch_up(&mut self) -> u64 {
         self.seen = self.notifier.count.load(Ordering::Acquire);
         self.seen

@@ -1,4 +1,4 @@
-//! Signals become a cancellation token.
+//! Signals as a cancellation token.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// The token that SIGTERM or SIGINT cancels. A second signal ends the process at once, with the exit
-/// code 143 or 130, for users who do not want to wait.
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once, with exit code 143 or 130, for users who do not want to
+/// wait.
 ///
-/// Only for binaries, once, and inside a tokio runtime.
+/// For binaries only: call it once, inside a tokio runtime.
 ///
 /// # Errors
 ///
-/// When the process cannot listen for signals.
+/// Fails if the process cannot listen for signals.
 pub fn on_signal() -> io::Result<CancellationToken> {
     let mut signals =
         Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// 128 and the signal's number, as shells report it.
+    /// Returns 128 plus the signal's number, as shells report it.
     fn exit_code(self) -> i32 {
         match self {
             Self::Interrupt => 130,

@@ -5,22 +5,20 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem;
 
-/// Maps with less capacity are never shrunk: it is not worth the move.
+/// Maps with less capacity are never shrunk, because moving them is not worth it.
 const SMALL: usize = 256;
 
-/// What is known of every object of a kind: a map that can be compared with a new list.
+/// The known state of every object of a kind: a map that can be compared with a new list.
 ///
-/// A watch that starts again lists everything, but does not say what was deleted meanwhile. So:
-/// [`begin_snapshot`](Self::begin_snapshot), [`insert`](Self::insert) all that is listed, and
-/// [`end_snapshot`](Self::end_snapshot) returns what was not among it. Until then everything known before
-/// can still be looked up.
+/// A watch that restarts lists everything, but does not report what was deleted in the meantime. So call [`begin_snapshot`](Self::begin_snapshot),
+/// [`insert`](Self::insert) everything listed, and [`end_snapshot`](Self::end_snapshot) returns the entries that were not listed. Until then, all
+/// earlier entries can still be looked up.
 ///
 /// # Memory
 ///
-/// An entry costs `size_of::<(K, V)>()` + 1 bytes, times 1.15 to 2.3 as the map is more or less full,
-/// besides what the key and the value hold elsewhere. Nothing is kept per entry for snapshots; during one
-/// there are two maps, of which one shrinks while the other grows. After one, and when entries are
-/// removed, spare room is given back.
+/// An entry costs `size_of::<(K, V)>()` + 1 bytes, times 1.15 to 2.3 depending on how full the map is, plus what the key and the value hold
+/// elsewhere. Nothing is kept per entry for snapshots; during a snapshot there are two maps, of which one shrinks while the other grows. After a
+/// snapshot, and when entries are removed, spare room is returned.
 ///
 /// ```
 /// # use provisioner_runtime::Table;
@@ -37,13 +35,13 @@ const SMALL: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
     current: HashMap<K, V>,
-    /// During a snapshot: what was known before it and has not been listed yet.
+    /// During a snapshot: entries from before it that have not been listed yet.
     unseen: HashMap<K, V>,
     in_snapshot: bool,
 }
 
 impl<K: Eq + Hash, V> Table<K, V> {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self { current: HashMap::new(), unseen: HashMap::new(), in_snapshot: false }
     }
@@ -57,8 +55,8 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.current.insert(key, value).or(unseen)
     }
 
-    /// Whether a snapshot has begun and has not shown this key yet. An answer that is applied now says nothing about the list,
-    /// which may be newer: [`await_listing`](Self::await_listing) afterwards.
+    /// Returns true if a snapshot has begun and has not listed this key yet. A response that is applied now says nothing about the list, which may be
+    /// newer: call [`await_listing`](Self::await_listing) afterwards.
     pub fn awaits_listing<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -66,7 +64,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.in_snapshot && !self.current.contains_key(key)
     }
 
-    /// An entry that was just stored counts as not seen.
+    /// Marks an entry that was just stored as not seen.
     pub fn await_listing(&mut self, key: K) {
         if self.in_snapshot
             && let Some(value) = self.current.remove(&key)
@@ -75,7 +73,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// An entry counts as seen as it is: what was listed is older than what is known.
+    /// Marks an entry as seen without changing it: what was listed is older than what is known.
     pub fn keep(&mut self, key: &K)
     where
         K: Clone,
@@ -99,7 +97,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.unseen.remove(key)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -107,7 +105,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.current.get(key).or_else(|| self.unseen.get(key))
     }
 
-    /// The value of `key`, to be changed in place.
+    /// Returns the value of `key` for modification.
     pub fn get_mut<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -115,22 +113,22 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.current.get_mut(key).or_else(|| self.unseen.get_mut(key))
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.current.len() + self.unseen.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns true if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All entries, in no order.
+    /// Returns all entries in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.current.iter().chain(&self.unseen)
     }
 
-    /// From now on an entry counts as seen when it is inserted. Called during a snapshot, it starts again.
+    /// Begins a snapshot: entries count as seen once they are inserted. A call during a snapshot restarts it.
     pub fn begin_snapshot(&mut self) {
         self.in_snapshot = true;
         let seen = mem::take(&mut self.current);
@@ -141,9 +139,9 @@ impl<K: Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Removes and returns what was not seen since [`begin_snapshot`](Self::begin_snapshot), in the order of the keys.
+    /// Ends the snapshot: removes and returns the entries not seen since [`begin_snapshot`](Self::begin_snapshot), ordered by key.
     ///
-    /// Without one it removes nothing.
+    /// Removes nothing if no snapshot has begun.
     pub fn end_snapshot(&mut self) -> Vec<(K, V)>
     where
         K: Ord,
@@ -162,7 +160,7 @@ impl<K: Eq + Hash, V> Default for Table<K, V> {
     }
 }
 
-/// Halves the map's capacity when three quarters of it are spare, so that the cost per removal is constant.
+/// Halves the map's capacity when three quarters of it are unused, so that the cost per removal is constant.
 fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > SMALL && map.len() < map.capacity() / 4 {
         map.shrink_to(map.len() * 2);
@@ -218,7 +216,7 @@ mod tests {
         assert_eq!(table.end_snapshot(), [(1, 1)]);
     }
 
-    /// As caches apply answers.
+    /// Inserts a value the way caches apply responses.
     fn insert_unlisted<K: Eq + Hash + Copy, V>(table: &mut Table<K, V>, key: K, value: V) -> Option<V> {
         let awaits_listing = table.awaits_listing(&key);
         let before = table.insert(key, value);
@@ -272,7 +270,7 @@ mod tests {
                 });
                 assert_eq!(table.end_snapshot(), []);
                 assert!(table.unseen.capacity() == 0);
-                // A map of this kind is never more than 7/8 full, and doubles when it would be.
+                // A map of this kind is never more than 7/8 full, and doubles when it would exceed that.
                 let cost = f64::from(u32::try_from(table.current.capacity()).unwrap()) * 8.0 / 7.0;
                 let factor = cost / f64::from(count);
                 assert!((1.14..2.31).contains(&factor), "{count}: {factor}");
@@ -323,7 +321,7 @@ mod tests {
     }
 
     proptest! {
-        /// The reference keeps a mark beside each value.
+        /// The reference keeps a mark next to each value.
         #[test]
         fn behaves_like_a_map_with_marks(steps in prop::collection::vec(step(), 1..200)) {
             let mut table = Table::new();

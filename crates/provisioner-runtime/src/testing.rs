@@ -1,4 +1,4 @@
-//! An API server for tests: a function from a request to an answer.
+//! An API server for tests: a function from a request to a response.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ type Bytes = <Body as http_body::Body>::Data;
 
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// A client whose requests `server` answers.
+/// Returns a client whose requests `server` handles.
 pub(crate) fn client<F, Fut>(mut server: F) -> Client
 where
     F: FnMut(Request<Body>) -> Fut + Send + 'static,
@@ -28,17 +28,17 @@ where
     Client::new(service, "default")
 }
 
-/// An answer with this object.
+/// Returns a response with this object.
 pub(crate) fn object(value: &Value) -> Answer {
     text(value.to_string())
 }
 
-/// An answer with this text.
+/// Returns a response with this text.
 pub(crate) fn text(text: String) -> Answer {
     Response::new(Full::new(Bytes::from(text)).boxed_unsync())
 }
 
-/// A refusal as the API server words it.
+/// Returns a refusal as worded by the API server.
 pub(crate) fn refusal(code: u16, reason: &str, message: &str) -> Answer {
     let status = json!({ "kind": "Status", "code": code, "reason": reason, "message": message,
         "details": {"name": "the-object"} });
@@ -47,13 +47,13 @@ pub(crate) fn refusal(code: u16, reason: &str, message: &str) -> Answer {
     answer
 }
 
-/// An answer that arrives line by line.
+/// Returns a response that arrives line by line.
 pub(crate) fn lines(lines: impl Stream<Item = Value> + Send + 'static) -> Answer {
     let frames = lines.map(|line| Ok(Frame::data(Bytes::from(format!("{line}\n")))));
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-/// The refusal of a server that asks to be left alone for some seconds.
+/// Returns the refusal of a server that asks clients to wait for some seconds.
 pub(crate) fn busy(seconds: u32) -> Answer {
     let status = json!({
         "kind": "Status",

@@ -1,4 +1,4 @@
-//! A bound on the requests of this process to the API server, and a pause for a server that is busy.
+//! A limit on this process's concurrent requests to the API server, and a pause while the server is busy.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -26,16 +26,16 @@ use crate::backoff::Random;
 use crate::call::CallError;
 use crate::environment::Environment;
 
-/// The pause when a busy server does not say how long.
+/// The pause if a busy server does not specify one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// No pause is longer, whatever the server asks for.
+/// The longest pause, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Requests that waited for the end of a pause start within this time after it.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// Bounds the requests under way, and starts none while the API server asks for a pause.
+/// Limits concurrent requests, and starts none while the API server asks for a pause.
 ///
-/// Requests for Leases, journals, events and watches must not wait behind other work, so they do without it.
+/// Requests for Leases, journals, events and watches must not wait behind other work, so they bypass it.
 pub struct ApiLimiter {
     permits: Semaphore,
     state: Mutex<State>,
@@ -46,7 +46,7 @@ struct State {
     random: Random,
 }
 
-/// The right to make one request, given back on drop.
+/// Permission to send one request, returned on drop.
 #[derive(Debug)]
 #[must_use = "the permit is given back when it is dropped"]
 pub struct ApiPermit<'a> {
@@ -54,7 +54,7 @@ pub struct ApiPermit<'a> {
 }
 
 impl ApiLimiter {
-    /// At most so many requests at a time; 0 counts as 1.
+    /// Creates a limiter for at most this many concurrent requests; 0 counts as 1.
     pub fn new(requests: usize, environment: Environment) -> Self {
         let state = State { paused_until: None, random: environment.random("api limiter") };
         Self { permits: Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)), state: Mutex::new(state) }
@@ -70,13 +70,12 @@ impl ApiLimiter {
         permit
     }
 
-    /// Whether another request would have to wait.
+    /// Returns true if another request would have to wait.
     pub fn is_full(&self) -> bool {
         self.permits.available_permits() == 0
     }
 
-    /// Observes a failed request. If the server was too busy, all requests pause for as long as it asks, and up to half
-    /// as long again, at random.
+    /// Observes a failed request. If the server was too busy, all requests pause for as long as it asks, plus a random extra of up to half that time.
     pub fn observe(&self, error: &CallError) {
         let CallError::TooManyRequests { retry_after, .. } = error else { return };
         let mut state = crate::sync::lock(&self.state);
@@ -85,7 +84,7 @@ impl ApiLimiter {
         state.paused_until = Some(state.paused_until.map_or(until, |before| before.max(until)));
     }
 
-    /// When to look again, during a pause.
+    /// Returns when to check again, during a pause.
     fn next_start(&self) -> Option<Instant> {
         let mut state = crate::sync::lock(&self.state);
         let until = state.paused_until.filter(|until| *until > Instant::now())?;
@@ -118,7 +117,7 @@ mod tests {
         ApiLimiter::new(requests, Environment::simulated(7, Timestamp::UNIX_EPOCH))
     }
 
-    /// How long a request has to wait from now on.
+    /// Returns how long a request has to wait from now.
     async fn wait(limiter: &ApiLimiter) -> Duration {
         let start = Instant::now();
         let _permit = limiter.enter().await;

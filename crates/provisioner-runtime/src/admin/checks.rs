@@ -1,4 +1,4 @@
-//! Named checks that say whether this process is ready.
+//! Named readiness checks of this process.
 
 use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use super::probe::Probe;
 
-/// Named checks; clones are the same list. Without a check everything is ready.
+/// Named checks; clones share the list. Without checks, the process is ready.
 #[derive(Clone, Default)]
 pub struct Checks {
     checks: Arc<Mutex<Vec<Check>>>,
@@ -16,19 +16,18 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// No checks yet.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a check: a closure that returns at once. Its error says for a person what is wrong.
+    /// Adds a check: a closure that returns at once. Its error explains the problem to an administrator.
     pub fn add(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         crate::sync::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
     }
 
-    /// Adds a check that takes its time: it is asked only when somebody asks for the report, has a time limit, and its
-    /// answer counts for a few seconds. A panic is a failure. The text of a success, if any, is what a person should know
-    /// although the process is ready.
+    /// Adds a check that takes some time: it runs only when a report is requested, has a time limit, and its answer is cached for a few seconds. A
+    /// panic is a failure. A non-empty success text tells administrators about a problem that does not affect readiness.
     pub fn add_probe(
         &self,
         name: impl Into<String>,
@@ -37,12 +36,12 @@ impl Checks {
         crate::sync::lock(&self.probes).push(Probe::new(name.into(), Arc::new(ask)));
     }
 
-    /// The names of the checks that fail at once, without probes, and what is wrong.
+    /// Returns the names and problems of the checks that currently fail, without probes.
     pub fn failing(&self) -> Vec<(String, String)> {
         self.results().into_iter().filter_map(|(name, result)| Some((name, result.err()?))).collect()
     }
 
-    /// Whether all checks pass, and one line about each.
+    /// Returns true if all checks pass, and one line about each.
     pub(super) async fn report(&self) -> (bool, String) {
         let mut results: Vec<_> =
             self.results().into_iter().map(|(name, result)| (name, result.map(|()| String::new()))).collect();
@@ -66,7 +65,7 @@ impl Checks {
     }
 
     fn results(&self) -> Vec<(String, Result<(), String>)> {
-        // The checks run without the lock: a check may use this list.
+        // Run the checks without the lock: a check may use this list.
         let checks = crate::sync::lock(&self.checks).clone();
         let ask = |check: Check| {
             let result = catch_unwind(AssertUnwindSafe(|| (check.ask)()));

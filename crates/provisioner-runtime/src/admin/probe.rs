@@ -1,4 +1,4 @@
-//! A check that takes its time: a question to a backend, which nobody can make more frequent by asking `/readyz`.
+//! A check that takes some time: a request to a backend, whose rate does not depend on the number of `/readyz` requests.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// How long an answer counts.
+/// The time for which an answer is cached.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// How long an answer may take. A kubelet waits one second by default, and gets the answer with its next question.
+/// Time limit of a check. A kubelet waits one second by default, and gets the answer with its next request.
 const LIMIT: Duration = Duration::from_secs(5);
 
 type Ask = dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync;
 
-/// An answer, and when it came.
+/// An answer and the time of its arrival.
 type Answered = (Instant, Result<String, String>);
 
-/// A check with a time limit, whose answer counts for a while.
+/// A check with a time limit and a cached answer.
 #[derive(Clone)]
 pub(super) struct Probe {
     pub(super) name: String,
     ask: Arc<Ask>,
-    /// The last answer. Who asks meanwhile waits for the same one.
+    /// The last answer. Requests during a check wait for the same answer.
     last: Arc<Mutex<Option<Answered>>>,
 }
 
@@ -34,7 +34,7 @@ impl Probe {
         Self { name, ask, last: Arc::default() }
     }
 
-    /// Runs in a task of its own: who hangs up early does not make the next one begin again.
+    /// Runs the check in its own task: a client that disconnects early does not make the next one start over.
     pub(super) async fn answer(&self) -> Result<String, String> {
         let probe = self.clone();
         let asking = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The answer to one request.
+//! The response to one request.
 
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};

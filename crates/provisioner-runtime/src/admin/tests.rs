@@ -1,4 +1,4 @@
-//! The server over real connections, with clients that behave and clients that do not.
+//! Tests of the server over real connections, with well-behaved and misbehaving clients.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -166,7 +166,7 @@ impl Server {
         Self { address, stop, task }
     }
 
-    /// The status and the text.
+    /// Returns the status and the text.
     async fn get(&self, path: &str) -> (u16, String) {
         let answer = self.send(&format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -174,7 +174,7 @@ impl Server {
         (status, body.to_owned())
     }
 
-    /// All that comes back, whatever becomes of the connection.
+    /// Returns everything that is received, whatever happens to the connection.
     async fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let _ = stream.write_all(request.as_bytes()).await;

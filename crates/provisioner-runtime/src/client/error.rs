@@ -1,4 +1,4 @@
-//! Why there is no connection, in one line that says what to do. Never with a token in it.
+//! Connection errors: one line that suggests a remedy and never contains a token.
 
 use std::error::Error;
 use std::io;
@@ -8,28 +8,28 @@ use std::time::Duration;
 use kube::client::AuthError;
 use kube::config::{InClusterError, KubeconfigError};
 
-/// Why there is no connection. The texts are sentences for a person and fit one line.
+/// The reason why there is no connection. The messages are complete sentences and fit one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The connection data are there and cannot be used.
+    /// The connection data exists but cannot be used.
     #[error("{origin} cannot be used: {reason}. {advice}")]
     Config {
-        /// Where the connection data come from.
+        /// The source of the connection data.
         origin: String,
-        /// What is wrong with them.
+        /// The problem.
         reason: String,
-        /// What to do.
+        /// The remedy.
         advice: String,
     },
 
-    /// There are no connection data.
+    /// There is no connection data.
     #[error(
         "There is no cluster to connect to: no kubeconfig was given, KUBECONFIG is not set, this is not a pod, and \
          {home} does not exist. Name a kubeconfig, or run in a pod with a service account."
     )]
     NoCluster {
-        /// The file that was looked for last.
+        /// The last file that was looked for.
         home: String,
     },
 
@@ -38,9 +38,9 @@ pub enum ConnectError {
     Refused {
         /// The server's URL.
         server: String,
-        /// Where the connection data come from.
+        /// The source of the connection data.
         origin: String,
-        /// The server's text.
+        /// The server's message.
         reason: String,
     },
 
@@ -49,9 +49,9 @@ pub enum ConnectError {
     Unauthorized {
         /// The server's URL.
         server: String,
-        /// Where the connection data come from.
+        /// The source of the connection data.
         origin: String,
-        /// The server's text.
+        /// The server's message.
         reason: String,
     },
 
@@ -63,9 +63,9 @@ pub enum ConnectError {
     Unreachable {
         /// The server's URL.
         server: String,
-        /// Where the connection data come from.
+        /// The source of the connection data.
         origin: String,
-        /// What the network says.
+        /// The network error.
         reason: String,
     },
 
@@ -77,14 +77,14 @@ pub enum ConnectError {
     Untrusted {
         /// The server's URL.
         server: String,
-        /// Where the connection data come from.
+        /// The source of the connection data.
         origin: String,
-        /// What is wrong with the certificate.
+        /// The problem with the certificate.
         reason: String,
     },
 }
 
-/// The server and where its address comes from.
+/// The server and the source of its address.
 #[derive(Clone)]
 pub(super) struct Origin {
     pub(super) server: String,
@@ -92,7 +92,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// No client can be made of the connection data.
+    /// Creates the error for connection data that no client can be built from.
     pub(super) fn unusable(self, error: &kube::Error) -> ConnectError {
         let (reason, advice) = match error {
             kube::Error::Auth(error) => (credentials(error), "Correct it"),
@@ -105,7 +105,7 @@ impl Origin {
         config(self.source, reason, advice)
     }
 
-    /// The first request came to nothing.
+    /// Creates the error for a first request that failed.
     pub(super) fn refused(self, error: kube::Error) -> ConnectError {
         let Self { server, source: origin } = self;
         let error = match error {
@@ -130,7 +130,7 @@ impl Origin {
         }
     }
 
-    /// The first request was not answered.
+    /// Creates the error for a first request without a response.
     pub(super) fn silent(self, limit: Duration) -> ConnectError {
         let reason = format!("no answer within {limit:?}");
         ConnectError::Unreachable { server: self.server, origin: self.source, reason }
@@ -149,7 +149,7 @@ pub(super) fn service_account(origin: String, error: &InClusterError) -> Connect
 
 pub(super) fn kubeconfig(origin: String, error: &KubeconfigError) -> ConnectError {
     let reason = match error {
-        // The parser quotes the lines around the mistake, and the file has tokens in it.
+        // The parser quotes the lines around the mistake, and the file contains tokens.
         KubeconfigError::Parse(error) => match error.location() {
             Some(at) => format!("it is not valid at line {}, column {}", at.line(), at.column()),
             None => "it is not valid YAML of a kubeconfig".to_owned(),
@@ -165,7 +165,7 @@ fn config(origin: String, reason: String, advice: &str) -> ConnectError {
     ConnectError::Config { origin, reason, advice: format!("{advice}.") }
 }
 
-/// What is wrong with the credentials. A plugin's output may hold them, so it is not quoted.
+/// Describes the problem with the credentials. A plugin's output may contain them, so it is not quoted.
 fn credentials(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => {
@@ -190,7 +190,7 @@ fn find_tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Er
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return Some(error);
         }
-        // An I/O error names as its cause that of the error it wraps, so the latter must be asked for.
+        // An I/O error returns the source of the error it wraps, so get the wrapped error itself.
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         next = match wrapped {
             Some(wrapped) => Some(wrapped),

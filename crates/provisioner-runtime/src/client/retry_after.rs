@@ -1,4 +1,4 @@
-//! Keeps the server's `Retry-After`, which the client would drop.
+//! Preserves the server's `Retry-After`, which the client would drop.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -10,16 +10,15 @@ use kube::core::response::{Status, StatusDetails};
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
-/// The longest text of an error that is read.
+/// Maximum length of an error text that is read.
 const LONGEST_TEXT: usize = 16 * 1024;
 
 type Answer = Response<Box<DynBody>>;
 type Kept = BoxFuture<'static, Result<Answer, BoxError>>;
 
-/// Moves the header `Retry-After` of a refusal into the status that becomes the error.
+/// Copies the header `Retry-After` of a refusal to the status that becomes the error.
 ///
-/// The server's flow control answers in plain text and says how long to wait only in the header, but an
-/// error keeps nothing of the headers.
+/// The server's flow control responds in plain text and gives the delay only in the header, but errors do not keep headers.
 pub(super) fn layer() -> AndThenLayer<fn(Answer) -> Kept> {
     AndThenLayer::new(|answer| keep_retry_after(answer).boxed())
 }
@@ -49,7 +48,7 @@ async fn keep_retry_after(answer: Answer) -> Result<Answer, BoxError> {
     Err(Box::new(kube::Error::Api(status.boxed())))
 }
 
-/// The text of an answer, as far as it comes.
+/// Reads the text of a response, as far as it arrives.
 async fn read(mut body: Box<DynBody>) -> Vec<u8> {
     let mut text = Vec::new();
     while let Some(Ok(frame)) = body.frame().await

@@ -1,4 +1,4 @@
-//! Connections to servers that answer in every way, and what a person gets to read then.
+//! Connections to servers that respond in various ways, and the messages that users see.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ async fn the_wish_to_wait_of_a_busy_server_is_kept() {
     let error = call(FIRST_ANSWER, client.request_text(request())).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
     assert_eq!(error.to_string(), "The API server is busy: Too many requests, for now");
-    // The client has not repeated it: the second answer was still there to be given.
+    // The client has not retried: the second response was still available.
     assert!(matches!(error, CallError::TooManyRequests { .. }));
 }
 
@@ -151,7 +151,7 @@ async fn connection_data_are_looked_for_in_the_promised_order() {
     assert_eq!(server(&named(true), Some(explicit.path())).await.unwrap(), "http://explicit/");
     assert_eq!(server(&named(true), None).await.unwrap(), "http://named/");
 
-    // This process is no pod, so the error shows that the service account was asked.
+    // This process is not in a pod, so the error shows that the service account was tried.
     let text = server(&sources(None, true), None).await.unwrap_err();
     assert!(text.starts_with("The pod's service account cannot be used: "), "{text}");
 
@@ -182,7 +182,7 @@ async fn server(sources: &ConfigSources, explicit: Option<&Path>) -> Result<Stri
     }
 }
 
-/// Connects, which must fail; returns the text, which must fit one line and hold no token.
+/// Connects, which must fail; returns the message, which must fit one line and contain no token.
 async fn refused(kubeconfig: &Path) -> String {
     let Err(error) = connect(Some(kubeconfig)).await else { panic!("connected") };
     let text = error.to_string();
@@ -214,12 +214,12 @@ fn with_authority(server: &str, authority: &NamedTempFile) -> String {
     format!("server: {server}, certificate-authority: {}", authority.path().display())
 }
 
-/// A server that gives this answer to each request.
+/// Starts a server that gives this response to each request.
 async fn serve(answer: &'static str) -> String {
     serve_each(vec![answer]).await
 }
 
-/// A server that gives these answers in turn, the last one forever.
+/// Starts a server that gives these responses in turn, and repeats the last one.
 async fn serve_each(answers: Vec<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -235,7 +235,7 @@ async fn serve_each(answers: Vec<&'static str>) -> String {
     format!("http://{address}")
 }
 
-/// A server with a certificate for `name`, and the authority to trust for it.
+/// Starts a server with a certificate for `name`; returns the authority to trust for it.
 async fn serve_tls(name: &str) -> (String, NamedTempFile) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed([name.to_owned()]).unwrap();
@@ -260,7 +260,7 @@ async fn serve_tls(name: &str) -> (String, NamedTempFile) {
     (format!("https://localhost:{port}"), authority)
 }
 
-/// Reads until the blank line; false when the client is gone.
+/// Reads until the blank line; returns false if the client has disconnected.
 async fn read_request(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> bool {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {

@@ -25,7 +25,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// All terms that there ever were in a cluster, with their replica's number of shards.
+/// All terms that ever existed in a cluster, with their replica's number of shards.
 #[derive(Clone, Default)]
 struct Terms(Arc<Mutex<Vec<(u32, String, Term)>>>, Arc<Mutex<Option<String>>>);
 
@@ -46,13 +46,13 @@ impl Terms {
         *first = first.take().or(conflict);
     }
 
-    /// Asserts that no shard has two holders, and had none when a term began.
+    /// Asserts that no shard has or had two holders, now or when a term began.
     fn check(&self) {
         assert_eq!(crate::sync::lock(&self.1).clone(), None);
         assert_eq!(self.conflict(), None);
     }
 
-    /// There may be one valid term per shard, and one number of shards.
+    /// Returns a conflict: each shard may have one valid term, and there may be one number of shards.
     fn conflict(&self) -> Option<String> {
         let valid = self.valid();
         for (index, (shards, identity, shard)) in valid.iter().enumerate() {
@@ -74,26 +74,26 @@ impl Terms {
         valid.map(|(shards, identity, term)| (*shards, identity.clone(), term.shard)).collect()
     }
 
-    /// Who holds the shard.
+    /// Returns the holder of the shard.
     fn holder(&self, shard: u32) -> Option<String> {
         self.valid().into_iter().find(|(_, _, held)| *held == shard).map(|(_, identity, _)| identity)
     }
 
-    /// The numbers of transitions of a replica's terms.
+    /// Returns the numbers of transitions of a replica's terms.
     fn transitions(&self, replica: &str) -> Vec<u32> {
         let terms = crate::sync::lock(&self.0);
         terms.iter().filter(|(_, identity, _)| identity == replica).map(|(_, _, term)| term.transitions).collect()
     }
 }
 
-/// How a replica's work behaves.
+/// The behaviour of a replica's work.
 #[derive(Clone, Copy, PartialEq)]
 enum Workload {
     /// Finishes at once when asked.
     Obedient,
     /// Takes this long to finish.
     Slow(Duration),
-    /// Returns by itself after this time.
+    /// Returns on its own after this time.
     Short(Duration),
     /// Never returns.
     Stuck,

@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 use crate::limiter::{Flow, Limits};
 
 const KEYS: u8 = 8;
-/// Group and tenant of what creates, and at last one that removes in the first group.
+/// Group and tenant of flows that create; the last flow removes in the first group.
 const FLOWS: [(&str, Option<&str>); 6] =
     [("a", None), ("a", Some("x")), ("a", Some("y")), ("b", Some("x")), ("b", Some("y")), ("a", Some("x"))];
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60)).with_jitter(0.0);
@@ -49,7 +49,7 @@ enum Step {
     Forget(u8),
     Take,
     Begin(usize, u64),
-    /// Of the running keys the one with this number, modulo how many there are.
+    /// The running key with this number, modulo the number of running keys.
     Finish(usize, Outcome),
     Enter(usize, usize),
     Leave(usize),
@@ -174,7 +174,7 @@ impl Both {
         self.model.check_parked();
     }
 
-    /// When everything that runs ends well, nothing but what awaits a change is left.
+    /// When all running work ends well, only keys that await a change are left.
     fn settle(&mut self) {
         loop {
             for (key, run) in std::mem::take(&mut self.running) {
@@ -209,7 +209,7 @@ fn removes(index: usize) -> bool {
     index == FLOWS.len() - 1
 }
 
-/// The first flow of the same group and purpose.
+/// Returns the first flow of the same group and purpose.
 fn group(index: usize) -> usize {
     let same = |other: &usize| FLOWS[*other].0 == FLOWS[index].0 && removes(*other) == removes(index);
     (0..FLOWS.len()).find(same).unwrap_or(index)
@@ -220,7 +220,7 @@ struct Model {
     keys: Vec<Key>,
     limits: Limits,
     held: [usize; FLOWS.len()],
-    /// The groups with parked keys, in the order of their rotation. A group is named by its first flow.
+    /// The groups with parked keys, in the order of their rotation. A group is identified by its first flow.
     rotation: Vec<usize>,
     /// The flows with parked keys, in the order in which those of one group take turns.
     tenants: Vec<usize>,
@@ -246,7 +246,7 @@ impl Key {
 
 #[derive(Clone)]
 enum Phase {
-    /// Those at the front have a sequence below zero.
+    /// Keys at the front have a sequence below zero.
     Ready(Priority, i64, Instant),
     Delayed(Instant, i64),
     Waits,
@@ -254,7 +254,7 @@ enum Phase {
     Runs {
         priority: Priority,
         since: Instant,
-        /// With inputs that were others than those of the run.
+        /// Each wake, and whether its inputs differed from those of the run.
         wakes: Vec<(u64, Priority, bool)>,
         forgotten: bool,
     },
@@ -435,7 +435,7 @@ impl Model {
         })
     }
 
-    /// Only hand-outs while a level has a key waiting count.
+    /// Only hand-outs while a level has a waiting key count.
     fn reset_idle_levels(&mut self) {
         for level in 0..3 {
             if self.waiting(level).next().is_none() {
@@ -455,7 +455,7 @@ impl Model {
             let fair = total == 0 || (all < total && (own == 0 || own < 4 * (total - all - 1)));
             (fair || one_each && own == 0) && (per_group == 0 || own < per_group)
         };
-        // More than keys could ever hold is as good as no limit.
+        // A limit greater than the number of keys is the same as no limit.
         let room = (0..100).take_while(|more| may(*more)).count();
         let own = if FLOWS[flow].1.is_some() { held(flow) } else { 0 };
         room > 0 && (own == 0 || own < 4 * (room - 1))
@@ -464,7 +464,7 @@ impl Model {
     fn fill(&mut self, now: Instant) {
         loop {
             self.tidy_turns();
-            // What creates comes first; the other has permits of its own.
+            // Creating flows come first; removing flows have their own permits.
             let turns = [false, true]
                 .into_iter()
                 .flat_map(|removing| self.rotation.iter().filter(move |group| removes(**group) == removing));
@@ -484,7 +484,7 @@ impl Model {
         }
     }
 
-    /// Those that have just got a parked key come last, and so do those whose turn it was.
+    /// Moves flows that have just got a parked key to the end, and those whose turn it was.
     fn tidy_turns(&mut self) {
         let waiting: Vec<usize> = (0..FLOWS.len()).filter(|flow| self.has_parked(*flow)).collect();
         self.tenants.retain(|flow| waiting.contains(flow));

@@ -1,4 +1,4 @@
-//! One test for each promise of the queue; those about permits and workers have files of their own.
+//! One test for each guarantee of the queue; those about permits and workers have their own files.
 
 mod permits;
 mod workers;
@@ -226,7 +226,7 @@ async fn the_third_again_in_a_row_is_a_retry_and_so_is_the_fourth() {
         assert_eq!((work.attempt(), work.repeats(), start.elapsed()), (attempt, repeats, seconds * SECOND));
         work.finish(Next::Again);
     }
-    // Anything else breaks the row, and other inputs do.
+    // Any other result resets the count, and so do other inputs.
     queue.next().await.unwrap().finish(Next::Wait(Some(SECOND)));
     let work = queue.next().await.unwrap();
     assert_eq!(work.repeats(), 0);
@@ -249,7 +249,7 @@ async fn waiting_is_not_failing_and_its_pauses_grow_to_half_a_minute() {
     }
     assert_eq!(pauses, [1, 1, 2, 4, 8, 16, 30]);
     assert_eq!(queue.stats().retries, 1);
-    // A failure ends the row; the pause that is asked for counts in it.
+    // A failure resets the count; an explicit pause counts as a wait.
     queue.next().await.unwrap().finish(Next::Retry);
     queue.next().await.unwrap().finish(Next::Wait(Some(50 * SECOND)));
     let start = Instant::now();
@@ -342,7 +342,7 @@ fn queue() -> Queue<&'static str> {
     Queue::new(QueueOptions { backoff, ..QueueOptions::default() })
 }
 
-/// A queue in which `a` is ready.
+/// Returns a queue in which `a` is ready.
 fn woken() -> Queue<&'static str> {
     let queue = queue();
     queue.wake("a", 1, Change);
@@ -353,14 +353,14 @@ fn limited(total: usize, per_group: usize) -> Queue<&'static str> {
     Queue::new(QueueOptions { limits: Limits { total, per_group, one_each: false }, ..QueueOptions::default() })
 }
 
-/// The next key, which must be there at once and be this one.
+/// Takes the next key, which must be available at once and be this one.
 fn take(queue: &Queue<&'static str>, key: &str) -> Work<&'static str> {
     let work = queue.next().now_or_never().flatten().expect("a key is ready");
     assert_eq!(*work.key(), key);
     work
 }
 
-/// Runs a key that wants a permit; without one it is parked, with one it is done and keeps the permit.
+/// Runs a key that wants a permit: without one it is parked, with one it is done and keeps the permit.
 fn enter(queue: &Queue<&'static str>, key: &'static str, group: &str) -> Option<Permit<&'static str>> {
     queue.wake(key, 1, Change);
     let work = take(queue, key);
@@ -369,7 +369,7 @@ fn enter(queue: &Queue<&'static str>, key: &'static str, group: &str) -> Option<
     permit
 }
 
-/// Takes all that is ready.
+/// Takes all ready keys.
 fn order(queue: &Queue<&'static str>) -> Vec<&'static str> {
     let take = || {
         let work = queue.next().now_or_never().flatten()?;
@@ -389,7 +389,7 @@ fn assert_empty(queue: &Queue<&'static str>) {
     assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0, 0));
 }
 
-/// Work that creates in this group, `group` or `group/tenant`.
+/// Returns the flow of work that creates in this group; `text` is `group` or `group/tenant`.
 fn flow(text: &str) -> Flow {
     match text.split_once('/') {
         Some((group, tenant)) => Flow::creating(group).of_tenant(tenant),

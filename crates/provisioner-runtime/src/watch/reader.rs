@@ -1,7 +1,7 @@
 //! Reads the lines of a watch.
 //!
-//! The client's own reader parses an object twice when its text is wanted, once to find its end, and copies each line
-//! several times. Here the end is known: the server writes `{"type":"ADDED","object":{…}}`.
+//! The client's own reader parses an object twice when its text is wanted, once to find its end, and copies the text several times. Here the end is
+//! known: the server writes `{"type":"ADDED","object":{…}}`.
 
 use std::error::Error;
 use std::io;
@@ -28,7 +28,7 @@ pub trait FromJson: DeserializeOwned {
     ///
     /// # Errors
     ///
-    /// When it is not what it should be.
+    /// Fails if the JSON does not describe such an object.
     fn from_json(json: &str) -> serde_json::Result<Self> {
         serde_json::from_str(json)
     }
@@ -44,20 +44,20 @@ pub(crate) struct Reader<T> {
     /// The start of the next line, if waiting for the rest was cancelled.
     line: Vec<u8>,
     last_read: Instant,
-    /// Reset when it ends, not with each event.
+    /// Reset when it elapses, not with each event.
     silence: Pin<Box<Sleep>>,
     objects: PhantomData<fn() -> T>,
 }
 
 impl<T: FromJson> Reader<T> {
-    /// Begins the watch that is asked for.
+    /// Opens the requested watch.
     pub(crate) async fn open(client: &Client, request: Result<Request<Vec<u8>>, BuildError>) -> kube::Result<Self> {
         let body = Box::pin(client.request_stream(request.map_err(kube::Error::BuildRequest)?).await?);
         let (last_read, silence) = (Instant::now(), Box::pin(sleep(SILENCE)));
         Ok(Self { body, line: Vec::new(), last_read, silence, objects: PhantomData })
     }
 
-    /// The next event; `None` when the server has ended the watch, or must have: it was silent for [`SILENCE`].
+    /// Returns the next event; `None` if the server has ended the watch, or must have: it was silent for [`SILENCE`].
     pub(crate) async fn next(&mut self) -> Option<kube::Result<WatchEvent<T>>> {
         let read_line = loop {
             tokio::select! {
@@ -109,13 +109,13 @@ fn read<T: FromJson>(line: &[u8]) -> serde_json::Result<WatchEvent<T>> {
     })
 }
 
-/// Type and object of a line as the server writes it.
+/// Splits a line into type and object, as the server writes it.
 fn split(line: &str) -> Option<(&str, &str)> {
     let parts = line.trim_end().strip_prefix(r#"{"type":""#)?.strip_suffix('}')?;
     parts.split_once(r#"","object":"#)
 }
 
-/// Whether a connection was closed rather than broken. The decoder of the chunks says so only in its text.
+/// Returns true if a connection was closed rather than broken. The chunk decoder shows this only in its message.
 fn is_end(error: &io::Error) -> bool {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -124,7 +124,7 @@ fn is_end(error: &io::Error) -> bool {
         if is_cut || error.to_string().contains("unexpected EOF during chunk") {
             return true;
         }
-        // Such an error does not give its inner error as its source.
+        // Such an error does not return its inner error as its source.
         let inner = io.and_then(io::Error::get_ref).map(|inner| inner as _);
         next = inner.or_else(|| error.source());
     }

@@ -1,7 +1,7 @@
-//! Notices a stale watch: the API server has shown a version in an answer that the watch does not deliver.
+//! Detection of stale watches: a response of the API server contained a version that the watch does not deliver.
 //!
-//! A connection that was cut silently looks like one that has nothing to deliver. It is given up only when the server
-//! would have sent a bookmark. An answer that is newer than the watch shows the difference sooner.
+//! A connection that was cut silently looks like one that has nothing to deliver. It is abandoned only when the server would have sent a bookmark. A
+//! response that is newer than the watch reveals the difference sooner.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::notify::Notifier;
 /// How long a watch may deliver nothing while it is behind the answers. Doubled after each connection that did not help.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The doubled time is longer than a watch may be silent.
+/// Doubled this often, the time is longer than a watch may be silent.
 const MOST_DOUBLINGS: u32 = 4;
 
 /// The version that the watch has to reach.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     version: AtomicU64,
-    /// How many connections were given up for this version.
+    /// Number of connections abandoned for this version.
     given_up: AtomicU32,
     changed: Notifier,
 }
 
 impl Expected {
-    /// The watch has to deliver this version.
+    /// Records that the watch has to deliver this version.
     pub(super) fn raise(&self, version: u64) {
         if self.version.fetch_max(version, Ordering::Relaxed) < version {
             self.given_up.store(0, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Expected {
         }
     }
 
-    /// Everything was listed, and the server's versions may have started again.
+    /// Forgets the version, because everything was listed and the server's versions may have restarted.
     pub(super) fn forget(&self) {
         self.version.store(0, Ordering::Relaxed);
     }
@@ -51,7 +51,7 @@ impl Expected {
             }
             let given_up = self.given_up.load(Ordering::Relaxed);
             sleep(PATIENCE * (1 << given_up.min(MOST_DOUBLINGS))).await;
-            // A watch that delivers anything works, and will get there.
+            // A watch that delivers anything works, and will catch up.
             if position() == before && is_behind(before) {
                 self.given_up.store(given_up + 1, Ordering::Relaxed);
                 return;

@@ -1,4 +1,4 @@
-//! The watch against an API server that answers, and against one that does not.
+//! Tests of the watch against an API server that responds, and against one that does not.
 
 use std::collections::VecDeque;
 
@@ -127,7 +127,7 @@ async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_an
     let test =
         Test::start([Answer::Object(page(&[], "1", "")), silence("a", "2"), silence("b", "3"), silence("c", "4")]);
     test.wait(2).await;
-    // Delivered already.
+    // Already delivered.
     test.health.expect(2);
     test.wait(20).await;
     assert_eq!(test.queries().len(), 2);
@@ -137,7 +137,7 @@ async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_an
     assert_eq!(test.queries().len(), 2);
     test.wait(2).await;
     assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b"]);
-    // It is still not there.
+    // It has still not arrived.
     test.wait(10).await;
     assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b", "applied c"]);
     test.wait(20).await;
@@ -151,7 +151,7 @@ async fn what_is_expected_in_vain_costs_few_connections() {
     test.wait(2).await;
     test.health.expect(2);
     test.wait(600).await;
-    // After 5, 10, 20 and 40 seconds; then bookmarks show that the watch works.
+    // Reconnects after 5, 10, 20 and 40 seconds; then bookmarks show that the watch works.
     assert!((11..=15).contains(&test.queries().len()), "{}", test.queries().len());
 }
 
@@ -165,7 +165,7 @@ async fn a_watch_that_is_behind_and_still_delivers_is_left_alone() {
     assert_eq!((test.queries().len(), test.health.position()), (2, 13));
 }
 
-/// The server's data were restored from a backup: its versions start again.
+/// The server's data was restored from a backup: its versions start again.
 #[tokio::test(start_paused = true)]
 async fn what_was_expected_before_a_new_list_is_forgotten() {
     let test = Test::start([
@@ -259,7 +259,7 @@ async fn waiters_for_the_first_list_are_woken() {
     let test = Test::start([Answer::Refusal(500, ""), Answer::Object(page(&[], "1", ""))]);
     let health = test.health.clone();
     tokio::time::timeout(Duration::from_secs(1), health.wait_synced()).await.unwrap();
-    // And at once when it is over.
+    // It returns at once when the watch is synced.
     health.wait_synced().await;
 }
 
@@ -273,7 +273,7 @@ async fn a_quiet_watch_that_works_shows_progress() {
     assert!((7..=13).contains(&test.queries().len()), "{}", test.queries().len());
 }
 
-/// As those of a thousand nodes after a restart of the API server.
+/// Like the watches of a thousand nodes after a restart of the API server.
 #[tokio::test(start_paused = true)]
 async fn watches_that_began_together_do_not_end_together() {
     let start = |seed| {
@@ -290,7 +290,7 @@ async fn watches_that_began_together_do_not_end_together() {
     let again: Vec<Test> = (0..3).map(start).collect();
     again[0].wait(1).await;
     assert!(again.iter().zip(&asked).all(|(test, asked)| seconds_in(&test.queries()[1]) == *asked), "a seed repeats");
-    // The next watch of the same process lasts for another time.
+    // The next watch of the same process has a different duration.
     tests[0].wait(600).await;
     assert_ne!(seconds_in(&tests[0].queries()[2]), asked[0]);
 }
@@ -298,15 +298,15 @@ async fn watches_that_began_together_do_not_end_together() {
 enum Answer {
     Object(Value),
     Refusal(u16, &'static str),
-    /// The connection is cut silently before there is an answer.
+    /// The connection is cut silently before there is a response.
     Silence,
-    /// These events, and the end after a minute.
+    /// These events, ending after a minute.
     Events(Vec<Value>),
     /// These events, then the connection is cut silently.
     EventsThenSilence(Vec<Value>),
     /// One of these events every four seconds.
     Slow(Vec<Value>),
-    /// Bookmarks of this version, and the end after these seconds, as they are asked for.
+    /// Bookmarks of this version, ending after the requested number of seconds.
     Quiet {
         version: String,
         seconds: u64,
@@ -321,7 +321,7 @@ struct Test {
 }
 
 impl Test {
-    /// Watches a server that gives these answers, and after them watches in which nothing but bookmarks comes.
+    /// Watches a server that gives these responses, followed by watches that only deliver bookmarks.
     fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self::start_in(Environment::default(), answers)
     }
@@ -388,7 +388,7 @@ async fn reply(answer: Answer) -> testing::Answer {
     }
 }
 
-/// A stream that ends, without an item, when `end` does.
+/// Returns a stream that ends without an item when `end` completes.
 fn nothing<T>(end: impl Future<Output = ()>) -> impl Stream<Item = T> {
     stream::once(end).filter_map(async |()| None)
 }

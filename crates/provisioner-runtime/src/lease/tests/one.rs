@@ -119,7 +119,7 @@ async fn a_watch_that_delivers_nothing_connects_again() {
     assert_eq!(count(" b list leases"), 2, "{trace}");
 }
 
-/// It lists nothing, so only the silence shows that the connection is dead.
+/// The leader lists nothing, so only the silence shows that the connection is dead.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_watch_falls_silent_connects_again_within_65_seconds() {
     let cut = Arc::new(Cut { silent: Mutex::new(Some("a")), ..Cut::default() });
@@ -151,7 +151,7 @@ async fn work_that_ends_by_itself_is_begun_anew_after_a_retry_period() {
     sleep(seconds(100)).await;
     let begun = replica.health.begun();
     assert!((20..=50).contains(&begun), "{begun}");
-    // Nobody held it between release and acquisition, but anybody could have.
+    // It had no holder between release and acquisition, but another replica could have held it.
     let transitions = terms.transitions("a");
     assert!(transitions.is_sorted() && transitions.windows(2).all(|pair| pair[0] < pair[1]), "{transitions:?}");
 }
@@ -172,7 +172,7 @@ async fn a_leader_that_cannot_renew_stops_in_time_and_the_same_number_means_that
     assert_eq!((terms.transitions("a"), replica.health.lost()), (vec![0, 0], 1));
     assert_eq!(replica.health.problem(), None);
 
-    // Long enough for others to have come and gone.
+    // Long enough for others to have held the Lease in between.
     outage.set(true);
     sleep(seconds(60)).await;
     outage.set(false);
@@ -243,7 +243,7 @@ async fn a_leader_whose_name_is_taken_out_of_the_lease_stops_at_once() {
         sleep(Duration::from_millis(1)).await;
         assert_eq!(terms.valid(), []);
         until(|| replica.health.lost() == 1 && replica.held().is_empty()).await;
-        // And takes it again when it may.
+        // The replica takes it again when it may.
         until(|| replica.health.begun() == 2).await;
         assert_eq!(terms.transitions("a"), [0, 1]);
     }
@@ -345,7 +345,7 @@ async fn a_lease_of_the_go_library_is_respected_and_taken_over() {
     assert_eq!(terms.transitions("a"), [8]);
 }
 
-/// A leader that gets an answer to one update in `answered`, for this time. It must keep its Lease.
+/// Runs a leader that gets a response to one update in `answered`, for this time. It must keep its Lease.
 async fn holds_behind(cut: Cut, answered: usize, time: Duration) {
     let cut = Arc::new(cut);
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
@@ -371,11 +371,11 @@ async fn a_lease_whose_watch_delivers_every_renewal_is_held_without_any_answer()
     holds_behind(Cut::default(), usize::MAX, seconds(120)).await;
 }
 
-/// The second attempt conflicts with the first one's write, and a read shows whose it was.
+/// The second attempt conflicts with the first one's write, and a read shows which replica wrote it.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_only_a_read_shows_counts_from_when_it_was_sent() {
     let silent = Cut { silent: Mutex::new(Some("a")), ..Cut::default() };
-    // Then the watch connects again.
+    // After that time the watch reconnects.
     holds_behind(silent, 2, seconds(60)).await;
 }
 

@@ -4,7 +4,7 @@ use kube_sim::{DeleteOptions, Fault, Faults};
 
 use super::*;
 
-/// How many storms each kind of fleet goes through.
+/// Number of storms that each kind of fleet goes through.
 const SEEDS: u64 = 6;
 
 /// Randomness for the run itself.
@@ -48,7 +48,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
             4 if !replicas.is_empty() => replicas.remove(dice.below(replicas.len())).crash().await,
             5 if !replicas.is_empty() => replicas[dice.below(replicas.len())].pause.begin(),
             6 => replicas.iter().for_each(|replica| replica.pause.end()),
-            // By hand, but not while somebody holds it whom newcomers cannot know.
+            // Delete a Lease manually, but not while it has a holder that newcomers cannot know.
             7 if terms.valid().is_empty() => {
                 let names = leases(&cluster);
                 if !names.is_empty() {
@@ -65,7 +65,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
         }
     }
 
-    // When all faults end, a fleet gets all its shards, whatever is left of the others.
+    // When all faults end, a fleet gets all its shards, whatever remains of the others.
     faults.stop();
     for replica in replicas.into_iter().chain(stopped) {
         replica.task.abort();
@@ -81,7 +81,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
     cluster.trace()
 }
 
-/// In a runtime of its own, so that nothing is left over.
+/// Runs in a separate runtime, so that nothing is left over.
 fn run(seed: u64, shards: &[u32]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(storm(seed, shards))
@@ -121,7 +121,7 @@ async fn a_replica_that_slept_knows_that_its_term_is_over() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let first = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
     first.until_holding(1).await;
-    // Another number of shards, so that nobody touches the Lease of the one that sleeps.
+    // Use another number of shards, so that no replica touches the Lease of the one that sleeps.
     let second = Replica::start(&cluster, &terms, "b", 2);
     sleep(seconds(5)).await;
     first.pause.begin();

@@ -99,7 +99,7 @@ async fn another_number_of_shards_waits_for_the_last_of_the_old_fleet() {
         let first = Replica::start(&cluster, &terms, "a", old);
         let second = Replica::start(&cluster, &terms, "b", old);
         sleep(seconds(30)).await;
-        // A rolling update: one comes, one goes.
+        // A rolling update: one replica starts, one stops.
         let third = Replica::start(&cluster, &terms, "c", new);
         sleep(seconds(30)).await;
         assert!(third.held().is_empty());

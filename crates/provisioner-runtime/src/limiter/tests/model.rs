@@ -1,11 +1,11 @@
-//! The shares against lists that are searched from end to end.
+//! Tests the shares against lists that are searched from end to end.
 
 use proptest::prelude::*;
 
 use super::*;
 
 const GROUPS: [&str; 3] = ["a", "b", "c"];
-/// The first is nobody in particular.
+/// The first one stands for no tenant.
 const TENANTS: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Purpose, group and tenant.
+/// Returns purpose, group and tenant.
 fn parts(index: usize) -> (bool, usize, usize) {
     (index >= GROUPS.len() * TENANTS, index / TENANTS, index % TENANTS)
 }
@@ -66,7 +66,7 @@ impl Model {
         self.line_up();
     }
 
-    /// Those that have come to wait are last.
+    /// Moves flows that have just begun to wait to the end.
     fn line_up(&mut self) {
         let is_waiting = |flow: &usize| self.waiting.iter().any(|(of, _)| of == flow);
         self.flows.retain(is_waiting);
@@ -82,10 +82,10 @@ impl Model {
         }
     }
 
-    /// Who is next, with the ticket.
+    /// Returns the next flow and its ticket.
     fn admit(&mut self) -> Option<(usize, u64)> {
         let mut groups = self.groups.clone();
-        // What creates is asked first; the other has permits of its own.
+        // Creating flows come first; removing flows have their own permits.
         groups.sort_by_key(|group| *group >= GROUPS.len());
         let first = |of: &usize| self.flows.iter().copied().find(|flow| parts(*flow).1 == *of && self.may(*flow));
         let flow = groups.iter().find_map(first)?;

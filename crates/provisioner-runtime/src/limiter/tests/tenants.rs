@@ -26,7 +26,7 @@ fn all_tenants_together_have_what_their_group_may_take() {
     assert_eq!(fill(&mut shares(100, 0), &["g/a", "g/b"]), [36, 35]);
 }
 
-/// A tenant with 500 waiters, and then one of each of two others.
+/// One tenant has 500 waiters, then two others have one each.
 #[test]
 fn tenants_take_turns_whoever_came_first() {
     let mut shares = shares(0, 1);

@@ -141,7 +141,7 @@ async fn what_removes_takes_no_permit_of_what_creates() {
     assert_nothing_ready(&queue);
 }
 
-/// A queue with one permit, which `a` has.
+/// Returns a queue with one permit, which `a` holds.
 fn full() -> (Queue<&'static str>, Permit<&'static str>) {
     let queue = limited(1, 0);
     let permit = enter(&queue, "a", "g").unwrap();

@@ -63,12 +63,12 @@ async fn many_callers_of_next_get_all_keys() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_leaves_its_timer_to_the_others() {
     let queue = queue();
-    // This one waits before there is any delay, so it keeps no timer.
+    // This caller waits before there is any delay, so it is not responsible for a timer.
     let waiting = next_key(&queue);
     sleep(SECOND).await;
     queue.wake("a", 1, Change);
     take(&queue, "a").finish(Next::RetryAfter(10 * SECOND));
-    // Whoever of the two keeps the timer: when this one is dropped, the key still comes.
+    // Whichever of the two is responsible for the timer, the key still arrives when this one is dropped.
     assert!(timeout(SECOND, queue.next()).await.is_err());
     assert_eq!(timeout(10 * SECOND, waiting).await.unwrap().unwrap(), Some("a"));
 }
@@ -207,7 +207,7 @@ async fn a_burst_leaves_no_memory_behind() {
     assert!(state.room() < full / 20);
 }
 
-/// Somebody who waits for one key.
+/// Waits for one key in a task.
 fn next_key(queue: &Queue<&'static str>) -> JoinHandle<Option<&'static str>> {
     let queue = queue.clone();
     tokio::spawn(async move { queue.next().await.map(|work| *work.key()) })

@@ -1,5 +1,4 @@
-//! The directories above a volume. Who can change one of them can put a link in the place of the volume, and the kubelet
-//! would follow it.
+//! The directories above a volume. A user who can change one of them can replace the volume with a symlink, and the kubelet would follow it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,21 +11,21 @@ use crate::root::Root;
 use crate::state::{State, make_down, open_down, remove_empty};
 use crate::{descend, files};
 
-/// They can be passed, and not listed.
+/// Traversable but not listable.
 const MODE: Mode = Mode::from_raw_mode(0o711);
 
-/// What has to be known of a directory above a volume.
+/// The required proof that a directory above a volume is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Nobody but this program writes there, as its owner and mode say.
+    /// Only this provisioner can write there, according to its owner and mode.
     Rights,
-    /// This program has made it, too. Its owner and mode do not say that: a tenant may give them to a volume of their own.
+    /// In addition, this provisioner created it. Owner and mode do not prove that: a tenant can set both on their own volume.
     Made,
 }
 
 impl Root {
-    /// Refuses a path that leads through directories of others. The marks have the same directories above them, and nobody
-    /// else writes there: that is the proof of what was made here. So this comes before the path is marked.
+    /// Refuses a path that leads through directories not created by this provisioner. The marks have the same parent directories, and only this
+    /// provisioner writes there, which proves what it created. Therefore check this before marking the path.
     pub(crate) fn check_above(&self, state: &State, path: &VolumePath, proof: Proof) -> Result<(), DirectoryError> {
         let (above, _) = path.split();
         for count in 1..=above.len() {
@@ -35,11 +34,11 @@ impl Root {
             let is_known = match open_down(state.volumes.as_fd(), names) {
                 Ok(_) => true,
                 Err(Errno::NOENT) => false,
-                // A volume.
+                // The parent is a volume itself.
                 Err(_) => return Err(state.nested(path)),
             };
             self.check_rights(state, &directory, names)?;
-            // The last volume in it may have gone between the two looks.
+            // The last volume in it may have been removed between the two lookups.
             if proof == Proof::Made && !is_known && self.look(state, path, names)?.is_some() {
                 return Err(self.exposed(names, "was not made by this provisioner".to_owned()));
             }
@@ -47,7 +46,7 @@ impl Root {
         Ok(())
     }
 
-    /// Opens the directory above a volume, and makes those that are not there. `None` if one of them went meanwhile.
+    /// Opens the directory above a volume, creating missing ones. Returns `None` if one of them was removed in the meantime.
     pub(crate) fn make_above(&self, state: &State, path: &VolumePath) -> Result<Option<OwnedFd>, DirectoryError> {
         let doing = "cannot make the directory";
         let (above, _) = path.split();
@@ -63,18 +62,18 @@ impl Root {
         Ok(Some(directory))
     }
 
-    /// Removes the directories above a volume that are empty, and their places among the marks. One that stays keeps its
-    /// place, by which it is known.
+    /// Removes empty directories above a volume, and their counterparts among the marks. A directory that stays keeps its counterpart, which
+    /// identifies it.
     pub(crate) fn remove_above(&self, state: &State, path: &VolumePath) {
         let (above, _) = path.split();
         let left = remove_empty(state.root.as_fd(), &above, 0);
         remove_empty(state.volumes.as_fd(), &above, left);
     }
 
-    /// Notes that volumes may be made in a directory which a person vouches for.
+    /// Records that volumes may be created in a directory that an administrator vouches for.
     ///
     /// # Errors
-    /// When it is not there, others can write in it, or it is a volume.
+    /// Fails if the directory does not exist, if others can write to it, or if it is a volume.
     pub fn adopt_above(&self, path: &VolumePath) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;

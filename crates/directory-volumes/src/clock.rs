@@ -1,5 +1,5 @@
-//! Whether the clock is plausible. A node whose clock was reset says 1970, and one that was wrong may have made entries in a year to
-//! come: neither says how long data were kept.
+//! Plausibility checks of the clock. A node whose clock was reset reports 1970, and one whose clock was wrong may have created entries dated in the
+//! future: neither shows how long data was kept.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::entry::Discarded;
 use crate::error::DirectoryError;
 use crate::root::Root;
 
-/// No clock stands before this. Raised with each release; a build that sets `SOURCE_DATE_EPOCH` has its own date.
+/// No valid clock is earlier than this. Raised with each release; a build that sets `SOURCE_DATE_EPOCH` uses that date.
 const RELEASED: i64 = 1_767_225_600; // 2026-01-01
 
-/// When this program was built, at the earliest.
+/// Returns the earliest time at which this binary can have been built.
 pub(crate) fn built() -> Timestamp {
     let given = option_env!("SOURCE_DATE_EPOCH").and_then(|seconds| seconds.trim().parse().ok());
     Timestamp::from_second(given.unwrap_or(RELEASED).max(RELEASED)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// When the data of a volume may go that is deleted now, and what is to be counted later where the clock cannot be believed now.
+/// Returns when the data of a volume deleted now expires, and the retention to apply later if the clock is not plausible now.
 pub(crate) fn expiry(leaving: &Discarded, keep: Option<Duration>) -> (Option<Timestamp>, Option<u64>) {
     match keep {
         None => (None, None),
@@ -28,7 +28,7 @@ pub(crate) fn expiry(leaving: &Discarded, keep: Option<Duration>) -> (Option<Tim
 }
 
 impl Root {
-    /// Refuses a clock that stands before the program's build, or before anything in the root was made.
+    /// Refuses a clock that is earlier than the build of this binary, or than anything created in the root.
     pub(crate) fn check_clock(&self, now: Timestamp) -> Result<(), DirectoryError> {
         let doubtful = |what: String, when| Err(DirectoryError::Clock { now, what, when });
         if now < built() {

@@ -1,4 +1,4 @@
-//! The commands of provisioners of directories: what is in a root, and bringing things into it and out of it.
+//! Commands of directory provisioners: they list the contents of a root, and move volumes into and out of it.
 
 mod adopt;
 mod orphans;
@@ -38,10 +38,10 @@ pub enum Commands<S: Site> {
 }
 
 impl<S: Site> Commands<S> {
-    /// Does what the command says.
+    /// Executes the command.
     ///
     /// # Errors
-    /// Why it cannot be done.
+    /// Returns the reason if that is not possible.
     pub async fn execute(self) -> Result<(), BoxError> {
         match self {
             Self::Orphans(command) => command.execute().await,
@@ -51,40 +51,41 @@ impl<S: Site> Commands<S> {
     }
 }
 
-/// Where the commands of one provisioner work, as its arguments say. In the provisioner's pod the environment says it all.
+/// The location on which the commands of one provisioner work, according to its arguments. In the provisioner's pod, the environment provides all of
+/// them.
 pub trait Site: Args + std::fmt::Debug + Send + Sync {
     /// The annotations of its volumes.
     const ANNOTATIONS: Annotations;
 
-    /// The arguments of `adopt` that say what a volume is to be.
+    /// The arguments of `adopt` that describe the volume.
     type Source: Args + std::fmt::Debug + Send + Sync;
 
-    /// The root, which the provisioner has used.
+    /// Returns the root, which the provisioner has already used.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// Fails if it cannot be used.
     fn root(&self) -> Result<Root, BoxError>;
 
-    /// Where the root is: its directory here, and what it is on a server. Volumes of others name it so.
+    /// Returns the locations of the root: its directory here, and its export on a server. Volumes of other provisioners refer to these.
     fn places(&self, root: &Root) -> Vec<Place>;
 
-    /// The cluster.
+    /// Returns the connection to the cluster.
     fn connection(&self) -> &Connection;
 
-    /// The directory that a volume names.
+    /// Returns the directory that a volume refers to.
     ///
     /// # Errors
-    /// When it is not below the root.
+    /// Fails if it is not below the root.
     fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError>;
 
-    /// Gets ready to adopt.
+    /// Prepares an adoption.
     fn maker(
         &self,
         source: &Self::Source,
         client: &Client,
     ) -> impl Future<Output = Result<Box<dyn Maker>, BoxError>> + Send;
 
-    /// What is to be done for a directory that was adopted or restored, before its volume is offered to pods.
+    /// Prepares a directory that was adopted or restored, before its volume is offered to pods.
     fn came(
         &self,
         root: &Root,
@@ -95,10 +96,10 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
         async { Ok(()) }
     }
 
-    /// The root with its marker.
+    /// Returns the root after checking its marker.
     ///
     /// # Errors
-    /// When it is not the root that it was.
+    /// Fails if the marker is not the expected one.
     fn checked_root(&self) -> Result<Root, BoxError> {
         let root = self.root()?;
         root.check()?;
@@ -106,38 +107,38 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     }
 }
 
-/// Where data are, as a volume says it.
+/// The location of data, as recorded in a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A directory of a machine.
+    /// A directory on a machine.
     Directory(PathBuf),
-    /// A directory of a file server.
+    /// A directory on a file server.
     Export {
         /// The server's name or address.
         server: String,
-        /// The path there.
+        /// The path on the server.
         path: PathBuf,
     },
 }
 
-/// What `adopt` says on volumes.
+/// The parts of a volume that `adopt` fills in.
 pub trait Maker: Send + Sync {
-    /// Refuses a volume that is elsewhere.
+    /// Refuses a volume that is located elsewhere.
     ///
     /// # Errors
-    /// Where it is.
+    /// Returns its location.
     fn check(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
         let _ = volume;
         Ok(())
     }
 
-    /// Annotations beside those of all provisioners; of a volume that is there, or of a new one.
+    /// Returns annotations in addition to those of all provisioners, for an existing volume or a new one.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String>;
 
     /// Fills in the source of a new volume.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Fails if the volume cannot have a source.
     fn fill(&self, spec: &mut PersistentVolumeSpec, root: &Root, path: &VolumePath) -> Result<(), BoxError>;
 }
 
@@ -178,15 +179,15 @@ impl Connection {
         options
     }
 
-    /// A client of the cluster.
+    /// Returns a client of the cluster.
     ///
     /// # Errors
-    /// When there is none, or it does not let the provisioner in.
+    /// Fails if there is no cluster, or if it refuses access.
     pub async fn client(&self) -> Result<Client, BoxError> {
         Ok(client(&self.options()).await?)
     }
 
-    /// The id of the cluster, by which marks of other clusters are known.
+    /// Returns the id of the cluster, which distinguishes its marks from marks of other clusters.
     async fn cluster(&self, client: &Client) -> Result<String, BoxError> {
         Ok(cluster_id(&self.options(), client).await?)
     }

@@ -1,4 +1,4 @@
-//! Between the objects of Kubernetes and the directories of a root: owner, size, and what happens to a directory at deletion.
+//! Mapping between Kubernetes objects and directories of a root: owner, size, and the effect of deletion on a directory.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::pattern::{Names, PathPattern};
 use crate::root::Root;
 use crate::state::State;
 
-/// The reclaim policy of volumes whose data stay.
+/// The reclaim policy of volumes whose data is kept.
 const RETAIN: &str = "Retain";
 
-/// The annotations by which the volumes of one provisioner say what `delete` needs. The class may be gone by then.
+/// The annotations in which volumes record what `delete` needs. The class may no longer exist by then.
 #[derive(Clone, Copy, Debug)]
 pub struct Annotations {
-    /// What becomes of the data.
+    /// The treatment of the data.
     pub on_delete: &'static str,
-    /// How many seconds the data stay in the trash; without it, as long as nobody removes them.
+    /// The time in seconds that the data stays in the trash; without it, the data stays until an administrator removes it.
     pub trash_ttl: &'static str,
-    /// The id of the root that the volume is in.
+    /// The id of the root that contains the volume.
     pub root: &'static str,
 }
 
 impl Annotations {
-    /// Says on a volume what becomes of its data, and where they are.
+    /// Records on a volume how its data is treated, and which root contains it.
     pub fn tell(&self, volume: Volume, on_delete: OnDelete, trash_ttl: Option<Duration>, root: &Root) -> Volume {
         let volume = match (on_delete, trash_ttl) {
             (OnDelete::Delete, _) => volume,
@@ -46,20 +46,20 @@ impl Annotations {
     }
 }
 
-/// What a volume can hold.
+/// The capacity of a volume.
 #[derive(Debug)]
 pub struct Size {
-    /// In bytes, where it is enforced.
+    /// The limit in bytes, if it is enforced.
     pub limit: Option<u64>,
-    /// Why there is no limit, where the class does not say that there need be none.
+    /// The reason why there is no limit, unless the class allows that.
     unlimited: Option<String>,
 }
 
 impl Size {
-    /// `enforced` is what the class says; without it sizes are enforced where the file system can.
+    /// Returns the size. `enforced` is the value from the class; without it, sizes are enforced if the file system supports it.
     ///
     /// # Errors
-    /// When the class needs what the file system cannot.
+    /// Fails if the class requires enforcement that the file system does not support.
     pub(crate) fn of(bytes: u64, enforced: Option<bool>, root: &Root, state: &State) -> Result<Self, DirectoryError> {
         let unlimited = match enforced {
             Some(false) => return Ok(Self { limit: None, unlimited: None }),
@@ -72,12 +72,12 @@ impl Size {
         }
     }
 
-    /// A size that is a mere number is nothing to keep from the user.
+    /// Warns the user if the size is not enforced.
     pub fn tell(&self, volume: Volume) -> Volume {
         self.tell_with(volume, None)
     }
 
-    /// The same, with something else that the user is to know.
+    /// Same as [`tell`](Self::tell), with an additional message for the user.
     pub fn tell_with(&self, volume: Volume, more: Option<String>) -> Volume {
         let of_size = self.unlimited.as_ref().map(|reason| {
             format!("the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" says so beforehand")
@@ -89,20 +89,20 @@ impl Size {
     }
 }
 
-/// What is to be done with a directory when its volume is deleted.
+/// The action on a directory when its volume is deleted.
 #[derive(Debug)]
 pub struct Deletion {
     path: VolumePath,
     owner: Owner,
     kind: Kind,
-    /// None for an attempt.
+    /// `None` for an attempt.
     volume: Option<PersistentVolume>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Remove,
-    /// What an attempt has left, if anything.
+    /// Remove what an attempt may have left.
     RemoveAttempt,
     Keep,
     Trash {
@@ -112,10 +112,10 @@ enum Kind {
 }
 
 impl Deletion {
-    /// What a volume at this path says.
+    /// Returns the action recorded on a volume at this path.
     ///
     /// # Errors
-    /// When the volume is in another root.
+    /// Fails if the volume is in another root.
     pub fn of(
         volume: &ProvisionedVolume,
         path: VolumePath,
@@ -132,7 +132,7 @@ impl Deletion {
             Some("retain") => Kind::Keep,
             Some("trash") => {
                 let ttl = volume.annotation(annotations.trash_ttl);
-                // A number that nobody can read is no reason to keep data forever, nor to remove them at once.
+                // An unreadable number is no reason to keep data forever, nor to remove it at once.
                 let ttl = ttl.map(|text| text.parse().map_or(TRASH_TTL, Duration::from_secs));
                 Kind::Trash { ttl, object: serde_json::to_value(&*volume.object).unwrap_or_default() }
             }
@@ -141,27 +141,27 @@ impl Deletion {
         Ok(Self { path, owner: owner_here(volume), kind, volume: Some((*volume.object).clone()) })
     }
 
-    /// The claim of an attempt is gone, and nobody has used its directory.
+    /// Returns the action for an attempt whose claim no longer exists, and whose directory was never used.
     pub fn of_attempt(path: VolumePath, owner: Owner) -> Self {
         Self { path, owner, kind: Kind::RemoveAttempt, volume: None }
     }
 
-    /// Where the directory is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &VolumePath {
         &self.path
     }
 
-    /// Whose it is to be.
+    /// Returns the expected owner.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// The volume, unless it is an attempt whose directory nobody else has.
+    /// Returns the volume, unless its directory is kept, or it is an attempt.
     pub(crate) fn volume(&self) -> Option<&PersistentVolume> {
         self.volume.as_ref().filter(|_| !matches!(self.kind, Kind::Keep))
     }
 
-    /// Whether data are removed, which may take long.
+    /// Returns true if data is removed, which may take long.
     pub(crate) fn removes(&self) -> bool {
         matches!(self.kind, Kind::Remove | Kind::RemoveAttempt)
     }
@@ -171,7 +171,7 @@ impl Deletion {
         match kind {
             Kind::Remove => root.remove(&path, &owner, token),
             Kind::RemoveAttempt => match root.remove(&path, &owner, token) {
-                // The attempt was refused because of it.
+                // The attempt was refused for this reason.
                 Err(DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. }) => Ok(()),
                 removed => removed,
             },
@@ -181,10 +181,10 @@ impl Deletion {
     }
 }
 
-/// The directory that a claim gets, by a pattern of its class and by its names.
+/// Returns the directory for a claim, according to its class's pattern and its names.
 ///
 /// # Errors
-/// When the pattern gives no path of a volume.
+/// Fails if the pattern does not produce a valid volume path.
 pub fn whose<P>(request: &ProvisionRequest<P>, pattern: &PathPattern) -> Result<(VolumePath, Owner), ProvisionError> {
     let (namespace, metadata) = (request.namespace(), &request.claim.metadata);
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
@@ -201,22 +201,22 @@ pub fn whose<P>(request: &ProvisionRequest<P>, pattern: &PathPattern) -> Result<
     Ok((path, Owner { volume: request.name.clone(), uid: None, claim: Some(claim), provisioner, cluster }))
 }
 
-/// Whether the volume of a request is to have the reclaim policy Retain.
+/// Returns true if the volume of a request will have the reclaim policy Retain.
 pub fn retains<P>(request: &ProvisionRequest<P>) -> bool {
     request.class.reclaim_policy.as_deref() == Some(RETAIN)
 }
 
-/// Who a volume says that it is, in the cluster in which the provisioner runs.
+/// Returns the owner recorded in a volume, in the cluster where the provisioner runs.
 pub fn owner_here(volume: &ProvisionedVolume) -> Owner {
     Owner { cluster: Some(volume.cluster_id.clone()), ..owner_of(&volume.object) }
 }
 
-/// Whether a volume's reclaim policy is Retain.
+/// Returns true if a volume's reclaim policy is Retain.
 pub(crate) fn is_retained(volume: &PersistentVolume) -> bool {
     volume.spec.as_ref().is_some_and(|spec| spec.persistent_volume_reclaim_policy.as_deref() == Some(RETAIN))
 }
 
-/// Who a volume says that it is. Whose the directory is, its mark says.
+/// Returns the owner recorded in a volume. The actual owner of the directory is the one in its mark.
 pub fn owner_of(volume: &PersistentVolume) -> Owner {
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()).map(|claim| Claim {

@@ -1,4 +1,4 @@
-//! One step down: from a directory into one of its own.
+//! Single steps down the tree: from a directory to one of its children.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -8,25 +8,25 @@ use rustix::path::Arg;
 
 /// Opens the directory `name`, a single component, in `above`.
 ///
-/// `ELOOP` or `ENOTDIR` if it is something else, a link to a directory included, and `EXDEV` if a file system is
-/// mounted there, even one that is mounted a second time.
+/// Returns `ELOOP` or `ENOTDIR` if it is something else, including a symlink to a directory, and `EXDEV` if a file system is mounted there, even one
+/// that is mounted a second time.
 pub(crate) fn open<N: Arg + Copy>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(above, name, FLAGS, Mode::empty(), resolve) {
-        // Not known to the kernel, or not allowed by the sandbox of a container.
+        // Unknown to the kernel, or not allowed by the sandbox of a container.
         Err(Errno::NOSYS | Errno::PERM) => open_by_hand(above, name),
         opened => opened,
     }
 }
 
-/// The same without openat2(2).
+/// Same as [`open`], without openat2(2).
 pub(crate) fn open_by_hand<N: Arg>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
     let directory = rustix::fs::openat(above, name, FLAGS, Mode::empty())?;
     if mount_of(above)? == mount_of(&directory)? { Ok(directory) } else { Err(Errno::XDEV) }
 }
 
-/// A mount has its own number even when both sides are of one file system. Kernels before 5.8 leave it zero.
+/// Identifies the mount. Each mount has its own number even if both sides belong to one file system. Kernels before 5.8 leave it zero.
 fn mount_of(directory: impl std::os::fd::AsFd) -> Result<(u64, u32, u32), Errno> {
     let stat = rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     Ok((stat.stx_mnt_id, stat.stx_dev_major, stat.stx_dev_minor))

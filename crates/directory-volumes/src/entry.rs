@@ -1,4 +1,4 @@
-//! Volumes on their way out: one entry each, in one of our own directories.
+//! Volumes being removed: one entry each, in one of the provisioner's own directories.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,35 +16,35 @@ use crate::root::Root;
 use crate::state::{DELETING, State, TRASH, open_down, read_json, to_json};
 use crate::{descend, files};
 
-/// In an entry: what the volume's directory is called.
+/// The name of the volume's directory within an entry.
 pub(crate) const DATA: &str = "data";
-/// In an entry: what is known of the volume.
+/// The name of the file that describes the volume within an entry.
 const RECORD: &str = "record";
 
-/// So often another process may finish a removal between two calls.
+/// Retry limit when another process finishes a removal between two calls.
 const MOST_ATTEMPTS: usize = 16;
 
 /// A volume that was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Discarded {
-    /// Whose the directory was.
+    /// The owner of the directory.
     #[serde(flatten)]
     pub mark: Mark,
-    /// Where it was.
+    /// The former path of the directory.
     pub path: VolumePath,
-    /// Since when.
+    /// The time of the deletion.
     pub deleted: Timestamp,
-    /// When its data may go; never where it says nothing.
+    /// The time when its data expires; never if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// For how many seconds they are kept, while the clock has not been believed yet.
+    /// The retention in seconds, while the clock has not been plausible yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u64>,
-    /// What the data take on the disk, once that is known.
+    /// The disk usage of the data, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The PersistentVolume, for making it again.
+    /// The PersistentVolume, to recreate it.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub object: serde_json::Value,
 }
@@ -55,22 +55,22 @@ impl Discarded {
         Self { mark, path, deleted, expires: None, keep: None, bytes: None, object }
     }
 
-    /// Whether its time is over. Nothing ends before it began.
+    /// Returns true if the retention is over. Nothing expires before it was deleted.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.deleted <= now && self.expires.is_some_and(|expires| expires <= now)
     }
 }
 
 impl Root {
-    /// Moves a volume's directory to where it waits for its end, and removes its mark. Renaming is atomic, so a volume is there
-    /// as a whole or not at all. Under the path's lock.
+    /// Moves a volume's directory aside for removal, and removes its mark. Renaming is atomic, so a volume is moved entirely or not at all. Requires
+    /// the path's lock.
     pub(crate) fn discard(&self, state: &State, to: &'static str, leaving: &Discarded) -> Result<(), DirectoryError> {
         let (path, volume) = (&leaving.path, &leaving.mark.owner.volume);
         let (above, last) = path.split();
         let doing = "cannot move the directory aside";
         for _ in 0..MOST_ATTEMPTS {
             let found = open_down(state.root.as_fd(), &above).and_then(|directory| {
-                // Something else was not made by this program, and where a link leads to is nobody's volume.
+                // Anything else was not created by this provisioner, and a symlink does not lead to a volume.
                 is_directory(directory.as_fd(), last)?;
                 Ok(directory)
             });
@@ -79,7 +79,7 @@ impl Root {
                     rustix::fs::renameat(&directory, last, &entry, DATA)?;
                     rustix::fs::fsync(&directory)
                 }),
-                // An earlier call has moved it, or it was never made.
+                // An earlier call has moved it, or it was never created.
                 Err(Errno::NOENT) => {
                     state.remove_entry(to, volume);
                     Ok(())
@@ -92,7 +92,7 @@ impl Root {
                     self.remove_above(state, path);
                     return Ok(());
                 }
-                // The entry of an earlier removal went meanwhile.
+                // The entry of an earlier removal was deleted in the meantime.
                 Err(Errno::NOENT) => {}
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {
                     let why = match to {
@@ -113,7 +113,7 @@ impl Root {
         Err(failed(doing, path.as_str(), Errno::BUSY))
     }
 
-    /// Removes a volume that waits for its removal, if one of this name does.
+    /// Removes a volume that waits for its removal, if there is one of this name.
     pub(crate) fn finish_removal(
         &self,
         state: &State,
@@ -123,7 +123,7 @@ impl Root {
         self.empty_entry(state, DELETING, volume, fencing_token)
     }
 
-    /// Removes an entry with its data. The record is removed last: it says what else there is to give back.
+    /// Removes an entry with its data. The record is removed last, because it lists the other resources to release.
     pub(crate) fn empty_entry(
         &self,
         state: &State,
@@ -137,7 +137,7 @@ impl Root {
             Err(error) => return Err(failed("cannot open", volume, error)),
         };
         remove::tree(&entry, DATA, volume, fencing_token)?;
-        // A record that cannot be read must not keep the entry forever.
+        // An unreadable record must not keep the entry forever.
         if let Ok(Some(leaving)) = state.discarded(of, volume) {
             self.release_project(state, &leaving.mark.owner)?;
         }
@@ -146,15 +146,15 @@ impl Root {
 }
 
 impl State {
-    /// Makes an entry with its record. One that is there already is a call's that was cut off.
+    /// Creates an entry with its record. An existing one without data is from a call that was cut off.
     fn make_entry(&self, to: &'static str, leaving: &Discarded) -> Result<OwnedFd, Errno> {
         let directory = open_down(self.own.as_fd(), &[to])?;
         let entry = files::make_directory(directory.as_fd(), &leaving.mark.owner.volume, Mode::RWXU)?;
         match self.create_file(entry.as_fd(), RECORD, &to_json(leaving)) {
             Ok(()) => Ok(entry),
-            // Its data came, so the entry is another volume's.
+            // The entry has data, so it belongs to another volume.
             Err(Errno::EXIST) if !is_missing(entry.as_fd(), DATA) => Err(Errno::EXIST),
-            // The time of that call is not the time of this one.
+            // That call was made at another time, so replace its record.
             Err(Errno::EXIST) => {
                 files::replace(self.tmp.as_fd(), entry.as_fd(), RECORD, &to_json(leaving)).map(|()| entry)
             }
@@ -166,7 +166,7 @@ impl State {
         open_down(self.own.as_fd(), &[of, volume])
     }
 
-    /// What is known of an entry.
+    /// Reads the record of an entry.
     pub(crate) fn discarded(&self, of: &'static str, volume: &str) -> Result<Option<Discarded>, DirectoryError> {
         match self.open_entry(of, volume) {
             Ok(entry) => read_json(entry.as_fd(), RECORD),
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// Writes the record of an entry again.
+    /// Overwrites the record of an entry.
     pub(crate) fn rewrite(&self, of: &'static str, discarded: &Discarded) -> Result<(), DirectoryError> {
         let volume = &*discarded.mark.owner.volume;
         let replaced = self
@@ -184,7 +184,7 @@ impl State {
         replaced.map_err(|error| failed("cannot note the time of", volume, error))
     }
 
-    /// Removes an entry that has no data. One that has some stays.
+    /// Removes an entry that has no data. An entry with data stays.
     pub(crate) fn remove_entry(&self, of: &'static str, volume: &str) {
         let Ok(entry) = self.open_entry(of, volume) else { return };
         if is_missing(entry.as_fd(), DATA) {
@@ -195,11 +195,11 @@ impl State {
         }
     }
 
-    /// The entries of one of our own directories.
+    /// Lists the entries of one of the provisioner's own directories.
     pub(crate) fn list(&self, of: &'static str) -> Result<Vec<String>, DirectoryError> {
         let directory = match descend::open(self.own.as_fd(), of) {
             Ok(directory) => directory,
-            // Earlier versions had less.
+            // Earlier versions had fewer directories.
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(error) => return Err(failed("cannot open", of, error)),
         };
@@ -212,7 +212,7 @@ fn is_missing(directory: BorrowedFd<'_>, name: &str) -> bool {
     matches!(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
-/// `NOTDIR` if it is something else.
+/// Returns `NOTDIR` if it is something else.
 fn is_directory(above: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let stat = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match FileType::from_raw_mode(stat.st_mode) {

@@ -1,4 +1,4 @@
-//! What can be wrong with a root or with a volume in it.
+//! Errors concerning a root or a volume in it.
 
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::mark::Owner;
 
-/// What is wrong, and what to do about it.
+/// A problem and its remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
@@ -18,7 +18,7 @@ pub enum DirectoryError {
     Unusable {
         /// The root.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// No share is mounted at the root.
@@ -35,12 +35,12 @@ pub enum DirectoryError {
     /// Kubernetes cannot store the root's path.
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
     NotUnicode(PathBuf),
-    /// Nothing can be made in the root.
+    /// The root is not writable.
     #[error("the root directory {path} is not writable: {source}; make it writable, or name another one with --root")]
     NotWritable {
         /// The root.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Others could replace volumes.
@@ -50,9 +50,9 @@ pub enum DirectoryError {
     Unsafe {
         /// The root.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// The root's marker is missing.
@@ -61,7 +61,7 @@ pub enum DirectoryError {
          right one; nothing is made or removed until then"
     )]
     Unmarked(PathBuf),
-    /// The root's marker is another one.
+    /// The root has another marker.
     #[error(
         "the root directory {path} has the marker {found}, not {expected}: another file system is mounted there; mount the \
          right one, or start the provisioner anew to go on with this one"
@@ -69,20 +69,20 @@ pub enum DirectoryError {
     OtherRoot {
         /// The root.
         path: PathBuf,
-        /// The id that it had.
+        /// The expected id.
         expected: String,
-        /// The id that it has.
+        /// The actual id.
         found: String,
     },
-    /// A text is no path of a volume.
+    /// A text is not a valid volume path.
     #[error("{path:?} cannot be the directory of a volume: {reason}")]
     InvalidPath {
         /// The beginning of the text.
         path: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// A claim lacks what its path is made of.
+    /// A claim lacks an input of its path.
     #[error("the class's pattern needs the {what} {key} of the claim, which has none; make a claim with it")]
     NotSaid {
         /// A label or an annotation.
@@ -98,20 +98,20 @@ pub enum DirectoryError {
     Hangs {
         /// The root.
         path: PathBuf,
-        /// How many wait at most.
+        /// The maximum number of waiting threads.
         threads: usize,
     },
-    /// The root answers, and all threads that the call could have are busy.
+    /// The root responds, but all threads available to the call are busy.
     #[error("{path} is busy with {removals} deletions and {others} other calls; this one has its turn later")]
     Occupied {
         /// The root.
         path: PathBuf,
-        /// How many calls remove data.
+        /// The number of calls that remove data.
         removals: usize,
-        /// How many do something else.
+        /// The number of other calls.
         others: usize,
     },
-    /// A path from outside is not below the root.
+    /// A given path is not below the root.
     #[error(
         "{path:?} is not the directory of a volume below {root}; if the root was moved, leave a symlink at its former path and name \
          that with --root"
@@ -125,12 +125,12 @@ pub enum DirectoryError {
     /// Another volume has the directory.
     #[error("{path:?} is the directory of {holder}, and is not touched for this one")]
     Taken {
-        /// Below the root.
+        /// The path below the root.
         path: String,
         /// The owner.
         holder: Holder,
     },
-    /// A directory without a mark.
+    /// A directory has no mark.
     #[error(
         "{path:?} has no ownership mark, so it is not known whose it is; move it away, or take it over with the command \
          `adopt`"
@@ -139,73 +139,73 @@ pub enum DirectoryError {
         /// The directory.
         path: PathBuf,
     },
-    /// A directory above a volume is not ours.
+    /// A directory above a volume does not belong to the provisioner.
     #[error(
         "the directory {directory:?}, in which the volume would be, {what}, so others may be able to put a link in the \
          volume's place: run the provisioner's command `adopt {directory}`, which makes it a volume or a directory for \
          volumes, or move it away"
     )]
     Exposed {
-        /// Below the root.
+        /// The path below the root.
         directory: String,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// Something else is where a directory belongs.
+    /// A file of another kind occupies the place of a directory.
     #[error("{path:?} {what}; move it away")]
     InTheWay {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// A description of the file.
         what: &'static str,
     },
-    /// Cannot be removed now.
+    /// The data cannot be removed now.
     #[error("{name:?} is in use: {why}; it is removed when that has ended")]
     Busy {
-        /// What.
+        /// The name.
         name: String,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
     /// The fencing token is no longer valid.
     #[error("the work on {0:?} was cut off, and is done by another replica or later")]
     Fenced(String),
-    /// The fencing token ended within a removal.
+    /// The fencing token became invalid during a removal.
     #[error("the removal of {0:?} was interrupted and goes on later")]
     Interrupted(String),
-    /// More is removed than one call has time for.
+    /// More data is removed than fits into one call.
     #[error("the data of {0:?} are being removed; there are many of them, and the removal continues")]
     Continues(String),
-    /// An owner cannot be given.
+    /// The owner cannot be changed.
     #[error(
         "cannot change the owner of {name:?}: run the provisioner as root or with CAP_CHOWN, export a share with no_root_squash, or remove uid and gid from the class"
     )]
     NotAllowed {
-        /// What.
+        /// The name.
         name: String,
     },
     /// The size cannot be enforced.
     #[error("the size of {name:?} cannot be enforced: {reason}")]
     Unlimited {
-        /// Below the root.
+        /// The path below the root.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The class needs sizes that are enforced.
+    /// The class requires enforced sizes.
     #[error("the class says enforceSize: \"true\", but the size cannot be enforced: {0}")]
     MustBeEnforced(String),
     /// The directory cannot have the label of its class.
     #[error("the directory {name:?} cannot have the SELinux label {label}, which the class says: {reason}")]
     Unlabelled {
-        /// Below the root.
+        /// The path below the root.
         name: String,
         /// The label.
         label: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// The volume is larger than what is free.
+    /// The volume is larger than the free space.
     #[error(
         "{path} has no room for a volume of {wanted}: {free} are free, of which the class reserves {reserved}; ask for less, or make room"
     )]
@@ -214,63 +214,63 @@ pub enum DirectoryError {
         path: PathBuf,
         /// The size of the volume.
         wanted: String,
-        /// What is free.
+        /// The free space.
         free: String,
-        /// What has to stay free.
+        /// The space that has to stay free.
         reserved: String,
     },
-    /// A mark or an entry of the trash cannot be understood.
+    /// A mark or a trash entry cannot be parsed.
     #[error("{name:?} cannot be read: {reason}; look at it, and remove it by hand if it is damaged")]
     Damaged {
-        /// Below `.kube-provisioner`.
+        /// The path below `.kube-provisioner`.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The clock says less than what is known.
+    /// The clock is earlier than a known event.
     #[error(
         "nothing in the trash expires: the clock says {now}, and {what} at {when}; set the clock of this machine, or remove \
          what has a wrong time by hand"
     )]
     Clock {
-        /// What the clock says.
+        /// The time according to the clock.
         now: Timestamp,
-        /// What happened later.
+        /// The later event.
         what: String,
-        /// When.
+        /// The time of that event.
         when: Timestamp,
     },
-    /// Nothing of this name is there.
+    /// No object of this kind and name exists.
     #[error("there is no {what} {name:?}")]
     NotThere {
-        /// What was looked for.
+        /// The kind of object.
         what: &'static str,
         /// Its name.
         name: String,
     },
-    /// A call of the kernel failed.
+    /// A system call failed.
     #[error("{doing} {name:?}: {source}{}", hint(source))]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// With what.
+        /// The object of the operation.
         name: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Who has a path.
+/// The holder of a path.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Holder {
     /// A volume.
     Volume(Box<Owner>),
-    /// A volume of the same name, as before a restore of the cluster.
+    /// A volume with the same name, such as one from before a restore of the cluster.
     Namesake(Box<Owner>),
     /// A deleted volume whose data is kept.
     Kept(Box<Owner>),
-    /// A volume of which nothing more is to be said.
+    /// A volume about which no details may be shown.
     Another,
     /// A volume above or below the path.
     Nested,
@@ -298,7 +298,7 @@ impl fmt::Display for Holder {
 }
 
 impl DirectoryError {
-    /// What a tenant may read: nothing about volumes of other namespaces. The log has it.
+    /// Removes everything that a tenant must not read about volumes in other namespaces. The log still contains it.
     pub(crate) fn for_claim_of(self, owner: &Owner) -> Self {
         match self {
             Self::Taken { path, holder: Holder::Volume(holder) | Holder::Kept(holder) }
@@ -312,7 +312,7 @@ impl DirectoryError {
     }
 }
 
-/// What to do about a root that cannot be opened.
+/// Returns the remedy for a root that cannot be opened.
 fn unusable(source: &io::Error) -> &'static str {
     match hint(source) {
         "" => "create it, or name another one",
@@ -320,7 +320,7 @@ fn unusable(source: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a failure that comes from the file system as a whole.
+/// Returns the remedy for a failure that affects the file system as a whole.
 fn hint(source: &io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::STALE) => {

@@ -1,4 +1,4 @@
-//! Small files that are there as a whole or not at all.
+//! Small files that exist either completely or not at all.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,14 +12,14 @@ use rustix::path::Arg;
 
 use crate::descend;
 
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
-/// A temporary file that is older belongs to no process that writes it.
+/// Maximum age of a temporary file that a process may still be writing.
 const LONGEST_WRITE: Duration = Duration::from_secs(3600);
-/// Most marks and records are smaller.
+/// The size that most marks and records do not exceed.
 const USUAL: usize = 1 << 10;
 
-/// Creates a file, durably. `EXIST` where there is one already; the content of a file never changes.
+/// Creates a file durably. Returns `EXIST` if it already exists; the content of a file never changes.
 pub(crate) fn create(
     tmp: BorrowedFd<'_>,
     directory: BorrowedFd<'_>,
@@ -27,12 +27,12 @@ pub(crate) fn create(
     content: &[u8],
 ) -> Result<(), Errno> {
     let written = Written::new(tmp, content)?;
-    // Unlike a rename, a link replaces nothing, on every file system.
+    // Unlike a rename, a hard link never replaces an existing file, on any file system.
     rustix::fs::linkat(tmp, &*written.name, directory, name, AtFlags::empty())?;
     rustix::fs::fsync(directory)
 }
 
-/// Creates a file or takes the place of one, durably.
+/// Creates or replaces a file durably.
 pub(crate) fn replace(
     tmp: BorrowedFd<'_>,
     directory: BorrowedFd<'_>,
@@ -44,7 +44,7 @@ pub(crate) fn replace(
     rustix::fs::fsync(directory)
 }
 
-/// Removes the temporary files that crashes have left.
+/// Removes temporary files left by crashes.
 pub(crate) fn clear(tmp: &OwnedFd, now: SystemTime) -> Result<(), Errno> {
     let now = since_epoch(now);
     for (name, _) in names(tmp)? {
@@ -56,7 +56,7 @@ pub(crate) fn clear(tmp: &OwnedFd, now: SystemTime) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Reads a file, if it is there. `INVAL` if it is larger than any that this crate writes, `LOOP` for a link.
+/// Reads a file if it exists. Returns `INVAL` if it is larger than any that this crate writes, `LOOP` for a symlink.
 pub(crate) fn read(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<Option<Vec<u8>>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
@@ -64,14 +64,14 @@ pub(crate) fn read(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<O
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // With room for most files: without it the first reads are of a few bytes each.
+    // Reserve room for most files: otherwise the first reads are a few bytes each.
     let mut content = Vec::with_capacity(USUAL);
     let read = file.take(LARGEST + 1).read_to_end(&mut content);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     if content.len() as u64 <= LARGEST { Ok(Some(content)) } else { Err(Errno::INVAL) }
 }
 
-/// Removes a file or an empty directory; `false` if it was not there.
+/// Removes a file or an empty directory; returns `false` if it did not exist.
 pub(crate) fn remove(directory: BorrowedFd<'_>, name: impl Arg + Copy, flags: AtFlags) -> Result<bool, Errno> {
     match rustix::fs::unlinkat(directory, name, flags) {
         Ok(()) => Ok(true),
@@ -80,7 +80,7 @@ pub(crate) fn remove(directory: BorrowedFd<'_>, name: impl Arg + Copy, flags: At
     }
 }
 
-/// Makes a directory if need be, and opens it.
+/// Creates a directory if it does not exist, and opens it.
 pub(crate) fn make_directory(above: BorrowedFd<'_>, name: &str, mode: Mode) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(above, name, mode) {
         Ok(()) | Err(Errno::EXIST) => descend::open(above, name),
@@ -88,7 +88,7 @@ pub(crate) fn make_directory(above: BorrowedFd<'_>, name: &str, mode: Mode) -> R
     }
 }
 
-/// What is in a directory, and whether it is a directory itself. Names that are no text are left out: no volume has one.
+/// Lists the contents of a directory with their file types. Omits names that are not valid UTF-8, because no volume has one.
 pub(crate) fn names(directory: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -110,7 +110,7 @@ pub(crate) fn names(directory: &OwnedFd) -> Result<Vec<(String, FileType)>, Errn
     Ok(names)
 }
 
-/// A file with its content on disk, without a name of its own yet. What is left of the temporary name goes with this.
+/// A file whose content is on disk, but which has only a temporary name. Dropping it removes that name.
 struct Written<'a> {
     tmp: BorrowedFd<'a>,
     name: String,
@@ -118,7 +118,7 @@ struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn new(tmp: BorrowedFd<'a>, content: &[u8]) -> Result<Self, Errno> {
-        // In containers every process may have the same id, and others may share the root.
+        // In containers every process may have the same pid, and other processes may share the root.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let time = since_epoch(SystemTime::now());
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +151,7 @@ mod tests {
     fn what_crashes_left_is_removed_an_hour_later() {
         let folder = tempfile::tempdir().unwrap();
         let tmp = OwnedFd::from(File::open(folder.path()).unwrap());
-        // The name goes with its process.
+        // Leave the name behind, as a crashed process would.
         std::mem::forget(Written::new(tmp.as_fd(), b"mark").unwrap());
         std::fs::write(folder.path().join("by-hand"), "").unwrap();
         let left = || names(&tmp).unwrap().len();

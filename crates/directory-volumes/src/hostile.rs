@@ -1,5 +1,5 @@
-//! Hostile input: paths, names, links and volumes made by hand. A tree outside of the root is compared
-//! before and after. For the tests of every provisioner of directories; it panics on the first thing that does not hold.
+//! Hostile input: paths, names, symlinks and manually created volumes. A tree outside the root is compared before and after. Intended for the tests
+//! of every directory provisioner; it panics at the first violation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,9 +22,9 @@ use crate::root::Root;
 /// A provisioner whose classes have a `pathPattern`.
 #[derive(Debug)]
 pub struct Subject<P> {
-    /// Starts it on a root, whose path is also what its volumes say.
+    /// Starts it on a root, whose path its volumes also use.
     pub start: fn(&Path) -> P,
-    /// The sources of a volume with this path: parts of a PersistentVolume's `spec`.
+    /// Returns the sources of a volume with this path: parts of a PersistentVolume's `spec`.
     pub sources: fn(&str) -> Vec<Value>,
     /// The annotations of its volumes.
     pub annotations: Annotations,
@@ -56,7 +56,7 @@ macro_rules! hostile_tests {
     };
 }
 
-/// Names that are steps, too long, of another alphabet, or a link that is laid out below.
+/// Names that are path steps, too long, in another script, or a symlink created below.
 const NAMES: [&str; 44] = [
     "..",
     ".",
@@ -110,7 +110,7 @@ struct Place<P> {
 }
 
 impl<P: Hooks> Place<P> {
-    /// A root with a victim in it and links that lead out, beside what must not change.
+    /// Creates a root with a victim and symlinks that lead outside, next to a tree that must not change.
     fn new(subject: &Subject<P>, runtime: &tokio::runtime::Runtime) -> Self {
         let _context = runtime.enter();
         let outer = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ impl<P: Hooks> Place<P> {
     }
 }
 
-/// Everything about a tree but when it was read.
+/// Returns everything about a tree except access times.
 fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![top.to_owned()];
@@ -176,7 +176,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// No volume made by hand reaches what is not its own.
+/// Checks that no manually created volume reaches data it does not own.
 pub fn volumes_made_by_hand<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
@@ -210,7 +210,7 @@ pub fn volumes_made_by_hand<P: Hooks>(subject: &Subject<P>) {
                 "spec": spec,
             }))
             .unwrap();
-            // Whatever the answer is; mostly it is that this is nobody's volume.
+            // Any answer is acceptable; usually it is that the directory belongs to no volume.
             let _ = runtime.block_on(place.provisioner.delete(ProvisionedVolume::new(volume.clone())));
             let _ = runtime.block_on(place.provisioner.expand(ProvisionedVolume::new(volume), 1 << 40));
             count += 1;
@@ -220,7 +220,7 @@ pub fn volumes_made_by_hand<P: Hooks>(subject: &Subject<P>) {
     assert_eq!((place.outside(), tree(&place.root())), before);
 }
 
-/// No pattern of a class and no name of a claim reaches what is not its own.
+/// Checks that no pattern of a class and no name of a claim reaches data it does not own.
 pub fn patterns_and_names<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
@@ -240,7 +240,7 @@ pub fn patterns_and_names<P: Hooks>(subject: &Subject<P>) {
                 assert!(pattern.parse::<PathPattern>().is_err(), "{pattern:?}");
                 continue;
             }
-            // A claim's names as no API server would let them through.
+            // Names of claims that no API server would accept.
             for claim in ["claim", "../outside", "..", "/etc", "link-out"] {
                 accepted += 1;
                 let mut request = ProvisionRequest::new(read().unwrap(), 1);
@@ -253,7 +253,7 @@ pub fn patterns_and_names<P: Hooks>(subject: &Subject<P>) {
     assert_eq!(place.outside(), before);
 }
 
-/// No volume is made in a directory of somebody else, whatever its owner and mode say.
+/// Checks that no volume is created in a foreign directory, whatever its owner and mode.
 pub fn directories_of_others<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
@@ -269,13 +269,13 @@ pub fn directories_of_others<P: Hooks>(subject: &Subject<P>) {
         assert!(refused.contains("`adopt shop`"), "{mode:o}: {refused}");
         assert_eq!(tree(&shop), before, "{mode:o}");
     }
-    // Without it, it is made.
+    // Without that directory, the volume is created.
     fs::remove_dir_all(&shop).unwrap();
     let request = ProvisionRequest::new(parameters::from_map::<P::Parameters>(&class).unwrap(), 1);
     drop(runtime.block_on(place.provisioner.provision(request)).unwrap());
 }
 
-/// As fast as it can, somebody puts links in the place of directories while these are made and removed.
+/// Replaces directories with symlinks as fast as possible while they are created and removed.
 pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
     const ROUNDS: usize = 10_000;
     let runtime = runtime();
@@ -295,7 +295,7 @@ pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
                         let _ = symlink(&outside, &path);
                         std::thread::yield_now();
                         let _ = fs::remove_file(&path);
-                        // Meanwhile another one may have been made.
+                        // Another one may have been created in the meantime.
                         if fs::rename(&away, &path).is_err() {
                             let _ = fs::remove_dir_all(&away);
                         }
@@ -304,7 +304,7 @@ pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
                 }
             }
         });
-        // Where the swaps win nearly always, it takes more rounds until the other side has won often enough, too.
+        // If the swaps win nearly always, more rounds are needed until the other side has won often enough as well.
         while rounds < ROUNDS || made <= ROUNDS / 100 && rounds < 10 * ROUNDS {
             rounds += 1;
             let mut request = ProvisionRequest::new(parameters::from_map::<P::Parameters>(&class).unwrap(), 1);
@@ -317,7 +317,7 @@ pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
             .unwrap();
             match runtime.block_on(place.provisioner.provision(request)) {
                 Ok(_) => made += 1,
-                // A directory that came back after its volumes went is not known any more; a person clears it away.
+                // A directory that reappeared after its volumes were removed is no longer known; an administrator removes it.
                 Err(error) if error.to_string().contains("`adopt shop`") => drop(fs::remove_dir_all(root.join("shop"))),
                 Err(_) => {}
             }
@@ -329,8 +329,8 @@ pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
     assert_eq!(place.outside(), before);
 }
 
-/// Checks every rule on `root`, with a class whose volumes are named after their claims. What people make by hand where such a
-/// volume would be stays, with what is in it.
+/// Checks every rule on `root`, with a class whose volumes are named after their claims. A directory that a user created manually at the path of such
+/// a volume stays, with its contents.
 pub fn contract(kit: Conformance, root: &Path) {
     let made = Arc::new(Mutex::new(Vec::new()));
     let (root, makes) = (root.to_owned(), Arc::clone(&made));
@@ -338,7 +338,7 @@ pub fn contract(kit: Conformance, root: &Path) {
         .made_by_hand(async move |_, claim| {
             let name = format!("default_{claim}");
             let directory = root.join(&name);
-            // The provisioner may have been quicker.
+            // The provisioner may have been faster.
             fs::create_dir(&directory).ok()?;
             fs::write(directory.join("precious"), "x").unwrap();
             makes.lock().unwrap().push(directory);

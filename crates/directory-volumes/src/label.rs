@@ -1,4 +1,4 @@
-//! The SELinux label of a volume's directory. What is made in it gets the same, as the node's policy says.
+//! The SELinux label of a volume's directory. Files created in it inherit the label, according to the node's policy.
 
 use std::os::fd::AsFd;
 use std::str::FromStr;
@@ -13,9 +13,9 @@ use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::open_down;
 
-/// Where SELinux keeps it.
+/// The extended attribute that stores the label.
 const ATTRIBUTE: &str = "security.selinux";
-/// The kernel's own limit is a page.
+/// Maximum length of a label; the kernel's own limit is a page.
 const LONGEST: usize = 1024;
 
 /// A label, such as `system_u:object_r:container_file_t:s0`.
@@ -29,7 +29,7 @@ impl FromStr for SeLinuxLabel {
         let letter = |letter: char| letter.is_ascii_alphanumeric() || "_.-,".contains(letter);
         let parts: Vec<&str> = text.split(':').collect();
         let is_plain = |part: &&str| !part.is_empty() && part.chars().all(letter);
-        // The level may have categories behind another colon, and a range has two of them.
+        // The level may have categories after another colon, and a range has two of them.
         if (3..=6).contains(&parts.len()) && parts.iter().all(is_plain) && text.len() <= LONGEST {
             Ok(Self(text.to_owned()))
         } else {
@@ -41,10 +41,10 @@ impl FromStr for SeLinuxLabel {
 kube_provisioner::deserialize_from_str!(SeLinuxLabel);
 
 impl Root {
-    /// Labels the directory of a volume, before anybody uses it.
+    /// Labels the directory of a volume before it is used.
     ///
     /// # Errors
-    /// When the directory is not that volume's, when this kernel does not use SELinux, or when its policy refuses the label.
+    /// Fails if the directory does not belong to that volume, if this kernel does not use SELinux, or if its policy refuses the label.
     pub fn label(&self, path: &VolumePath, owner: &Owner, label: &SeLinuxLabel) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let (above, last) = path.split();
@@ -54,7 +54,7 @@ impl Root {
         };
         let directory = opened.map_err(|error| self.not_a_directory(path, error, "cannot open the directory"))?;
         let refused = |reason| DirectoryError::Unlabelled { name: path.to_string(), label: label.0.clone(), reason };
-        // With SELinux everything has a label. Without it, root may write one that nobody heeds.
+        // With SELinux everything has a label. Without it, root may write one that has no effect.
         let mut current = [0; LONGEST + 1];
         match fgetxattr(&directory, ATTRIBUTE, &mut current) {
             Ok(_) | Err(Errno::RANGE) => {}
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// This kernel has no SELinux, and stores the attribute as any other one for root.
+    /// Without SELinux, the kernel stores the attribute for root like any other.
     #[test]
     fn without_selinux_a_label_is_refused() {
         if std::path::Path::new("/sys/fs/selinux/enforce").exists() {

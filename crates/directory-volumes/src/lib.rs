@@ -1,18 +1,18 @@
-//! Volumes that are directories below one root directory, for provisioners of local directories and of network shares.
+//! Volumes that are directories below one root directory, for provisioners of local directories and network shares.
 //!
-//! Everything is opened relative to a handle of the root, one component at a time, so that neither `..` nor a symbolic link
-//! leads out of it. Beside the volumes, the directory `.kube-provisioner` holds what tenants must not reach:
+//! Everything is opened relative to a handle of the root, one component at a time, so that neither `..` nor a symbolic link leads out of it. Next to
+//! the volumes, the directory `.kube-provisioner` holds data that tenants must not reach:
 //!
 //! | below `.kube-provisioner/` | |
 //! |---|---|
-//! | `root` | the root's marker: its id. Where it is missing, another disk is mounted, or none |
-//! | `volumes/PATH` | the mark of the volume at `PATH`: its owner. Without it nothing is changed, moved or removed |
+//! | `root` | the root's marker: its id. If it is missing, another disk is mounted, or none |
+//! | `volumes/PATH` | the mark of the volume at `PATH`: its owner. Without it, the provisioner changes, moves and removes nothing |
 //! | `projects/ID` | the project id of a volume whose size is enforced |
-//! | `deleting/VOLUME/` | a volume on its way out: its `record` and its `data` |
-//! | `trash/VOLUME/` | a deleted volume whose data are kept for some time |
-//! | `restoring/VOLUME/` | one that is being brought back |
-//! | `notes/NAME` | what the provisioner wants to know again, such as the node that the root was on |
-//! | `locks/NUMBER` | what keeps two processes from working on one path |
+//! | `deleting/VOLUME/` | a volume being removed: its `record` and its `data` |
+//! | `trash/VOLUME/` | a deleted volume whose data is kept for some time |
+//! | `restoring/VOLUME/` | a volume being restored from the trash |
+//! | `notes/NAME` | facts that the provisioner needs again, such as the node that the root was on |
+//! | `locks/NUMBER` | locks that keep two processes from working on one path |
 //! | `tmp/` | files that are being written |
 
 #![deny(missing_docs)]

@@ -1,4 +1,4 @@
-//! One piece of work at a time for each path, also where two processes work on one root.
+//! Locks that allow one operation at a time per path, even if two processes work on one root.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -10,26 +10,26 @@ use crate::error::{DirectoryError, failed};
 use crate::path::VolumePath;
 use crate::state::{LOCKS, State, TRASH};
 
-/// Paths share so many locks. They are made with the root, so that a full disk has them.
+/// Number of locks that the paths share. They are created with the root, so that they exist even when the disk is full.
 const COUNT: u32 = 64;
-/// What is done under a lock takes milliseconds.
+/// Time limit for acquiring a lock. Operations under a lock take milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Ends when it is dropped, or with the process.
+/// A lock that is released when it is dropped, or when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: Option<OwnedFd>,
 }
 
 impl State {
-    /// Waits for the lock of a path, for some seconds at most: who hangs with it must not hang everybody.
+    /// Waits for the lock of a path, for some seconds at most, so that a holder that hangs does not block all others.
     pub(crate) fn lock(&self, path: &VolumePath) -> Result<Lock, DirectoryError> {
         let hash = path.as_str().bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
         self.lock_file(&(hash % COUNT).to_string(), path.as_str())
     }
 
-    /// Waits for the lock of all entries of the trash. After that of a path, where both are needed.
+    /// Waits for the lock of all trash entries. If both are needed, acquire the lock of the path first.
     pub(crate) fn lock_trash(&self) -> Result<Lock, DirectoryError> {
         self.lock_file(TRASH, TRASH)
     }
@@ -41,7 +41,7 @@ impl State {
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Lock { _file: Some(file) }),
-                // A network file system without locks: there one replica works at a time, as its Lease says.
+                // A network file system without locks: there, the Lease ensures that only one replica works at a time.
                 Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Lock { _file: None }),
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(PAUSE),
                 Err(Errno::WOULDBLOCK) => {
@@ -53,14 +53,14 @@ impl State {
     }
 }
 
-/// Makes the files of all locks.
+/// Creates the files of all locks.
 pub(crate) fn make_all(locks: &OwnedFd) -> Result<(), Errno> {
     open(locks, TRASH)?;
     (0..COUNT).try_for_each(|number| open(locks, &number.to_string()).map(drop))
 }
 
 fn open(locks: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
-    // Network file systems lock only what is open for writing.
+    // Network file systems only lock files that are open for writing.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(locks.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)
 }

@@ -1,4 +1,4 @@
-//! Whose a directory is.
+//! Ownership marks for volume directories.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct Owner {
     /// The name of the PersistentVolume.
     pub volume: String,
-    /// The uid of the PersistentVolume, where the volume was there before its mark.
+    /// The uid of the PersistentVolume, if the volume existed before its mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// The claim that it was made for. An adopted directory has none, until a claim gets it.
+    /// The claim that the volume was created for. An adopted directory has none until it is bound to a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
     /// The name of the provisioner.
@@ -30,12 +30,12 @@ pub struct Claim {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its uid, by which a claim of the same name made later is another one.
+    /// Its uid, which distinguishes it from a later claim with the same name.
     pub uid: String,
 }
 
 impl Owner {
-    /// Whether both are the same volume. The cluster and the uids of the volume and of its claim count where both know them.
+    /// Returns true if both are the same volume. The cluster and the uids of the volume and its claim are compared if both know them.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let claim = |owner: &Self| owner.claim.as_ref().map(|claim| claim.uid.clone());
         let same = |one: Option<String>, other: Option<String>| one.zip(other).is_none_or(|(one, other)| one == other);
@@ -46,13 +46,13 @@ impl Owner {
             && same(claim(self), claim(other))
     }
 
-    /// Whether the claims of both are in one namespace of one cluster, as far as that is known.
+    /// Returns true if the claims of both are in one namespace of one cluster, as far as that is known.
     pub(crate) fn shares_namespace(&self, other: &Self) -> bool {
         let namespace = |owner: &Self| owner.claim.as_ref().map(|claim| claim.namespace.clone());
         namespace(self) == namespace(other) && !self.is_of_another_cluster(other.cluster.as_deref())
     }
 
-    /// Whether the mark names another cluster than this one. Where either is not known, it does not say so.
+    /// Returns true if the mark names another cluster than this one. Returns false if either is unknown.
     pub(crate) fn is_of_another_cluster(&self, here: Option<&str>) -> bool {
         self.cluster.as_deref().zip(here).is_some_and(|(there, here)| there != here)
     }
@@ -72,28 +72,28 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The ownership mark of one directory: a file beside the volumes, where no tenant can reach it.
+/// The ownership mark of one directory: a file outside the volume, where no tenant can reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
-    /// Whose the directory is.
+    /// The owner of the directory.
     #[serde(flatten)]
     pub owner: Owner,
     /// UID of the PersistentVolume, recorded once it is saved. It proves ownership after the volume was bound to another claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_uid: Option<String>,
-    /// When the mark was made.
+    /// The time when the mark was created.
     pub created: Timestamp,
-    /// Since when the directory is kept although its volume was deleted, as the volume's class said.
+    /// The time since which the directory is kept although its volume was deleted, as requested by the volume's class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Timestamp>,
-    /// Whether the volume's reclaim policy is Retain.
+    /// True if the volume's reclaim policy is Retain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retain: bool,
 }
 
 impl Mark {
-    /// Returns whether the directory belongs to this volume. The claim counts only until the UID of the volume is known.
+    /// Returns true if the directory belongs to this volume. The claim is compared only until the UID of the volume is known.
     pub(crate) fn is_of(&self, owner: &Owner) -> bool {
         let known = self.volume_uid.as_ref().or(self.owner.uid.as_ref());
         if known.is_some() && known == owner.uid.as_ref() {
@@ -103,9 +103,9 @@ impl Mark {
         }
     }
 
-    /// Returns the mark with what is known of its volume now, if that differs.
+    /// Returns the mark with the current state of its volume, if that differs.
     pub(crate) fn updated(&self, owner: &Owner, retain: bool) -> Option<Self> {
-        // The mark of an adopted volume contains its UID already.
+        // The mark of an adopted volume already contains its UID.
         let volume_uid = owner.uid.clone().filter(|_| self.owner.uid.is_none());
         let updated = Self { volume_uid, retain, ..self.clone() };
         (self.is_of(owner) && updated != *self).then_some(updated)

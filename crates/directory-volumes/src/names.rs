@@ -1,17 +1,17 @@
-//! The names that a removal has read and not removed yet, within a budget that all removals of the process share.
+//! Names that a removal has read but not removed yet, within a budget shared by all removals of the process.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// For the names of all removals together.
+/// The budget for the names of all removals together.
 static SHARED: Budget = Budget::new(8 << 20);
 
-/// Every directory may have so much, so that a removal that gets nothing of the budget continues all the same.
+/// Minimum for every directory, so that a removal that gets no share of the budget still makes progress.
 const LEAST: usize = 4 << 10;
-/// No directory has more.
+/// Maximum for a directory.
 const MOST: usize = 512 << 10;
 
-/// Bytes that can be taken and are given back.
+/// A budget of bytes that can be taken and returned.
 #[derive(Debug)]
 pub(crate) struct Budget(AtomicUsize);
 
@@ -39,7 +39,7 @@ impl Budget {
     }
 }
 
-/// Names in one piece of memory, each with its NUL.
+/// Names in one block of memory, each with its NUL.
 #[derive(Debug)]
 pub(crate) struct Names<'a> {
     bytes: Vec<u8>,
@@ -52,7 +52,7 @@ impl<'a> Names<'a> {
         Self { bytes: Vec::new(), budget, taken: 0 }
     }
 
-    /// `false`: there is no room for this one now. For the first one there always is.
+    /// Adds a name; returns `false` if there is no room at the moment. The first name always fits.
     pub(crate) fn push(&mut self, name: &CStr) -> bool {
         let name = name.to_bytes_with_nul();
         while self.bytes.len() + name.len() > self.bytes.capacity() {
@@ -64,7 +64,7 @@ impl<'a> Names<'a> {
         true
     }
 
-    /// The last one.
+    /// Removes and returns the last name.
     pub(crate) fn pop(&mut self) -> Option<CString> {
         let (_, others) = self.bytes.split_last()?;
         let start = others.iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
@@ -79,7 +79,7 @@ impl<'a> Names<'a> {
         self.bytes.is_empty()
     }
 
-    /// Doubles the room, as far as the budget goes.
+    /// Doubles the room, as far as the budget allows.
     fn grow(&mut self, needed: usize) -> bool {
         let capacity = self.bytes.capacity();
         if capacity == 0 {
@@ -129,7 +129,7 @@ mod tests {
         let long = CString::new("n".repeat(245)).unwrap();
         let fit = (0..).take_while(|_| names.push(&long)).count();
         assert_eq!(fit, 16);
-        // A network file system may have longer ones.
+        // A network file system may have longer names.
         let mut names = Names::new(&budget);
         assert!(names.push(&CString::new("n".repeat(2 * LEAST)).unwrap()) && !names.push(&long));
     }

@@ -1,4 +1,4 @@
-//! A root that may become usable after its provisioner has started, such as a disk or a share that is away.
+//! Opening of a root that may become usable after its provisioner has started, such as a disk or a share that is unavailable.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tokio::time::sleep;
 
 use crate::worker::Worker;
 
-/// How often an unusable root is opened again.
+/// The time between attempts to open an unusable root.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The opening of one root. A root that hangs or is away keeps nobody from working on another one.
+/// The opening of one root. A root that hangs or is unavailable does not block work on other roots.
 #[derive(Clone)]
 pub struct Opening(watch::Sender<State>);
 
 #[derive(Clone)]
 enum State {
-    /// Nobody has used the root yet: another replica may work on it.
+    /// The root has not been used yet: another replica may work on it.
     New,
     /// A thread opens it.
     Opening,
@@ -25,7 +25,7 @@ enum State {
     Usable(Worker),
 }
 
-/// Why a root cannot be used now.
+/// The reason why a root cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotUsable {
     /// It is not open yet: it may hang.
@@ -35,26 +35,26 @@ pub enum NotUsable {
 }
 
 impl Default for Opening {
-    /// Of a root that nobody has used.
+    /// Creates the state of an unused root.
     fn default() -> Self {
         Self(watch::Sender::new(State::New))
     }
 }
 
 impl From<Worker> for Opening {
-    /// Of a root that is open.
+    /// Creates the state of an open root.
     fn from(worker: Worker) -> Self {
         Self(watch::Sender::new(State::Usable(worker)))
     }
 }
 
 impl Opening {
-    /// Whether nobody has used the root yet.
+    /// Returns true if the root has not been used yet.
     pub fn is_new(&self) -> bool {
         matches!(*self.0.borrow(), State::New)
     }
 
-    /// Marks the root as used; `false` if it was before. The first one has to [open](Self::open) it.
+    /// Marks the root as used; returns `false` if it already was. The first caller has to [open](Self::open) it.
     pub fn begin(&self) -> bool {
         self.0.send_if_modified(|state| {
             let is_new = matches!(state, State::New);
@@ -65,7 +65,7 @@ impl Opening {
         })
     }
 
-    /// Tries until the root is open, with one thread at a time: a call that hangs costs that one.
+    /// Tries until the root is open, with one thread at a time: a call that hangs blocks only that thread.
     pub async fn open<F>(&self, open: impl Fn() -> F) -> Worker
     where
         F: Future<Output = Result<Worker, StartError>>,
@@ -82,16 +82,16 @@ impl Opening {
         }
     }
 
-    /// Waits until somebody has tried to open the root.
+    /// Waits until an attempt to open the root has finished.
     pub async fn tried(&self) {
-        // The sender is here, so the channel is open.
+        // This object holds the sender, so the channel is open.
         let _ = self.0.subscribe().wait_for(|state| !matches!(state, State::New | State::Opening)).await;
     }
 
-    /// The root, if it can be used.
+    /// Returns the root, if it can be used.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Returns the reason why it cannot.
     pub fn worker(&self) -> Result<Worker, NotUsable> {
         match &*self.0.borrow() {
             State::Usable(worker) => Ok(worker.clone()),

@@ -1,4 +1,4 @@
-//! What the classes of all provisioners of directories can say.
+//! Class parameters common to all directory provisioners.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use kube_provisioner::parse_duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// How long the trash keeps data where the class does not say.
+/// The time for which the trash keeps data unless the class specifies one.
 pub const TRASH_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What becomes of the data of a deleted volume.
+/// The treatment of the data of a deleted volume.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDelete {
-    /// They are removed.
+    /// Remove the data.
     #[default]
     Delete,
-    /// They are moved to the trash, and removed after some time.
+    /// Move the data to the trash, and remove it after some time.
     Trash,
-    /// They stay where they are.
+    /// Keep the data in place.
     Retain,
 }
 
-/// Annotations by which classes configure other provisioners of directories, and what is there instead of them.
+/// Annotations with which classes configure other directory provisioners, and their replacements here.
 const OF_OTHERS: [(&str, &str); 2] = [
     ("cas.openebs.io/config", "use the parameters of this provisioner for the path and the quota"),
     ("defaultVolumeType", "use the parameter volumeType of the hostPath provisioner"),
@@ -31,7 +31,7 @@ const OF_OTHERS: [(&str, &str); 2] = [
 /// The file system that a CSI driver creates on a device.
 const FSTYPE: &str = "csi.storage.k8s.io/fstype";
 
-/// Lists the settings of a class that provisioners of directories do not honour, although they serve the class.
+/// Lists the settings of a class that directory provisioners do not honour, although they serve the class.
 pub fn ignored_settings(class: &StorageClass) -> Vec<String> {
     let annotations = class.metadata.annotations.as_ref();
     let given = |key: &str| annotations.is_some_and(|all| all.contains_key(key));
@@ -48,7 +48,7 @@ pub fn ignored_settings(class: &StorageClass) -> Vec<String> {
 /// Reads a duration, for `deserialize_with`.
 ///
 /// # Errors
-/// When it is none.
+/// Fails if it is not a valid duration.
 pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     parse_duration(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
@@ -56,7 +56,7 @@ pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 /// Reads the id of a user or group, for `deserialize_with`.
 ///
 /// # Errors
-/// When it is none. chown(2) takes the greatest number for "leave it as it is".
+/// Fails if it is not a valid id. chown(2) interprets the greatest number as "leave unchanged".
 pub fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     match u32::deserialize(deserializer)? {
         u32::MAX => Err(D::Error::custom("it is no id of a user or group")),
@@ -69,13 +69,13 @@ pub fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::
 pub struct FileMode(pub u32);
 
 impl Default for FileMode {
-    /// Pods of any user write here.
+    /// The default lets pods of any user write.
     fn default() -> Self {
         Self(0o777)
     }
 }
 
-/// The mode that became this decimal number, because YAML reads `0770` without quotes as an octal number.
+/// Returns the mode that was meant by this decimal number, because YAML reads `0770` without quotes as an octal number.
 fn meant(text: &str) -> Option<u32> {
     let mode: u32 = text.parse().ok().filter(|_| !text.starts_with('0'))?;
     (mode <= 0o3777 && mode & 0o700 == 0o700).then_some(mode)

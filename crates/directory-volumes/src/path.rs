@@ -1,4 +1,4 @@
-//! Where a volume is below the root.
+//! The path of a volume below the root.
 
 use std::fmt;
 use std::path::{Component, Path};
@@ -7,41 +7,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::DirectoryError;
 
-/// File systems allow so many bytes in one name.
+/// Maximum length of a name in bytes on common file systems.
 const LONGEST_NAME: usize = 255;
-/// Below the 4096 bytes that the kernel allows, with room for the root's own path.
+/// Maximum length of a path. It is below the kernel's 4096 bytes, which leaves room for the root's own path.
 const LONGEST_PATH: usize = 1024;
 
-/// The path of a volume below its root: names of letters, digits, `.`, `_` and `-`, none of which begins with a dot.
+/// The path of a volume below its root. Its names consist of letters, digits, `.`, `_` and `-`, and do not begin with a dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VolumePath(String);
 
 impl VolumePath {
-    /// The names, from the root down.
+    /// Returns the names, from the root down.
     pub(crate) fn names(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/')
     }
 
-    /// The names above the last one, and that.
+    /// Returns the names above the last one, and the last one.
     pub(crate) fn split(&self) -> (Vec<&str>, &str) {
         let mut above: Vec<&str> = self.names().collect();
         let last = above.pop().unwrap_or_default();
         (above, last)
     }
 
-    /// The path as text, with `/` between the names.
+    /// Returns the path as text, with `/` between the names.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The part of an absolute path that is below the root.
+    /// Returns the part of an absolute path that is below the root.
     ///
     /// # Errors
-    /// When it is not below the root, or not the path of a volume.
+    /// Fails if it is not below the root, or not a valid volume path.
     pub fn below(root: &Path, path: &str) -> Result<Self, DirectoryError> {
         let outside = || DirectoryError::Outside { path: shortened(path), root: root.to_owned() };
-        // `Path` would take `a/./b` and `a//b` for `a/b`.
+        // `Path` would treat `a/./b` and `a//b` as `a/b`.
         let plain = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_name));
         let below = Path::new(path).strip_prefix(root).map_err(|_| outside())?;
         if !plain || below.components().any(|part| !matches!(part, Component::Normal(_))) {
@@ -51,7 +51,7 @@ impl VolumePath {
     }
 }
 
-/// A name inside a path that came from outside may be anything but empty or a step.
+/// Returns true for a valid name within a given path, which may be anything that is not empty or a step.
 fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..")
 }
@@ -73,7 +73,7 @@ impl TryFrom<String> for VolumePath {
     }
 }
 
-/// Letters and digits are those of ASCII: others may look like a dot or a slash.
+/// Returns what is wrong with a name. Only ASCII letters and digits are allowed: others may look like a dot or a slash.
 fn wrong(name: &str) -> Option<&'static str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     match name {
@@ -87,7 +87,7 @@ fn wrong(name: &str) -> Option<&'static str> {
     }
 }
 
-/// What is shown of a text that anybody may have written.
+/// Shortens a text from an untrusted source for display.
 fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }

@@ -1,4 +1,4 @@
-//! The path of a volume, made of the names of its claim.
+//! Path patterns: the path of a volume, derived from the names of its claim.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use crate::path::VolumePath;
 
 /// A path with placeholders, such as `${pvc.metadata.namespace}/${pvc.metadata.name}`.
 ///
-/// What may be in it is decided when the class is read, so that nothing of a claim can lead out of the root: names of
-/// namespaces and claims are checked by the API server, and annotations and labels have no placeholder.
+/// The pattern is validated when the class is read, so that no part of a claim can lead out of the root: the API server checks the names of
+/// namespaces and claims, and annotations and labels have no placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Vec<Part>);
 
@@ -30,12 +30,12 @@ const PLACEHOLDERS: [(&str, Part); 3] = [
     ("pv.metadata.name", Part::Volume),
 ];
 
-/// As nfs-subdir-external-provisioner writes them.
+/// The placeholders of nfs-subdir-external-provisioner.
 const OF_SUBDIR: [(&str, Part); 2] = [(".PVC.namespace", Part::Namespace), (".PVC.name", Part::Claim)];
 const LABEL: &str = ".PVC.labels.";
 const ANNOTATION: &str = ".PVC.annotations.";
 
-/// What stands for the placeholders of one volume.
+/// The values of the placeholders for one volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     /// The claim's namespace.
@@ -51,10 +51,10 @@ pub struct Names<'a> {
 }
 
 impl PathPattern {
-    /// The path of one volume.
+    /// Returns the path of one volume.
     ///
     /// # Errors
-    /// When it is no path of a volume, for instance because two long names are one name of a directory.
+    /// Fails if it is not a valid volume path, for example because two long names form a single directory name.
     pub fn path(&self, names: &Names<'_>) -> Result<VolumePath, DirectoryError> {
         let of_claim = |what: &'static str, all: Option<&BTreeMap<String, String>>, key: &String| {
             let text = all.and_then(|all| all.get(key)).filter(|text| !text.is_empty());
@@ -71,14 +71,14 @@ impl PathPattern {
         self.0.iter().map(text).collect::<Result<String, _>>()?.try_into()
     }
 
-    /// A pattern of nfs-subdir-external-provisioner, whose placeholders are `${.PVC.namespace}`, `${.PVC.name}`,
-    /// `${.PVC.labels.KEY}` and `${.PVC.annotations.KEY}`, or one of ours.
+    /// Parses a pattern of nfs-subdir-external-provisioner, whose placeholders are `${.PVC.namespace}`, `${.PVC.name}`, `${.PVC.labels.KEY}` and
+    /// `${.PVC.annotations.KEY}`, or a pattern with this crate's placeholders.
     ///
-    /// Labels and annotations are the tenant's text: what they give is checked for each claim, and it may be the same for two
-    /// claims. The second one is refused, as the mark of the directory names its owner.
+    /// Tenants control labels and annotations: their values are checked for each claim, and two claims may have the same value. The second claim is
+    /// refused, because the mark of the directory names its owner.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the pattern.
     pub fn with_texts_of_claims(text: &str) -> Result<Self, String> {
         let pattern = Self::parse(text, |name| {
             let key = |prefix| name.strip_prefix(prefix).filter(|key: &&str| !key.is_empty()).map(str::to_owned);
@@ -90,7 +90,7 @@ impl PathPattern {
         pattern.inside()
     }
 
-    /// The annotations of claims that it needs.
+    /// Returns the annotations of claims that the pattern needs.
     pub fn annotations(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Annotation(key) => Some(key.as_str()),
@@ -124,9 +124,9 @@ impl PathPattern {
         Ok(Self(parts))
     }
 
-    /// The same if what it gives is inside of the root.
+    /// Returns the pattern if its paths are inside the root.
     fn inside(self) -> Result<Self, String> {
-        // Whatever the claim is called, its names are like these.
+        // All names of claims consist of characters like these.
         let example = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             _ => "x".to_owned(),
@@ -152,8 +152,8 @@ impl PathPattern {
         }
     }
 
-    /// Returns whether the path shows where the name of the namespace ends: on its way to each claim's name is a character that
-    /// no name of a namespace contains.
+    /// Returns true if the path shows where the name of the namespace ends: before each claim's name, there is a character that no namespace name
+    /// contains.
     fn shows_namespace(&self) -> bool {
         let separates =
             |text: &str| text.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
@@ -176,7 +176,7 @@ impl PathPattern {
 }
 
 impl Default for PathPattern {
-    /// The volume's name alone.
+    /// The default is the volume's name.
     fn default() -> Self {
         Self(vec![Part::Volume])
     }
@@ -292,7 +292,7 @@ mod tests {
         assert!(refused.contains("255 bytes") && refused.contains("create the claim with a shorter name"), "{refused}");
     }
 
-    /// Tries all short patterns, and claims whose names contain what may be in a name.
+    /// Tries all short patterns, and claims whose names contain the characters allowed in names.
     #[test]
     fn claims_of_two_namespaces_never_have_one_path() {
         const TOKENS: [&str; 7] = ["x", "-", "_", "/", ".", "${pvc.metadata.namespace}", "${pvc.metadata.name}"];

@@ -1,4 +1,4 @@
-//! Removes a tree by descriptors: no link is followed, no mount is crossed, no depth is too deep.
+//! Removal of a tree by descriptors: it follows no symlink, crosses no mount, and handles any depth.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,12 +13,12 @@ use crate::names::{Budget, Names};
 
 pub(crate) const MOUNTED: &str = "a file system is mounted in it";
 
-/// More levels than this are flattened: the directory is moved up, where it is removed later.
+/// Maximum depth. Deeper trees are flattened: a directory is moved up, where it is removed later.
 const DEEPEST: usize = 64;
-/// So often a directory is read in vain, because it fills up again, before it is left for later.
+/// Number of reads of a directory that keeps filling up before it is left for later.
 const MOST_READS: usize = 64;
 
-/// Removes `name` in `above` with all that is in it. Not there is success. Messages name the volume.
+/// Removes `name` in `above` with all its contents. Succeeds if it does not exist. Messages name the volume.
 pub(crate) fn tree(
     above: &OwnedFd,
     name: &str,
@@ -28,7 +28,7 @@ pub(crate) fn tree(
     tree_within(Budget::shared(), above, name, volume, fencing_token)
 }
 
-/// The same with a budget for the names that it keeps.
+/// Same as [`tree`], with a budget for the names that it keeps.
 pub(crate) fn tree_within(
     budget: &Budget,
     above: &OwnedFd,
@@ -43,20 +43,20 @@ pub(crate) fn tree_within(
 
 struct Removal<'a> {
     root: BorrowedFd<'a>,
-    /// For messages.
+    /// The name of the volume, for messages.
     volume: &'a str,
     fencing_token: &'a FencingToken,
     budget: &'a Budget,
 }
 
-/// One directory on the way down.
+/// One directory on the path down.
 struct Level<'a> {
     directory: OwnedFd,
-    /// Its name in the one above.
+    /// Its name in its parent directory.
     name: CString,
-    /// Directories in it that are known and not removed yet.
+    /// Subdirectories that are known and not removed yet.
     children: Names<'a>,
-    /// How often it was read since something was last found in it to go down to.
+    /// Number of reads since the last one that found a subdirectory.
     reads: usize,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Removal<'a> {
             Entered::NotThere => return Ok(()),
             Entered::Other => return self.unlink(self.root, name, AtFlags::empty()).map(drop),
         };
-        // Directories that are moved up need names that differ.
+        // Directories that are moved up need distinct names.
         let mut moved = 0_u64;
         while let Some(mut level) = levels.pop() {
             self.check_fencing_token()?;
@@ -85,7 +85,7 @@ impl<'a> Removal<'a> {
             let above = levels.last().map_or(self.root, |above| above.directory.as_fd());
             let Some(child) = level.children.pop() else {
                 if !self.unlink(above, &level.name, AtFlags::REMOVEDIR)? {
-                    // Something was put into it meanwhile: once more.
+                    // A file was added in the meantime: read it once more.
                     levels.push(level);
                 }
                 continue;
@@ -113,16 +113,16 @@ impl<'a> Removal<'a> {
         Ok(())
     }
 
-    /// `false`: the disk is too full for that.
+    /// Moves a directory up; returns `false` if the disk is too full for that.
     fn move_up(&self, from: &OwnedFd, name: &CStr, top: &OwnedFd, number: u64) -> Result<bool, DirectoryError> {
         let flat = format!(".moved-{}-{number}", std::process::id());
         match rustix::fs::renameat(from, name, top, &flat) {
-            // A name that is taken: it is met again, and the next number is tried.
+            // If the name is taken, the directory is found again, and the next number is tried.
             Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => Ok(true),
             Err(Errno::NOSPC | Errno::DQUOT) => Ok(false),
             Err(Errno::BUSY | Errno::XDEV) => Err(self.busy(MOUNTED)),
             Err(Errno::ACCESS) => {
-                // Its entry for the directory above cannot be changed without the right to write.
+                // Moving a directory changes its `..` entry, which requires write permission on it.
                 self.make_accessible(from.as_fd(), name)?;
                 rustix::fs::renameat(from, name, top, &flat).map_err(|error| self.failed(error))?;
                 Ok(true)
@@ -131,7 +131,7 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// Removes the files of a directory. The answer are directories in it, if there are any: not all, where memory is short.
+    /// Removes the files of a directory. Returns its subdirectories, if there are any, but not all of them if memory is short.
     fn remove_files(&self, directory: &OwnedFd) -> Result<Names<'a>, DirectoryError> {
         let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
         let mut children = Names::new(self.budget);
@@ -156,7 +156,7 @@ impl<'a> Removal<'a> {
         Ok(children)
     }
 
-    /// Opens a directory for removal: never through a link, never into another mount.
+    /// Opens a directory for removal, never through a symlink or into another mount.
     fn enter(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<Entered, DirectoryError> {
         let opened = match descend::open(above, name) {
             Err(Errno::ACCESS) => {
@@ -172,14 +172,13 @@ impl<'a> Removal<'a> {
             Err(Errno::XDEV) => return Err(self.busy(MOUNTED)),
             Err(error) => return Err(self.failed(error)),
         };
-        // Entries of a directory without these rights could not be unlinked. Where this is not allowed, it may
-        // not be needed either.
+        // Entries of a directory without these permissions cannot be unlinked. If changing them is not allowed, it may not be necessary either.
         let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
         Ok(Entered::Directory(directory))
     }
 
-    /// A directory that its owner may not use is ours to remove all the same. Through a handle, because
-    /// changing a mode by name would follow a link that took its place.
+    /// Makes a directory removable whose permissions lock out its owner. It uses a handle, because changing a mode by name would follow a symlink
+    /// that replaced the directory.
     fn make_accessible(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), DirectoryError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = match rustix::fs::openat(above, name, flags, Mode::empty()) {
@@ -199,7 +198,7 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// `false`: the directory is not empty.
+    /// Unlinks an entry; returns `false` if the directory is not empty.
     fn unlink(&self, above: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<bool, DirectoryError> {
         match rustix::fs::unlinkat(above, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),

@@ -1,4 +1,4 @@
-//! Whether a volume fits its root, and what roots and volumes use.
+//! Free space for volumes, and the usage of roots and volumes.
 
 use std::os::fd::AsFd;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{PROJECTS, State, read_json};
 
-/// What a class keeps free of a root's file system.
+/// The space that a class keeps free in a root's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
-    /// So many hundredths of the file system's size.
+    /// Percentage of the file system's size.
     Percent(u8),
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
 }
 
@@ -31,7 +31,7 @@ impl Reserve {
 }
 
 impl Default for Reserve {
-    /// Nothing.
+    /// The default reserves nothing.
     fn default() -> Self {
         Self::Bytes(0)
     }
@@ -53,34 +53,34 @@ impl FromStr for Reserve {
 
 kube_provisioner::deserialize_from_str!(Reserve);
 
-/// What a root's file system has, and what its volumes use, in bytes.
+/// The capacity of a root's file system and the usage of its volumes, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measured {
     /// The size of the file system.
     pub size: u64,
-    /// What can be written still.
+    /// The space that can still be written.
     pub free: u64,
-    /// The volumes whose size is enforced, with those in the trash. The file system counts them by itself.
+    /// The volumes whose size is enforced, including those in the trash. The file system itself tracks their usage.
     pub volumes: Vec<VolumeUsage>,
 }
 
-/// What a volume uses.
+/// The usage of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VolumeUsage {
     /// The name of the PersistentVolume.
     pub volume: String,
-    /// In bytes.
+    /// The usage in bytes.
     pub bytes: u64,
-    /// How many files and directories it has.
+    /// The number of files and directories.
     pub inodes: u64,
 }
 
 impl Root {
-    /// Refuses a volume that is larger than what is free. One that is there already has its room.
+    /// Refuses a volume that is larger than the free space. An existing volume already has its space.
     ///
-    /// What other volumes may still write is not known to be needed, and is not reserved for them.
+    /// Space that other volumes may still write is not reserved, because they may never need it.
     pub(crate) fn check_room(
         &self,
         state: &State,
@@ -97,10 +97,10 @@ impl Root {
         Err(DirectoryError::NoRoom { path, wanted, free: about(disk.free), reserved: about(reserved) })
     }
 
-    /// What is used now.
+    /// Returns the current usage.
     ///
     /// # Errors
-    /// When it is not the root that it was, or the file system does not say.
+    /// Fails if the marker is not the expected one, or if the file system does not report its usage.
     pub fn usage(&self) -> Result<Measured, DirectoryError> {
         let state = self.enter()?;
         let disk = self.disk(&state)?;
@@ -110,7 +110,7 @@ impl Root {
             for name in state.list(PROJECTS)? {
                 let id = name.parse().ok().and_then(ProjectId::new);
                 let usage = id.and_then(|id| quota.usage(id).ok());
-                // A volume that goes meanwhile has none.
+                // A volume that is deleted in the meantime has no usage.
                 if let (Some(usage), Some(owner)) = (usage, read_json::<Owner>(projects.as_fd(), &name)?) {
                     let (bytes, inodes) = (usage.used_bytes, usage.used_inodes);
                     volumes.push(VolumeUsage { volume: owner.volume, bytes, inodes });
@@ -121,7 +121,7 @@ impl Root {
     }
 }
 
-/// A size for people, such as `12.3Gi`.
+/// Formats a size for users, such as `12.3Gi`.
 fn about(bytes: u64) -> String {
     let units = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let unit = units

@@ -1,4 +1,4 @@
-//! The root directory: which one it is, and whether it is still that one.
+//! The root directory and the verification of its identity.
 
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
@@ -16,16 +16,16 @@ use crate::{descend, files};
 
 /// A root directory for volumes.
 ///
-/// It is opened again for each piece of work, and its marker is compared: when the file system that should be mounted there
-/// is not, nothing is made and nothing is removed.
+/// It is opened again for each operation, and its marker is compared: if the file system that should be mounted there is not, nothing is created or
+/// removed.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// The path that the administrator gave, which may lead over symlinks. Volumes of a root that was moved behind one name it.
+    /// The path that the administrator gave, which may contain symlinks. Volumes of a root that was moved behind a symlink refer to this path.
     given: PathBuf,
     /// The id in the marker, once it is known.
     id: OnceLock<String>,
-    /// Who owns what this process makes here. Not its own user id where a network file system maps ids.
+    /// The owner of files that this process creates here. It differs from its own user id if a network file system maps ids.
     owner: OnceLock<u32>,
 }
 
@@ -36,21 +36,21 @@ struct Marker {
 }
 
 impl Root {
-    /// Examines a directory of this machine, and makes nothing in it.
+    /// Examines a directory of this machine without creating anything in it.
     ///
     /// # Errors
-    /// When it cannot be used, or is not safe.
+    /// Fails if it cannot be used, or is not safe.
     pub fn open(path: &Path) -> Result<Self, DirectoryError> {
         let root = Self::open_shared(path)?;
         root.check_safety(&root.handle()?)?;
         Ok(root)
     }
 
-    /// Examines a directory that a server shares. Who may write in it, the server decides: its users may be mapped, and pods get
-    /// their own directories of it alone.
+    /// Examines a directory that a server shares. The server decides who may write to it: it may map users, and pods only get their own directories
+    /// of it.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// Fails if it cannot be used.
     pub fn open_shared(path: &Path) -> Result<Self, DirectoryError> {
         let unusable = |source| DirectoryError::Unusable { path: path.to_owned(), source };
         let given = path.to_owned();
@@ -72,33 +72,33 @@ impl Root {
         Ok(root)
     }
 
-    /// The root's path, without links.
+    /// Returns the root's path without symlinks.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether an absolute path is below the root, with or without the symlinks on the way to it.
+    /// Returns true if an absolute path is below the root, with or without resolving the symlinks in the root's path.
     pub fn contains(&self, path: &Path) -> bool {
         path.starts_with(&self.path) || path.starts_with(&self.given)
     }
 
-    /// Returns the part of an absolute path that is below the root, with or without the symlinks on the way to it.
+    /// Returns the part of an absolute path that is below the root, with or without resolving the symlinks in the root's path.
     ///
     /// # Errors
-    /// When it is not below the root, or not the path of a volume.
+    /// Fails if it is not below the root, or not a valid volume path.
     pub fn volume_path(&self, path: &str) -> Result<VolumePath, DirectoryError> {
         VolumePath::below(&self.path, path).or_else(|error| VolumePath::below(&self.given, path).map_err(|_| error))
     }
 
-    /// The id in the marker; `None` while there is no marker.
+    /// Returns the id in the marker; `None` while there is no marker.
     pub fn id(&self) -> Option<&str> {
         self.id.get().map(String::as_str)
     }
 
-    /// Whether the root has a marker. Without one it is new, or the wrong file system is mounted there.
+    /// Returns true if the root has a marker. Without one, it is new, or the wrong file system is mounted there.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the marker cannot be read.
     pub fn has_marker(&self) -> Result<bool, DirectoryError> {
         if self.id.get().is_none() {
             self.learn(&self.handle()?)?;
@@ -106,10 +106,10 @@ impl Root {
         Ok(self.id.get().is_some())
     }
 
-    /// Marks a new root. One that has a marker keeps it.
+    /// Marks a new root. A root that already has a marker keeps it.
     ///
     /// # Errors
-    /// When the marker cannot be written.
+    /// Fails if the marker cannot be written.
     pub fn put_marker(&self) -> Result<(), DirectoryError> {
         if self.has_marker()? {
             return Ok(());
@@ -123,52 +123,52 @@ impl Root {
         let state = State::make(self.handle()?).map_err(error)?;
         let marker = Marker { id: random_id().map_err(error)? };
         match state.create_file(state.own.as_fd(), MARKER, &to_json(&marker)) {
-            // Another process was faster, and its marker counts.
+            // Another process was faster; use its marker.
             Ok(()) | Err(Errno::EXIST) => self.learn(&state.root),
             Err(failure) => Err(error(failure)),
         }
     }
 
-    /// Whether volumes can be made and removed now.
+    /// Checks that volumes can be created and removed now.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns what is wrong.
     pub fn check(&self) -> Result<(), DirectoryError> {
         self.enter().map(drop)
     }
 
-    /// The same for a root that may have no marker yet.
+    /// Same as [`check`](Self::check), for a root that may have no marker yet.
     pub(crate) fn check_before_begin(&self) -> Result<(), DirectoryError> {
         if self.has_marker()? { self.check() } else { Ok(()) }
     }
 
-    /// Whether it is still the one that it was.
+    /// Checks that the root still has the expected marker.
     pub(crate) fn check_marker(&self) -> Result<(), DirectoryError> {
         self.open_marked().map(drop)
     }
 
-    /// How many bytes can be written still.
+    /// Returns the number of bytes that can still be written.
     ///
     /// # Errors
-    /// When the file system does not say.
+    /// Fails if the file system does not report it.
     pub fn free_bytes(&self) -> Result<u64, DirectoryError> {
         let stat = rustix::fs::fstatvfs(self.handle()?);
         let stat = stat.map_err(|error| failed("cannot look at", self.path.to_string_lossy(), error))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// What was noted about the root under a name, such as the node that it was on.
+    /// Returns a note about the root with this name, such as the node that it was on.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the note cannot be read.
     pub fn note(&self, name: &'static str) -> Result<Option<String>, DirectoryError> {
         read_json(self.enter()?.directory(NOTES)?.as_fd(), name)
     }
 
-    /// Notes something about the root.
+    /// Stores a note about the root.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the note cannot be written.
     pub fn put_note(&self, name: &'static str, text: &str) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let replaced = files::replace(state.tmp.as_fd(), state.directory(NOTES)?.as_fd(), name, &to_json(&text));
@@ -192,13 +192,13 @@ impl Root {
         volatile.into_iter().chain(open).collect()
     }
 
-    /// Opens the root for one piece of work, when it is still the one that it was.
+    /// Opens the root for one operation, if it still has the expected marker.
     pub(crate) fn enter(&self) -> Result<State, DirectoryError> {
         let (root, own) = self.open_marked()?;
         State::open(root, own).map_err(|error| failed("cannot open", format!("{}/{OWN}", self.path.display()), error))
     }
 
-    /// Opens the root and our own directory in it, when its marker is still the one that it was.
+    /// Opens the root and the provisioner's own directory in it, if the marker is still the expected one.
     fn open_marked(&self) -> Result<(OwnedFd, OwnedFd), DirectoryError> {
         let unmarked = || DirectoryError::Unmarked(self.path.clone());
         let (root, expected) = (self.handle()?, self.id.get().ok_or_else(unmarked)?);
@@ -209,7 +209,7 @@ impl Root {
         }
     }
 
-    /// Makes and removes a directory, once, to see who owns what this process makes.
+    /// Creates and removes a directory, once, to find the owner of files that this process creates.
     pub(crate) fn owner(&self, state: &State) -> Result<u32, Errno> {
         if let Some(owner) = self.owner.get() {
             return Ok(*owner);
@@ -237,7 +237,7 @@ impl Root {
         Ok(())
     }
 
-    /// Who may write in the root may put a directory of their own in the place of a volume's.
+    /// Refuses an unsafe root: a user who may write to it can replace a volume's directory with their own.
     fn check_safety(&self, handle: &OwnedFd) -> Result<(), DirectoryError> {
         let path = self.path.clone();
         let stat = rustix::fs::fstat(handle)
@@ -255,7 +255,7 @@ impl Root {
     }
 }
 
-/// Names a kind of file system that keeps no data, and says what is lost.
+/// Returns the kind of a file system that does not persist data, and the consequences.
 fn volatile(magic: u64) -> Option<(&'static str, &'static str)> {
     const MEMORY: &str = "a restart of the node loses all volumes, and they take its memory";
     match magic {

@@ -1,4 +1,4 @@
-//! The size of a volume, where the file system enforces it.
+//! The size of a volume, if the file system enforces it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,18 +13,18 @@ use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{PROJECTS, State, read_json, to_json};
 
-/// A volume has so many candidates for its project id. All are asked for, because one that another volume had may be free by
-/// the time that this volume is looked for.
+/// Number of candidates for a volume's project id. A lookup checks all of them, because an id that was taken when this volume was created may be free
+/// now.
 const CANDIDATES: u32 = 16;
-/// Smaller numbers are what people use.
+/// The first id. Administrators typically use smaller numbers.
 const FIRST: u32 = 1 << 24;
 const COUNT: u32 = (1 << 31) - FIRST;
 
 impl Root {
-    /// Why sizes cannot be enforced here; `None` where they can.
+    /// Returns why sizes cannot be enforced here; `None` if they can.
     ///
     /// # Errors
-    /// When the root cannot be read.
+    /// Fails if the root cannot be read.
     pub fn why_unlimited(&self) -> Result<Option<String>, DirectoryError> {
         Ok(self.why_unlimited_within(&self.enter()?))
     }
@@ -37,10 +37,10 @@ impl Root {
         }
     }
 
-    /// Changes the size of a volume; `false` where its size is not enforced.
+    /// Changes the size of a volume; returns `false` if its size is not enforced.
     ///
     /// # Errors
-    /// When the directory is not that volume's, or the file system refuses.
+    /// Fails if the directory does not belong to that volume, or if the file system refuses.
     pub fn resize(&self, path: &VolumePath, owner: &Owner, bytes: u64) -> Result<bool, DirectoryError> {
         let state = self.enter()?;
         let Some(mark) = self.marked(&state, path, owner)? else {
@@ -54,7 +54,7 @@ impl Root {
         Ok(true)
     }
 
-    /// Limits a directory that is empty still. The limit is there before anything can be written.
+    /// Limits a directory that is still empty. The limit is in place before anything can be written.
     pub(crate) fn limit(
         &self,
         state: &State,
@@ -73,12 +73,12 @@ impl Root {
         quota.assign(directory, id).map_err(error)
     }
 
-    /// Gives the project of a volume back that is no more.
+    /// Releases the project of a volume that no longer exists.
     pub(crate) fn release_project(&self, state: &State, owner: &Owner) -> Result<(), DirectoryError> {
         let Some(id) = self.project(state, owner)? else {
             return Ok(());
         };
-        // Without quotas there is no limit either.
+        // Without quotas there is no limit to remove either.
         if let Ok(Some(quota)) = ProjectQuota::of(&state.root) {
             quota.remove_limit(id).map_err(|error| unlimited(&owner.volume, error))?;
         }
@@ -88,7 +88,7 @@ impl Root {
             .map_err(|error| failed("cannot give back the project of", &*owner.volume, error))
     }
 
-    /// The project of a volume becomes that of the volume in its place.
+    /// Transfers the project of a volume to the volume that replaces it.
     pub(crate) fn rename_project(&self, state: &State, from: &Owner, to: &Owner) -> Result<(), DirectoryError> {
         let Some(id) = self.project(state, from)? else { return Ok(()) };
         let projects = state.directory(PROJECTS)?;
@@ -96,7 +96,7 @@ impl Root {
             .map_err(|error| failed("cannot note the project of", &*to.volume, error))
     }
 
-    /// The project of a volume, if its size is enforced.
+    /// Returns the project of a volume, if its size is enforced.
     fn project(&self, state: &State, owner: &Owner) -> Result<Option<ProjectId>, DirectoryError> {
         let projects = state.directory(PROJECTS)?;
         for id in self.candidates(owner) {
@@ -108,7 +108,7 @@ impl Root {
         Ok(None)
     }
 
-    /// A project for a volume alone: the file that is made for it can be made only once, and nothing else has used it.
+    /// Reserves an exclusive project for a volume: its file can be created only once, and the id has no usage.
     fn reserve_project(&self, state: &State, quota: &ProjectQuota, owner: &Owner) -> Result<ProjectId, DirectoryError> {
         let projects = state.directory(PROJECTS)?;
         for id in self.candidates(owner) {

@@ -1,4 +1,4 @@
-//! The root and its `.kube-provisioner`, open for one piece of work.
+//! The root and its `.kube-provisioner`, opened for one operation.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::{descend, files, lock};
 
-/// What is ours alone, below the root.
+/// The provisioner's own directory below the root.
 pub(crate) const OWN: &str = ".kube-provisioner";
 /// The root's marker.
 pub(crate) const MARKER: &str = "root";
@@ -25,10 +25,10 @@ pub(crate) const LOCKS: &str = "locks";
 pub(crate) const NOTES: &str = "notes";
 pub(crate) const TMP: &str = "tmp";
 
-/// Directories that another process removes at the same time, because they are empty, are made again so often.
+/// Retry limit when another process removes the same directories because they are empty.
 const MOST_ATTEMPTS: usize = 16;
 
-/// Handles of the root, after its marker was checked.
+/// Handles of the root after its marker was checked.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) root: OwnedFd,
@@ -38,13 +38,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Opens what [`State::make`] has made.
+    /// Opens the directories created by [`State::make`].
     pub(crate) fn open(root: OwnedFd, own: OwnedFd) -> Result<Self, Errno> {
         let (volumes, tmp) = (descend::open(own.as_fd(), VOLUMES)?, descend::open(own.as_fd(), TMP)?);
         Ok(Self { root, own, volumes, tmp })
     }
 
-    /// Makes the directories for a root that is new.
+    /// Creates the directories for a new root.
     pub(crate) fn make(root: OwnedFd) -> Result<Self, Errno> {
         let own = files::make_directory(root.as_fd(), OWN, Mode::RWXU)?;
         for name in [VOLUMES, PROJECTS, DELETING, TRASH, RESTORING, NOTES, TMP] {
@@ -55,17 +55,17 @@ impl State {
         Self::open(root, own)
     }
 
-    /// Opens one of our own directories.
+    /// Opens one of the provisioner's own directories.
     pub(crate) fn directory(&self, name: &'static str) -> Result<OwnedFd, DirectoryError> {
         descend::open(self.own.as_fd(), name).map_err(|error| failed("cannot open", format!("{OWN}/{name}"), error))
     }
 
-    /// Creates a small file in one of our own directories, see [`files::create`].
+    /// Creates a small file in one of the provisioner's own directories, see [`files::create`].
     pub(crate) fn create_file(&self, directory: BorrowedFd<'_>, name: &str, content: &[u8]) -> Result<(), Errno> {
         files::create(self.tmp.as_fd(), directory, name, content)
     }
 
-    /// The mark of a directory.
+    /// Returns the mark of a directory.
     pub(crate) fn mark(&self, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
         let (above, last) = path.split();
         match self.above(&above) {
@@ -75,9 +75,9 @@ impl State {
         }
     }
 
-    /// Marks a directory for its owner, unless it has a mark. The answer is the mark that it has now, and whether it is new.
+    /// Marks a directory for its owner, unless it has a mark. Returns its current mark, and whether it is new.
     ///
-    /// Marks have the same tree as the volumes, so a volume within another one has no place for its mark.
+    /// The tree of marks mirrors the tree of volumes, so a volume within another one has no place for its mark.
     pub(crate) fn reserve(
         &self,
         path: &VolumePath,
@@ -91,7 +91,7 @@ impl State {
         for _ in 0..MOST_ATTEMPTS {
             let directory = match self.make_above(&above) {
                 Ok(directory) => directory,
-                // Gone again: the last volume in it went.
+                // The directory is missing again, because its last volume was removed.
                 Err(Errno::NOENT) => continue,
                 Err(Errno::NOTDIR | Errno::LOOP) => return Err(self.nested(path)),
                 Err(failure) => return Err(error(failure)),
@@ -99,12 +99,12 @@ impl State {
             match self.create_file(directory.as_fd(), last, &content) {
                 Ok(()) => return Ok((mark, true)),
                 Err(Errno::NOENT) => continue,
-                // A directory that was above volumes, and has none any more.
+                // The directory was above volumes, but no longer is.
                 Err(Errno::EXIST) if rustix::fs::unlinkat(&directory, last, AtFlags::REMOVEDIR).is_ok() => continue,
                 Err(Errno::EXIST) => {}
                 Err(failure) => return Err(error(failure)),
             }
-            // `None`: it went between the two calls.
+            // `None` means that the mark was removed between the two calls.
             if let Some(mark) = self.read_mark(&directory, last, path)? {
                 return Ok((mark, false));
             }
@@ -112,7 +112,7 @@ impl State {
         Err(error(Errno::BUSY))
     }
 
-    /// Writes a mark again, as its owner knows more.
+    /// Updates a mark with new information about its owner.
     pub(crate) fn update(&self, path: &VolumePath, mark: &Mark) -> Result<(), DirectoryError> {
         let (above, last) = path.split();
         let replaced = self
@@ -144,21 +144,21 @@ impl State {
         match read_json(directory.as_fd(), last) {
             Err(DirectoryError::Io { source, .. }) if source.kind() == ErrorKind::IsADirectory => {
                 let below = descend::open(directory.as_fd(), last).and_then(|below| files::names(&below));
-                // It was above volumes, and has none any more.
+                // The directory was above volumes, but no longer is.
                 if below.is_ok_and(|below| below.is_empty()) { Ok(None) } else { Err(self.nested(path)) }
             }
             read => read,
         }
     }
 
-    /// A volume is above or below this path.
+    /// Returns the error for a path with a volume above or below it.
     pub(crate) fn nested(&self, path: &VolumePath) -> DirectoryError {
         DirectoryError::Taken { path: path.to_string(), holder: Holder::Nested }
     }
 }
 
 pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Vec<u8> {
-    // A struct of texts and numbers: nothing in it can fail.
+    // The structs contain only texts and numbers, so this cannot fail.
     let mut text = serde_json::to_vec(value).unwrap_or_default();
     text.push(b'\n');
     text
@@ -173,7 +173,7 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
     read.map_err(|error| DirectoryError::Damaged { name: name.to_owned(), reason: error.to_string() })
 }
 
-/// Opens directory below directory.
+/// Opens nested directories.
 pub(crate) fn open_down(top: BorrowedFd<'_>, names: &[&str]) -> Result<OwnedFd, Errno> {
     let (first, others) = names.split_first().unwrap_or((&".", &[]));
     let mut directory = descend::open(top, *first)?;
@@ -183,7 +183,7 @@ pub(crate) fn open_down(top: BorrowedFd<'_>, names: &[&str]) -> Result<OwnedFd, 
     Ok(directory)
 }
 
-/// The same, and makes those that are not there.
+/// Same as [`open_down`], creating missing directories.
 pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Result<OwnedFd, Errno> {
     let mut directory = descend::open(top, ".")?;
     for name in names {
@@ -192,8 +192,8 @@ pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Resu
     Ok(directory)
 }
 
-/// Removes directories that are empty, from the lowest one up, but not the first `keep`. What is in the way stays, and another
-/// process may remove the same ones. The answer is how many are left.
+/// Removes empty directories, from the lowest one up, except the first `keep`. A directory that is not empty stays, and another process may remove
+/// the same ones. Returns how many are left.
 pub(crate) fn remove_empty(top: BorrowedFd<'_>, names: &[&str], keep: usize) -> usize {
     for count in (keep + 1..=names.len()).rev() {
         let removed = open_down(top, &names[..count - 1])

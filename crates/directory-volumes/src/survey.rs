@@ -1,4 +1,4 @@
-//! Everything in a root, to find directories without a volume.
+//! Lists the contents of a root to find directories without a volume.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,40 +15,40 @@ use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{DELETING, State, open_down, remove_empty};
 
-/// Everything that is in a root.
+/// The contents of a root.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Directories with a mark, and marks whose directory is not there.
+    /// Directories with a mark, and marks whose directory is missing.
     pub marked: Vec<Found>,
-    /// What has no mark: nobody's, or somebody else's.
+    /// Files and directories without a mark: unowned or foreign.
     pub unmarked: Vec<String>,
     /// Marks that cannot be read.
     pub damaged: Vec<DirectoryError>,
     /// Volumes whose removal has begun.
     pub deleting: Vec<String>,
-    /// Volumes that were deleted and are kept.
+    /// Deleted volumes whose data is kept.
     pub trash: Vec<Discarded>,
 }
 
-/// The volumes of this provisioner by name, and whether each has the reclaim policy Retain.
+/// The volumes of this provisioner by name, with their owners, and whether each has the reclaim policy Retain.
 pub(crate) type Volumes = BTreeMap<String, (Owner, bool)>;
 
-/// A mark.
+/// A mark that was found.
 #[derive(Debug)]
 pub struct Found {
-    /// Where.
+    /// Its path.
     pub path: VolumePath,
-    /// Whose.
+    /// Its content.
     pub mark: Mark,
-    /// Whether its directory is there.
+    /// True if its directory exists.
     pub has_directory: bool,
 }
 
 impl Root {
-    /// Reads everything, and changes nothing.
+    /// Lists everything without changing anything.
     ///
     /// # Errors
-    /// When something cannot be read.
+    /// Fails if something cannot be read.
     pub fn survey(&self) -> Result<Survey, DirectoryError> {
         let state = self.enter()?;
         let mut survey = Survey { deleting: state.list(DELETING)?, ..Survey::default() };
@@ -62,10 +62,10 @@ impl Root {
         Ok(survey)
     }
 
-    /// Marks a directory that is there without a mark. The answer is its absolute path.
+    /// Marks an existing directory that has no mark. Returns its absolute path.
     ///
     /// # Errors
-    /// When no directory is there, or it is another volume's.
+    /// Fails if the directory does not exist, or if it belongs to another volume.
     pub fn adopt(&self, path: &VolumePath, owner: &Owner, retain: bool) -> Result<std::path::PathBuf, DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
@@ -84,16 +84,16 @@ impl Root {
         Ok(self.path().join(path.as_str()))
     }
 
-    /// Gives a directory to the volume that took the place of the one in its mark, as after a restore of the cluster.
+    /// Transfers a directory to the volume that replaced the one in its mark, as after a restore of the cluster.
     ///
     /// # Errors
-    /// When the mark is not what it was.
+    /// Fails if the mark has changed.
     pub fn hand_over(&self, path: &VolumePath, from: &Owner, to: &Owner, retain: bool) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
         match state.mark(path)? {
             Some(mark) if mark.owner == *from => {
-                // Whoever asks between the two finds the limit of either.
+                // Between the two writes, a lookup finds the limit of one of them.
                 self.rename_project(&state, from, to)?;
                 state.update(path, &Mark { owner: to.clone(), volume_uid: None, retain, kept: None, ..mark })
             }
@@ -115,7 +115,7 @@ impl Root {
         Ok(())
     }
 
-    /// Records the same for one volume.
+    /// Same as [`note_volumes`](Self::note_volumes), for one volume.
     pub(crate) fn note_volume(&self, path: &VolumePath, owner: &Owner, retain: bool) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
@@ -125,10 +125,10 @@ impl Root {
         }
     }
 
-    /// Notes the uid of the volume in its mark, once it is known.
+    /// Records the uid of the volume in its mark, once it is known.
     ///
     /// # Errors
-    /// When the directory has another mark, or none.
+    /// Fails if the directory has another mark, or none.
     pub fn note_uid(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         match self.marked(&state, path, owner)? {
@@ -137,10 +137,10 @@ impl Root {
         }
     }
 
-    /// Removes the mark of a volume whose directory is gone, or is to be nobody's.
+    /// Removes the mark of a volume whose directory no longer exists, or should no longer belong to a volume.
     ///
     /// # Errors
-    /// When the mark is another volume's.
+    /// Fails if the mark belongs to another volume.
     pub fn disown(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         match state.mark(path)? {
@@ -152,25 +152,25 @@ impl Root {
         Ok(())
     }
 
-    /// Whether the directory at a path is that of an owner. Also where its mark is left and the directory is not.
+    /// Returns true if the directory at a path belongs to an owner, or its mark does although the directory is missing.
     ///
     /// # Errors
-    /// When the mark cannot be read.
+    /// Fails if the mark cannot be read.
     pub fn is_marked_for(&self, path: &VolumePath, owner: &Owner) -> Result<bool, DirectoryError> {
         Ok(self.mark_of(path)?.is_some_and(|mark| mark.is_of(owner)))
     }
 
-    /// Since when a mark is there, and its owner.
+    /// Returns the mark at a path, with its owner and creation time.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if it cannot be read.
     pub fn mark_of(&self, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
         self.enter()?.mark(path)
     }
 }
 
 impl Survey {
-    /// Reads the marks and the directories below some names.
+    /// Reads the marks and directories below a path.
     fn look(&mut self, state: &State, above: &mut Vec<String>) -> Result<(), DirectoryError> {
         let (marks, data) = (children(&state.volumes, above)?, children(&state.root, above)?);
         for (name, kind) in &marks {
@@ -198,7 +198,7 @@ impl Survey {
         });
         match read {
             Ok((path, Some(mark))) => self.marked.push(Found { path, mark, has_directory }),
-            // It went meanwhile.
+            // It was removed in the meantime.
             Ok((_, None)) => {}
             Err(error) => self.damaged.push(error),
         }

@@ -54,7 +54,7 @@ impl Root {
     }
 }
 
-/// Nothing is left, neither of volumes nor of what is kept of them.
+/// Asserts that nothing is left, neither volumes nor their metadata.
 fn assert_empty(dir: &Path) {
     assert_eq!(entries(dir), 0, "{:?}", fs::read_dir(dir).unwrap().collect::<Vec<_>>());
     for own in ["volumes", "projects", "deleting", "trash", "tmp"] {
@@ -117,7 +117,7 @@ fn a_root_in_which_others_may_write_is_refused() {
     }
 }
 
-/// Where this machine has a tmpfs.
+/// Only runs if this machine has a tmpfs.
 #[test]
 fn a_root_in_memory_is_reported() {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -142,7 +142,7 @@ fn what_is_in_the_way_stays() {
         let removes = root.take_away(name, &FencingToken::unlimited());
         assert!(matches!(removes, Err(DirectoryError::NotOurs { .. })), "{name}");
     }
-    // The same where a volume was.
+    // The same applies where a volume was.
     root.make("pvc-1", &FencingToken::unlimited()).unwrap();
     fs::remove_dir(dir.path().join("pvc-1")).unwrap();
     symlink("/etc", dir.path().join("pvc-1")).unwrap();
@@ -162,7 +162,7 @@ fn links_are_removed_and_never_followed() {
     symlink(outside.path(), path.join("out")).unwrap();
     fs::create_dir(path.join("sub")).unwrap();
     symlink(outside.path().join("precious"), path.join("sub/file")).unwrap();
-    // One that waits for its removal may be anything by now.
+    // A directory that waits for its removal may have been replaced with anything.
     fs::create_dir(dir.path().join(".kube-provisioner/deleting/pvc-1")).unwrap();
     symlink(outside.path(), dir.path().join(".kube-provisioner/deleting/pvc-1/data")).unwrap();
     root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
@@ -296,7 +296,7 @@ fn what_cannot_be_emptied_is_left_for_later() {
             }
         }
     });
-    // Either it comes to an end between two writes, or it says that it did not. What counts is that it returns.
+    // It either finishes between two writes, or reports that it did not. It is only important that it returns.
     match root.take_away("pvc-1", &FencingToken::unlimited()) {
         Ok(()) | Err(DirectoryError::Busy { .. }) => {}
         other => panic!("{other:?}"),
@@ -315,7 +315,7 @@ fn an_interrupted_removal_is_finished_later() {
     let once = FencingToken::as_long_as(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
     assert!(matches!(root.take_away("pvc-1", &once), Err(DirectoryError::Interrupted(_))));
     assert!(dir.path().join(".kube-provisioner/deleting/pvc-1/data/file").exists());
-    // The same name again, before the rest is gone: both go when asked, only the rest goes at the start.
+    // The same name is created again before the rest is removed: an explicit removal deletes both, the start only the rest.
     fs::write(root.make("pvc-1", &FencingToken::unlimited()).unwrap().join("new"), "").unwrap();
     root.finish_removals(&FencingToken::unlimited()).unwrap();
     assert!(
@@ -345,7 +345,7 @@ fn making_and_removing_at_once_ends_in_one_of_the_two() {
             let root = root.clone();
             std::thread::spawn(move || {
                 for _ in 0..200 {
-                    // Any answer will do: what counts is what is there afterwards.
+                    // Any answer is acceptable: only the final state matters.
                     let _ = if n % 2 == 0 {
                         root.make("pvc-1", &FencingToken::unlimited()).map(drop)
                     } else {
@@ -382,7 +382,7 @@ fn a_class_says_who_may_use_a_directory() {
                 "it is another one's now"
             );
         }
-        // Only root may give directories away.
+        // Only root may change the owner of directories.
         Err(error) => {
             assert!(
                 matches!(error, DirectoryError::NotAllowed { .. }) && !rustix::process::geteuid().is_root(),

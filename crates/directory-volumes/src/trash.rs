@@ -1,7 +1,7 @@
-//! Deleted volumes whose data are kept for some time.
+//! Deleted volumes whose data is kept for some time.
 //!
-//! Two may want one entry at the same time: a person who brings it back, and its end. Each takes it by renaming it first, so one of
-//! them gets it and the other finds nothing; the lock is for the steps that follow.
+//! Two operations may want one entry at the same time: an administrator's restore, and its expiry. Each takes it by renaming it first, so one of them
+//! gets it and the other finds nothing; the lock protects the steps that follow.
 
 mod limits;
 
@@ -27,10 +27,10 @@ use crate::state::{DELETING, RESTORING, State, TRASH, open_down};
 pub use self::limits::TrashLimits;
 
 impl Root {
-    /// Moves the directory of a volume to the trash. There already, or gone, is success.
+    /// Moves the directory of a volume to the trash. Succeeds if it is already there, or no longer exists.
     ///
     /// # Errors
-    /// When the directory is not that volume's.
+    /// Fails if the directory does not belong to that volume.
     pub fn move_to_trash(
         &self,
         path: &VolumePath,
@@ -53,26 +53,26 @@ impl Root {
         self.discard(&state, TRASH, &leaving)
     }
 
-    /// What is in the trash.
+    /// Lists the trash.
     ///
     /// # Errors
-    /// When it cannot be read. An entry that is damaged does not hide the others.
+    /// Fails if the trash cannot be read. A damaged entry does not hide the others.
     pub fn trash(&self) -> Result<Vec<Result<Discarded, DirectoryError>>, DirectoryError> {
         self.entries(TRASH)
     }
 
-    /// What has left the trash, and whose volume is not there yet.
+    /// Lists entries that have left the trash, but whose volume does not exist yet.
     ///
     /// # Errors
-    /// As of [`Root::trash`].
+    /// Same as [`Root::trash`].
     pub fn restoring(&self) -> Result<Vec<Result<Discarded, DirectoryError>>, DirectoryError> {
         self.entries(RESTORING)
     }
 
-    /// What is known of one entry of the trash, or of one whose restoring did not end.
+    /// Returns an entry of the trash, or one whose restore has not finished.
     ///
     /// # Errors
-    /// When there is none, or it cannot be read.
+    /// Fails if there is none, or if it cannot be read.
     pub fn discarded(&self, volume: &str) -> Result<Discarded, DirectoryError> {
         let state = self.enter()?;
         match self.entry(&state, RESTORING, volume) {
@@ -81,11 +81,11 @@ impl Root {
         }
     }
 
-    /// Puts a volume back from the trash to where it was, with a mark for whichever claim of this cluster gets it. One that
-    /// was put back already is found as it is. Its entry ends with [`Root::end_restore`].
+    /// Restores a volume from the trash to its former path, with a mark for whichever claim of this cluster is bound to it. A volume that has already
+    /// been restored is left as it is. [`Root::end_restore`] removes its entry.
     ///
     /// # Errors
-    /// When it is not in the trash, or something else is where it was.
+    /// Fails if the volume is not in the trash, or if its former path is taken.
     pub fn restore(&self, volume: &str, cluster: Option<&str>) -> Result<Discarded, DirectoryError> {
         let path = self.discarded(volume)?.path;
         let state = self.enter()?;
@@ -110,10 +110,10 @@ impl Root {
         }
     }
 
-    /// Forgets the entry of a volume that is back.
+    /// Removes the entry of a restored volume.
     ///
     /// # Errors
-    /// When its data are in the entry still.
+    /// Fails if the entry still contains its data.
     pub fn end_restore(&self, volume: &str) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _trash = state.lock_trash()?;
@@ -124,10 +124,10 @@ impl Root {
         }
     }
 
-    /// Puts a volume that was restored into the trash again, as it was.
+    /// Moves a restored volume back to the trash unchanged.
     ///
     /// # Errors
-    /// When it has another mark by now, or cannot be moved.
+    /// Fails if it has another mark in the meantime, or cannot be moved.
     pub fn undo_restore(&self, discarded: &Discarded) -> Result<(), DirectoryError> {
         let (path, volume) = (&discarded.path, &*discarded.mark.owner.volume);
         let state = self.enter()?;
@@ -144,10 +144,10 @@ impl Root {
         state.give_back(volume)
     }
 
-    /// Takes the mark from a volume that was restored and of which no object is known.
+    /// Restores a volume without a known object, and removes its mark.
     ///
     /// # Errors
-    /// When it has another mark by now.
+    /// Fails if it has another mark in the meantime.
     pub fn restore_without_mark(&self, volume: &str) -> Result<Discarded, DirectoryError> {
         let discarded = self.restore(volume, None)?;
         self.disown(&discarded.path, &discarded.mark.owner)?;
@@ -155,10 +155,10 @@ impl Root {
         Ok(discarded)
     }
 
-    /// Removes a volume from the trash for good.
+    /// Removes a volume from the trash permanently.
     ///
     /// # Errors
-    /// When it is not there, or cannot be removed now.
+    /// Fails if it is not there, or cannot be removed now.
     pub fn purge(&self, volume: &str, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         self.entry(&state, TRASH, volume)?;
@@ -170,18 +170,17 @@ impl Root {
                 drop(trash);
                 self.finish_removal(&state, volume, fencing_token)
             }
-            // Another one was faster, and may have brought it back.
+            // Another operation was faster, and may have restored the volume.
             Err(Errno::NOENT) => Err(not_there(volume)),
             Err(Errno::NOSPC | Errno::DQUOT) => self.empty_entry(&state, TRASH, volume, fencing_token),
             Err(error) => Err(failed("cannot move aside", volume, error)),
         }
     }
 
-    /// Removes what has been in the trash for its time, but nothing that another cluster has put there. All are tried, and the
-    /// first error is returned.
+    /// Removes expired entries from the trash, except those of other clusters. Tries all of them, and returns the first error.
     ///
     /// # Errors
-    /// What kept something, or that the clock cannot be believed.
+    /// Returns what prevented a removal, or that the clock is not plausible.
     pub fn purge_expired(
         &self,
         now: Timestamp,
@@ -216,7 +215,7 @@ impl Root {
         result
     }
 
-    /// The clock could not be believed when the volume was deleted: its time begins now.
+    /// Starts the retention now, because the clock was not plausible when the volume was deleted.
     fn begin_to_count(&self, discarded: &Discarded, now: Timestamp, keep: Duration) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _trash = state.lock_trash()?;
@@ -224,7 +223,7 @@ impl Root {
         state.rewrite(TRASH, &counted)
     }
 
-    /// Under both locks.
+    /// Moves the data back. Requires both locks.
     fn put_back(&self, state: &State, discarded: &Discarded) -> Result<(), DirectoryError> {
         const DOING: &str = "cannot put back the directory";
         let (path, volume) = (&discarded.path, &*discarded.mark.owner.volume);
@@ -238,13 +237,13 @@ impl Root {
             let entry = state.open_entry(RESTORING, volume).map_err(|error| failed("cannot open", volume, error))?;
             let directory = self.make_above(state, path)?.ok_or_else(|| failed(DOING, path.as_str(), Errno::BUSY))?;
             let moved = match rustix::fs::renameat_with(&entry, DATA, &directory, last, RenameFlags::NOREPLACE) {
-                // Not every network file system can do it; what is replaced then is an empty directory.
+                // Some network file systems do not support it; a plain rename only replaces an empty directory.
                 Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&entry, DATA, &directory, last),
                 moved => moved,
             };
             match moved {
                 Ok(()) => rustix::fs::fsync(&directory).map_err(|error| failed(DOING, path.as_str(), error)),
-                // An earlier call has moved it, or there is nothing to bring back.
+                // An earlier call has moved it, or there is nothing to restore.
                 Err(Errno::NOENT) if descend::open(directory.as_fd(), last).is_ok() => Ok(()),
                 Err(Errno::NOENT) => Err(not_there(volume)),
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {
@@ -267,7 +266,7 @@ impl Root {
     }
 
     fn entry(&self, state: &State, of: &'static str, volume: &str) -> Result<Discarded, DirectoryError> {
-        // It becomes a name in a directory.
+        // The name becomes a file name in a directory.
         let name = VolumePath::try_from(volume.to_owned()).ok().filter(|path| path.names().count() == 1);
         let found = name.and_then(|_| state.discarded(of, volume).transpose()).transpose()?;
         found.ok_or_else(|| not_there(volume))
@@ -275,7 +274,7 @@ impl Root {
 }
 
 impl State {
-    /// Takes an entry out of the trash, so that nobody else has it. One that an earlier call has taken is taken.
+    /// Takes an entry out of the trash, so that no other operation gets it. Succeeds if an earlier call has taken it.
     fn take(&self, volume: &str) -> Result<(), DirectoryError> {
         let error = |error| failed("cannot take out of the trash", volume, error);
         let to = files::make_directory(self.own.as_fd(), RESTORING, Mode::RWXU).map_err(error)?;

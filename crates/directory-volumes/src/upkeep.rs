@@ -1,4 +1,4 @@
-//! What is done at the start and beside the calls: the root's marker, deletions, the trash.
+//! Work at the start and in the background: the root's marker, deletions, the trash.
 
 use std::time::Duration;
 
@@ -17,21 +17,20 @@ use crate::survey::Volumes;
 use crate::trash::TrashLimits;
 use crate::worker::Worker;
 
-/// How often the trash is checked.
+/// The time between checks of the trash.
 const TRASH_PERIOD: Duration = Duration::from_secs(60);
-/// How often all marks are compared with their volumes, which are listed for that.
+/// The time between comparisons of all marks with their volumes, which requires listing the volumes.
 const VOLUMES_PERIOD: Duration = Duration::from_secs(3600);
-/// How long after its creation the UID of a volume is looked up. The controller has saved nearly all volumes by then.
+/// The delay after the creation of a volume until its UID is looked up. The controller has saved nearly all volumes by then.
 const SAVED_AFTER: Duration = Duration::from_secs(60);
-/// More new volumes than these are read by one list.
+/// If there are more new volumes than this, they are read with one list.
 const FEW: usize = 20;
 
 impl Worker {
-    /// Before the first volume is made or removed. `is_here` tells the volumes of this root, as far as that is known, from
-    /// those of others.
+    /// Prepares the root before the first volume is created or removed. `is_here` returns true for volumes of this root, as far as that is known.
     ///
     /// # Errors
-    /// When it is not the root that the volumes are in.
+    /// Fails if the volumes are in another root.
     pub async fn begin(
         &self,
         annotations: &Annotations,
@@ -41,9 +40,9 @@ impl Worker {
         if !self.has_marker().await? {
             self.mark(annotations, start, is_here).await?;
         }
-        // Another term of this process has the same.
+        // Another term of this process sets the same client.
         let _ = self.client.set(start.client.clone());
-        // The volumes of deletions that an earlier run did not finish may be gone, so nobody would ask again.
+        // The volumes of unfinished deletions may no longer exist, so the controller would not ask again.
         let (worker, start) = (self.clone(), start.clone());
         tokio::spawn(async move {
             worker.remove_unasked(Root::finish_removals).await;
@@ -54,9 +53,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Keeps the marks up to date with their volumes. A mark proves by the UID of its volume that the directory still belongs to
-    /// it when an administrator has bound the volume to another claim. The reclaim policy says in the mark that the data is
-    /// kept when an administrator has removed the volume.
+    /// Keeps the marks up to date with their volumes. With the UID of its volume, a mark proves that the directory still belongs to it after an
+    /// administrator has bound the volume to another claim. The reclaim policy in the mark shows that the data is kept if an administrator has
+    /// deleted the volume.
     async fn follow_volumes(&self, start: Start) {
         loop {
             match start.volumes().await {
@@ -83,7 +82,7 @@ impl Worker {
         }
     }
 
-    /// Records the UID of a volume that was just created. If it is not saved yet, the next list of all volumes has it.
+    /// Records the UID of a newly created volume. If the volume is not saved yet, the next list of all volumes contains it.
     async fn note_created(&self, start: &Start, name: &str, path: VolumePath) {
         match Api::<PersistentVolume>::all(start.client.clone()).get_opt(name).await {
             Ok(Some(volume)) => {
@@ -95,7 +94,7 @@ impl Worker {
         }
     }
 
-    /// Removes from the trash what its time is over for, or what it has no room for, forever.
+    /// Removes expired volumes and those that exceed the limits from the trash. Never returns.
     pub async fn empty_trash(self, limits: TrashLimits) {
         loop {
             tokio::time::sleep(TRASH_PERIOD).await;
@@ -109,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// A new root gets its marker, unless there are volumes: then it is not the root that they are in.
+    /// Marks a new root, unless there are volumes: in that case it is not the root that contains them.
     async fn mark(
         &self,
         annotations: &Annotations,
@@ -127,7 +126,7 @@ impl Worker {
         }
     }
 
-    /// The same where trees are removed.
+    /// Same as [`unasked`](Self::unasked), for work that removes trees.
     async fn remove_unasked(
         &self,
         work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
@@ -140,7 +139,7 @@ impl Worker {
         .await;
     }
 
-    /// Work that nobody waits for.
+    /// Runs background work and logs its errors.
     async fn unasked(&self, work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static) {
         let done: Result<(), StartError> = self.run(move |root| Ok(work(root, &FencingToken::unlimited())?)).await;
         if let Err(error) = done {

@@ -1,4 +1,4 @@
-//! How much of the disk a tree takes. One directory is open at a time and no name is kept, so neither depth nor width costs anything.
+//! Disk usage of a tree. Only one directory is open at a time and no name is kept, so neither depth nor width consumes resources.
 
 use std::os::fd::OwnedFd;
 
@@ -7,20 +7,20 @@ use rustix::io::Errno;
 
 use crate::descend;
 
-/// The size of a block in `st_blocks`, whatever that of the file system is.
+/// The size of a block in `st_blocks`, which is independent of the file system's block size.
 const BLOCK: u64 = 512;
 
-/// A directory above the one that is read.
+/// A directory above the one that is being read.
 struct Above {
     device: u64,
     inode: u64,
-    /// Where reading continues.
+    /// The offset where reading continues.
     offset: i64,
 }
 
-/// The bytes of everything in a directory, without mounts and without what cannot be opened.
+/// Returns the bytes of everything in a directory, except mounts and what cannot be opened.
 ///
-/// `AGAIN` if directories are moved meanwhile.
+/// Returns `AGAIN` if directories are moved in the meantime.
 pub(crate) fn of(directory: OwnedFd) -> Result<u64, Errno> {
     let mut bytes = 0;
     let mut way = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn of(directory: OwnedFd) -> Result<u64, Errno> {
     }
 }
 
-/// Only to where it came from: a directory that was moved may be anywhere.
+/// Goes up, but only to the directory it came from: a directory that was moved may be anywhere.
 fn go_up(here: &Dir, above: &Above) -> Result<Dir, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = Dir::new(rustix::fs::openat(here.fd()?, c"..", flags, Mode::empty())?)?;
@@ -63,7 +63,7 @@ fn go_up(here: &Dir, above: &Above) -> Result<Dir, Errno> {
     Ok(directory)
 }
 
-/// A file with several names is met as often.
+/// Returns the size of a file divided by its number of names, because it is encountered once per name.
 fn size(stat: &Stat) -> u64 {
     let bytes = u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
     if is_directory(stat) { bytes } else { bytes / stat.st_nlink.max(1) }
@@ -95,7 +95,7 @@ mod tests {
         fs::hard_link(dir.path().join("a/d/39"), dir.path().join("linked")).unwrap();
         fs::File::create(dir.path().join("sparse")).unwrap().set_len(1 << 40).unwrap();
         symlink("/usr", dir.path().join("link")).unwrap();
-        // More levels than a process may have open files.
+        // Use more levels than a process may have open files.
         let mut below = rustix::fs::openat(CWD, dir.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
         for _ in 0..3000 {
             rustix::fs::mkdirat(&below, "d", Mode::RWXU).unwrap();

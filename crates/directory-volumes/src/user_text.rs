@@ -1,4 +1,4 @@
-//! Texts for the users of claims. They name neither paths nor free space, which the log has.
+//! Messages for the users of claims. They contain neither paths nor free space, which are only logged.
 
 use std::error::Error;
 use std::io;
@@ -10,9 +10,9 @@ use crate::error::DirectoryError;
 
 type Cause = dyn Error + Send + Sync;
 
-/// An error of a call of the author's code.
+/// An error of a provisioner method.
 pub trait CallError: Sized {
-    /// Gives the error a text for the claim's user. `own` does the same for errors of the provisioner itself.
+    /// Gives the error a message for the claim's user. `own` returns the message for the provisioner's own errors.
     #[must_use]
     fn for_users(self, own: fn(&Cause) -> Option<String>) -> Self;
 }
@@ -34,7 +34,7 @@ macro_rules! call_error {
 call_error!(ProvisionError ExpandError DeleteError);
 
 impl DirectoryError {
-    /// The text for the claim's user.
+    /// Returns the message for the claim's user.
     pub fn user_text(&self) -> String {
         match self {
             Self::Unusable { .. }

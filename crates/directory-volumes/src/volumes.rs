@@ -1,42 +1,43 @@
-//! Making and removing the directory of one volume.
+//! Creation and removal of the directory of one volume.
 //!
-//! What the creation of a volume costs, and why (where no directory is above the volume and no quota limits it):
+//! Costs of creating a volume, and the reason for each (assuming no directory above the volume and no quota):
 //!
-//! | system calls | without them |
+//! | system calls | consequence without them |
 //! |---|---|
-//! | open the root, `.kube-provisioner` and its marker, read that, open `volumes` and `tmp` | a volume on another disk than that of the marker. [`Worker`](crate::Worker) does it twice: before the claim's node is certain, and when the volume is made. It is a step of its own in the thread, so that a root that hangs keeps nobody waiting |
-//! | quotactl of the root, as often | a size that nobody enforces, or a warning that is wrong |
-//! | open `deleting/VOLUME` | the project of an earlier volume of this name is given back after this one has got it |
+//! | open the root, `.kube-provisioner` and its marker, read it, open `volumes` and `tmp` | a volume on another disk than the marker.
+//! [`Worker`](crate::Worker) does this twice: before the claim's node is certain, and when the volume is created. It is a separate step in the
+//! thread, so that a root that hangs blocks no caller |
+//! | quotactl of the root, as often | a size that is not enforced, or a wrong warning |
+//! | open `deleting/VOLUME` | the project of an earlier volume of this name is released after this one has got it |
 //! | open and lock one of the locks | two processes mark one path for two volumes |
-//! | open the mark, look for the directory | a directory that nobody has marked is taken over |
-//! | write a file in `tmp`, fsync, link, unlink | after a power cut the mark is empty |
-//! | fsync of the marks | after a power cut there is a directory without a mark |
-//! | mkdir, open, fstat, fchmod | the umask decides who may use it; a directory of somebody else is given away |
-//! | fsync of the directory | after a power cut nobody may write in it |
-//! | fsync of the one above | after a power cut the volume is gone |
+//! | open the mark, look up the directory | a directory without a mark is taken over |
+//! | write a file in `tmp`, fsync, link, unlink | the mark is empty after a power cut |
+//! | fsync of the marks | a directory has no mark after a power cut |
+//! | mkdir, open, fstat, fchmod | the umask decides who may use it; a foreign directory changes its owner |
+//! | fsync of the directory | no pod may write to it after a power cut |
+//! | fsync of its parent | the volume is missing after a power cut |
 //!
-//! And of a deletion, beside the root, the lock and the mark:
+//! Costs of a deletion, in addition to the root, the lock and the mark:
 //!
-//! | system calls | without them |
+//! | system calls | consequence without them |
 //! |---|---|
-//! | mkdir `deleting/VOLUME`; its record: write in `tmp`, fsync, link, fsync, unlink | nobody knows what a removal has left that was cut off |
-//! | rename of the directory to it | a volume that is half removed is mounted |
-//! | fsync of the directory above | after a power cut the volume is back, and nobody asks again to delete it |
-//! | unlink of the mark | nobody else gets the path |
-//! | open, fchmod, read and unlink all that is in it | the data stay |
-//! | open the record, and up to 16 names in `projects` | the project of its size is never given back |
+//! | mkdir `deleting/VOLUME`; its record: write in `tmp`, fsync, link, fsync, unlink | leftovers of an interrupted removal are unknown |
+//! | rename of the directory into it | a half-removed volume is mounted |
+//! | fsync of its parent | the volume is back after a power cut, and no one asks again to delete it |
+//! | unlink of the mark | no other volume can get the path |
+//! | open, fchmod, read and unlink all its contents | the data stays |
+//! | open the record, and up to 16 names in `projects` | the project of its size is never released |
 //! | unlink of the record, rmdir | the next start does it again |
 //!
-//! Nothing is synced after that: what a power cut brings back of the mark and of the entry, the next start removes.
+//! Nothing is synced after that: if a power cut brings back parts of the mark or the entry, the next start removes them.
 //!
-//! The four fsyncs of a volume follow each other, and those of several volumes share the commits of the file system's journal: the
-//! kernel lets all who wait share one. A second such mechanism here, one fsync of the marks and of the root for all threads that
-//! wait, was slower on a disk, because a thread waits for the rest of one round and for the next. A syncfs(2) waits for what pods
-//! write on the same disk.
+//! The four fsyncs of a volume are sequential, and those of several volumes share the commits of the file system's journal: the kernel lets all
+//! waiters share one. A second such mechanism here, one fsync of the marks and the root for all waiting threads, was slower on a disk, because a
+//! thread waits for the rest of one round and for the next. A syncfs(2) would wait for writes of pods on the same disk.
 //!
-//! The tests of power cuts (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without that
-//! after the rename, and on XFS without that of the directory. There, that of the directory brings the names of the directory and of
-//! its mark along; other file systems do not promise that.
+//! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without the fsync after the rename,
+//! and on XFS without the fsync of the directory. On these file systems, the fsync of the directory also persists the names of the directory and its
+//! mark; other file systems do not guarantee that.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -59,37 +60,37 @@ use crate::remove;
 use crate::root::Root;
 use crate::state::{DELETING, State, TRASH, open_down};
 
-/// So often the last volume in a directory above may go between two calls.
+/// Retry limit when a parent directory is removed concurrently.
 const MOST_ATTEMPTS: usize = 16;
 
-/// Who may do what in a volume's directory.
+/// Owner and mode of a volume's directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Permissions {
-    /// The mode, without the type.
+    /// The mode without the file type.
     pub mode: u32,
-    /// The user that owns it; without one, who this process is.
+    /// The user that owns it; defaults to the user of this process.
     pub uid: Option<u32>,
     /// The group.
     pub gid: Option<u32>,
 }
 
-/// What is made for a volume.
+/// The parameters of a new volume.
 pub(crate) struct NewVolume<'a> {
     pub(crate) path: &'a VolumePath,
     pub(crate) owner: &'a Owner,
-    /// Whether its data stay when the volume is deleted.
+    /// True if its data stays when the volume is deleted.
     pub(crate) retain: bool,
     pub(crate) permissions: &'a Permissions,
-    /// In bytes, where it is enforced.
+    /// The size in bytes, if it is enforced.
     pub(crate) size: Option<u64>,
 }
 
 impl Root {
-    /// Makes the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more bytes.
-    /// `retain` says whether its reclaim policy is Retain. The path is for the PersistentVolume only.
+    /// Creates the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more bytes. `retain` is true if the
+    /// volume's reclaim policy is Retain. The returned path is only for the PersistentVolume.
     ///
     /// # Errors
-    /// When the root is not what it was, or something else is at the path.
+    /// Fails if the root's marker is not the expected one, or if the path is taken.
     pub fn create(
         &self,
         path: &VolumePath,
@@ -111,14 +112,14 @@ impl Root {
         let NewVolume { path, owner, retain, permissions, size } = *volume;
         let (_, last) = path.split();
         let error = |error| failed("cannot make the directory", path.as_str(), error);
-        // Its project would be given back only then.
+        // Finish an earlier removal first, because it releases the project of this name.
         self.finish_removal(state, &owner.volume, fencing_token)?;
-        // Two processes may work on one volume for a moment, where one stood still and does not know that it was succeeded.
+        // For a moment, two processes may work on one volume, if one was suspended and does not know about its successor.
         let _lock = state.lock(path)?;
         if !fencing_token.is_valid() {
             return Err(DirectoryError::Fenced(path.to_string()));
         }
-        // What an earlier attempt has marked, it has checked.
+        // An earlier attempt that marked the path has already checked it.
         let proof = if self.marked(state, path, owner)?.is_some() { Proof::Rights } else { Proof::Made };
         self.check_above(state, path, proof)?;
         let (mark, is_new) = state.reserve(path, owner, retain)?;
@@ -126,9 +127,9 @@ impl Root {
         for _ in 0..MOST_ATTEMPTS {
             let directory = match self.make_above(state, path) {
                 Ok(Some(directory)) => directory,
-                // The last volume in it went.
+                // The last volume in it was removed.
                 Ok(None) => continue,
-                // The mark would be taken for a proof that the directory is ours.
+                // Remove the mark, which would prove that the directory belongs to this provisioner.
                 Err(error @ DirectoryError::Exposed { .. }) if is_new => {
                     state.unmark(path)?;
                     self.remove_above(state, path);
@@ -147,7 +148,7 @@ impl Root {
                 self.limit(state, path, owner, &opened, bytes)?;
             }
             self.open_up(state, path, &opened, permissions)?;
-            // Both also where an earlier attempt has made it: that may have ended before it was on the disk.
+            // Sync both, even if an earlier attempt has created it: that attempt may have ended before it was on disk.
             rustix::fs::fsync(&opened).map_err(error)?;
             rustix::fs::fsync(&directory).map_err(error)?;
             return Ok(self.path().join(path.as_str()));
@@ -155,15 +156,15 @@ impl Root {
         Err(error(Errno::BUSY))
     }
 
-    /// Removes the directory of a volume with all that is in it. Gone already is success.
+    /// Removes the directory of a volume with all its contents. Succeeds if it no longer exists.
     ///
-    /// Stops early when the fencing token ends; the next call continues.
+    /// Stops early when the fencing token becomes invalid; the next call continues.
     ///
     /// # Errors
-    /// When the directory is not that volume's, or cannot be removed now.
+    /// Fails if the directory does not belong to that volume, or cannot be removed now.
     pub fn remove(&self, path: &VolumePath, owner: &Owner, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
-        // What an earlier call left makes room first.
+        // Remove what an earlier call left first.
         self.finish_removal(&state, &owner.volume, fencing_token)?;
         let lock = state.lock(path)?;
         let Some(mark) = self.marked(&state, path, owner)? else {
@@ -177,7 +178,7 @@ impl Root {
         drop(lock);
         match moved {
             Ok(()) => self.finish_removal(&state, &owner.volume, fencing_token),
-            // A full disk has no room for the new name, and removing things is what helps it.
+            // A full disk has no room for the new name, but removing files frees space.
             Err(DirectoryError::Io { source, .. })
                 if matches!(Errno::from_io_error(&source), Some(Errno::NOSPC | Errno::DQUOT)) =>
             {
@@ -187,10 +188,10 @@ impl Root {
         }
     }
 
-    /// Leaves the directory of a deleted volume where it is, and notes that. Gone already is success.
+    /// Leaves the directory of a deleted volume in place, and records that. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// When the directory is not that volume's.
+    /// Fails if the directory does not belong to that volume.
     pub fn keep(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
@@ -200,12 +201,12 @@ impl Root {
         }
     }
 
-    /// Finishes what earlier removals left. Their volumes may be gone, so nobody would ask again.
+    /// Finishes what earlier removals left. Their volumes may no longer exist, so the controller would not ask again.
     ///
-    /// One that cannot be removed does not keep the others: all are tried, and the first error is returned.
+    /// A removal that fails does not block the others: all are tried, and the first error is returned.
     ///
     /// # Errors
-    /// What kept something.
+    /// Returns what prevented a removal.
     pub fn finish_removals(&self, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let mut result = files::clear(&state.tmp, SystemTime::now())
@@ -221,11 +222,10 @@ impl Root {
         result
     }
 
-    /// Removes the mark of a volume that has left its path, and the directories above it. A power cut brings them back,
-    /// because their removal is not synced to the disk, and the mark would block the path for other volumes. A process that is killed
-    /// leaves them.
+    /// Removes the mark of a volume that was moved from its path, and the directories above it. A power cut brings them back, because their removal
+    /// is not synced to disk, and the mark would block the path for other volumes. A killed process also leaves them behind.
     fn unmark_moved(&self, state: &State, of: &'static str, volume: &str) -> Result<(), DirectoryError> {
-        // One that cannot be read must not keep the others, and says nothing about a path.
+        // An unreadable entry must not block the others, and its path is unknown.
         let Ok(Some(Discarded { mark, path, .. })) = state.discarded(of, volume) else { return Ok(()) };
         let _lock = state.lock(&path)?;
         if self.is_there(state, &path)? {
@@ -238,7 +238,7 @@ impl Root {
         Ok(())
     }
 
-    /// The volume's own mark; `None` when neither that nor a directory is there.
+    /// Returns the volume's own mark; `None` if neither the mark nor a directory exists.
     pub(crate) fn marked(
         &self,
         state: &State,
@@ -272,7 +272,7 @@ impl Root {
         Ok(())
     }
 
-    /// Refuses a path that another volume has.
+    /// Refuses a path that belongs to another volume.
     pub(crate) fn expect(&self, path: &VolumePath, owner: &Owner, mark: &Mark) -> Result<(), DirectoryError> {
         if mark.is_of(owner) {
             Ok(())
@@ -288,7 +288,7 @@ impl Root {
         }
     }
 
-    /// Whether anything is at a path.
+    /// Returns true if a path exists.
     fn is_there(&self, state: &State, path: &VolumePath) -> Result<bool, DirectoryError> {
         let (above, last) = path.split();
         let found = open_down(state.root.as_fd(), &above)
@@ -300,7 +300,7 @@ impl Root {
         }
     }
 
-    /// Gives the directory to whom the class says, whatever the umask is.
+    /// Sets the directory's owner and mode according to the class, regardless of the umask.
     fn open_up(
         &self,
         state: &State,
@@ -312,7 +312,7 @@ impl Root {
         let name = path.as_str();
         let stat = rustix::fs::fstat(directory).map_err(|error| failed("cannot look at", name, error))?;
         let us = self.owner(state).map_err(|error| failed("cannot find the owner of", name, error))?;
-        // An earlier attempt may have given it away already.
+        // An earlier attempt may have already changed the owner.
         if stat.st_uid != us && Some(stat.st_uid) != uid {
             return Err(self.in_the_way(path, "belongs to somebody else"));
         }
@@ -323,17 +323,17 @@ impl Root {
                 error => failed("cannot change the owner of", name, error),
             })?;
         }
-        // After the owner: changing that takes the set-group-id bit away.
+        // Do this after the owner, because chown clears the set-group-id bit.
         rustix::fs::fchmod(directory, Mode::from_raw_mode(mode))
             .map_err(|error| failed("cannot change the mode of", name, error))
     }
 
-    /// What it means that a directory cannot be opened.
+    /// Returns the error for a directory that cannot be opened.
     pub(crate) fn not_a_directory(&self, path: &VolumePath, error: Errno, doing: &'static str) -> DirectoryError {
         match error {
             Errno::LOOP | Errno::NOTDIR => self.in_the_way(path, "is not a directory"),
             Errno::XDEV => self.in_the_way(path, "is a mounted file system"),
-            // Not even readable for this process, which would have made it so.
+            // This process cannot even read it, so it did not create it.
             Errno::ACCESS => self.in_the_way(path, "belongs to somebody else"),
             error => failed(doing, path.as_str(), error),
         }

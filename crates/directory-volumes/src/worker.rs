@@ -1,4 +1,4 @@
-//! Work on one root, in threads: a disk or a server that does not answer costs a few of them, and nobody else.
+//! Operations on one root, in threads: a disk or a server that hangs blocks only a few of them, and no other root.
 
 mod end;
 #[cfg(test)]
@@ -25,11 +25,11 @@ use crate::room::Reserve;
 use crate::root::Root;
 use crate::volumes::{NewVolume, Permissions};
 
-/// So many threads work on one root at a time. A call that never returns keeps its thread.
+/// Maximum number of threads that work on one root. A call that never returns keeps its thread.
 const THREADS: usize = 16;
-/// So many of them remove trees, which may take hours.
+/// Maximum number of threads that remove trees, which may take hours.
 const REMOVALS: usize = THREADS / 2;
-/// Looking at the root's marker takes milliseconds.
+/// Time limit for checking the root's marker, which takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A root, and the threads that work on it.
@@ -37,14 +37,14 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub struct Worker {
     root: Arc<Root>,
     threads: Arc<Semaphore>,
-    /// A removal needs one of these, too.
+    /// A removal also needs one of these permits.
     removals: Arc<Semaphore>,
-    /// One more thread, to see whether the root answers while all others are busy.
+    /// An additional thread, to check whether the root responds while all others are busy.
     look: Arc<Semaphore>,
     turn: Duration,
-    /// The cluster in which the provisioner runs, once it is known.
+    /// The cluster in which the provisioner runs, once known.
     pub(crate) cluster: Arc<OnceLock<String>>,
-    /// Its API server, as long.
+    /// A client of that cluster, once known.
     pub(crate) client: Arc<OnceLock<Client>>,
     pub(crate) created: Arc<Created>,
 }
@@ -74,7 +74,7 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// With no thread yet.
+    /// Creates a worker without threads.
     pub fn new(root: Root) -> Self {
         Self {
             root: Arc::new(root),
@@ -88,16 +88,15 @@ impl Worker {
         }
     }
 
-    /// Its root, for what needs no call of the file system.
+    /// Returns the root, for operations that do not access the file system.
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// Does a piece of work in a thread. It begins with a look at the marker; where that does not end, the work is given up
-    /// and is not begun later.
+    /// Runs an operation in a thread. It first checks the marker; if that does not finish, the operation is abandoned and never begins.
     ///
     /// # Errors
-    /// The work's, or that the root does not answer.
+    /// Returns the operation's error, or that the root does not respond.
     pub async fn run<T, E>(&self, work: impl FnOnce(&Root) -> Result<T, E> + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
@@ -106,7 +105,7 @@ impl Worker {
         self.run_after(Root::check_marker, |root, ()| work(root)).await
     }
 
-    /// The same after another look, and with what that has found: a root that has no marker yet, or one that is open.
+    /// Same as [`run`](Self::run) with another check, whose result is passed on: a root that may have no marker yet, or an open one.
     async fn run_after<L, T, E>(
         &self,
         look: fn(&Root) -> Result<L, DirectoryError>,
@@ -121,7 +120,7 @@ impl Worker {
         self.attempt(thread, look, work).await
     }
 
-    /// A free thread.
+    /// Waits for a free thread.
     async fn thread<E>(&self) -> Result<OwnedSemaphorePermit, E>
     where
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
@@ -132,7 +131,7 @@ impl Worker {
         }
     }
 
-    /// Whether the root answers.
+    /// Checks that the root responds.
     async fn look<E>(&self) -> Result<(), E>
     where
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
@@ -186,7 +185,7 @@ impl Worker {
                 }
             }
         });
-        // Who drops this future has given up, too.
+        // Dropping this future also abandons the work.
         let guard = GivesUp(Some(given_up));
         if timeout(LIMIT, answered).await.is_err() {
             return Err(self.hangs().into());
@@ -195,11 +194,11 @@ impl Worker {
         thread.await?
     }
 
-    /// Makes the directory of a volume, see [`Root::create`]. `enforced` is what the class says of its size.
+    /// Creates the directory of a volume, see [`Root::create`]. `enforced` is the class's setting for its size.
     ///
     /// # Errors
-    /// Those of [`Root::create`], or that the root enforces no sizes although the class needs them. Where another volume has the
-    /// directory, nothing of this one is left.
+    /// Same as [`Root::create`]; also fails if the root cannot enforce sizes although the class requires it. If another volume has the directory,
+    /// nothing of this volume is left.
     pub async fn create(
         &self,
         path: VolumePath,
@@ -214,7 +213,7 @@ impl Worker {
             let size = Size::of(bytes, enforced, root, &state)?;
             let volume = NewVolume { path: &path, owner: &owner, retain, permissions: &permissions, size: size.limit };
             match root.create_within(&state, &volume, &token) {
-                // It is not the directory of this volume, so no attempt for it has left anything there.
+                // The directory does not belong to this volume, so none of its attempts has left anything there.
                 Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
                     Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
                 }
@@ -228,10 +227,10 @@ impl Worker {
         .await
     }
 
-    /// Whether a volume can be made now, and have the size that its class says. Makes nothing.
+    /// Checks that a volume can be created now with the size enforcement that its class requires. Creates nothing.
     ///
     /// # Errors
-    /// What is wrong with the root, that it enforces no sizes although the class needs them, or that it has no room.
+    /// Returns a problem with the root, that it cannot enforce sizes although the class requires it, or that it has no room.
     pub async fn check_size(
         &self,
         path: VolumePath,
@@ -240,7 +239,7 @@ impl Worker {
     ) -> Result<(), ProvisionError> {
         self.run_after(Root::enter, move |root, state| {
             let size = Size::of(bytes, enforced, root, &state)?;
-            // A size that is a mere number may be any number, unless the class says otherwise.
+            // A size that is not enforced may be any number, unless the class reserves space.
             if size.limit.is_some() || reserve.is_some() {
                 root.check_room(&state, &path, bytes, reserve.unwrap_or_default())?;
             }
@@ -249,7 +248,7 @@ impl Worker {
         .await
     }
 
-    /// Changes the size of a volume. One whose size is not enforced has room already.
+    /// Changes the size of a volume. A volume whose size is not enforced already has room.
     ///
     /// # Errors
     /// See [`Root::resize`].
@@ -257,15 +256,15 @@ impl Worker {
         self.run(move |root| Ok(root.resize(&path, &owner, bytes).map(drop)?)).await
     }
 
-    /// Whether volumes can be made and removed now.
+    /// Checks that volumes can be created and removed now.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns the problem.
     pub async fn probe(&self) -> Result<(), StartError> {
         match self.client.get() {
             Some(_) => self.look().await,
-            // The provisioner marks a new root when it begins. Until then, for instance while it cannot write its journal, a missing
-            // marker does not mean that the wrong file system is mounted.
+            // The provisioner marks a new root when it begins. Until then, for example while it cannot write its journal, a missing marker does not
+            // mean that the wrong file system is mounted.
             None => self.look_with(Root::check_before_begin).await,
         }
     }
@@ -275,13 +274,13 @@ impl Worker {
         self.run_after(Root::has_marker, |root, _| Ok(root.put_marker()?)).await
     }
 
-    /// Whether the root has a marker.
+    /// Returns true if the root has a marker.
     pub(crate) async fn has_marker(&self) -> Result<bool, StartError> {
         self.run_after(Root::has_marker, |_, has_marker| Ok(has_marker)).await
     }
 }
 
-/// Tells a thread that nobody waits for its work.
+/// Notifies a thread that its work was abandoned.
 struct GivesUp(Option<Arc<AtomicBool>>);
 
 impl GivesUp {

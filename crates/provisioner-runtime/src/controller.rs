@@ -84,7 +84,7 @@ pub struct LoopOptions {
     pub instance: String,
     /// The queue's name in metrics.
     pub queue: &'static str,
-    /// How replicas share the work.
+    /// The sharing of the work among replicas.
     pub sharing: Sharing,
     /// Maximum number of concurrent requests about objects.
     pub requests: usize,
@@ -94,7 +94,7 @@ pub struct LoopOptions {
     pub backoff: Backoff,
     /// The time between resyncs of all keys that need work, as a safety net.
     pub resync: Duration,
-    /// Whether each resync also retries keys that await a change.
+    /// True if each resync also retries keys that await a change.
     pub retry_on_resync: bool,
     /// Time limit for work in flight when a shard is released.
     pub grace: Duration,

@@ -1,4 +1,4 @@
-//! `adopt`: a directory becomes a volume, or a volume of another program becomes ours.
+//! `adopt`: turns a directory into a volume, or takes over a volume of another provisioner.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ pub(super) struct Adoption<'a, S: Site> {
 }
 
 impl<S: Site> Adoption<'_, S> {
-    /// Marks the directory of a volume that is there, and says on the volume what ours say.
+    /// Marks the directory of an existing volume, and adds this provisioner's annotations to the volume.
     async fn volume(&self, name: &str) -> Result<(), BoxError> {
         let plan = self.plan(self.find(name)?).await?;
         self.execute(&plan).await?;
@@ -134,7 +134,7 @@ impl<S: Site> Adoption<'_, S> {
         }
     }
 
-    /// Writes the mark, and then what the volume says.
+    /// Writes the mark, and then the volume's annotations.
     pub(super) async fn execute(&self, plan: &Plan<'_>) -> Result<(), BoxError> {
         let (volume, path) = (&plan.volume.object, &plan.path);
         let retain = is_retained(volume);
@@ -146,8 +146,8 @@ impl<S: Site> Adoption<'_, S> {
         let mut annotations = self.annotations(Some(volume));
         annotations.insert(ADOPTED.to_owned(), Timestamp::now().to_string());
         if plan.former.is_none() {
-            // Another program has created the object, so to the controller it is a copy. Whoever adopts it has said what its end is;
-            // of a restored one only a claim that gets it again, or a person, says that.
+            // Another client created the object, so the controller treats it as a copy. Adopting it settles its deletion; the deletion of a restored
+            // volume is settled only by a claim that is bound to it again, or by an administrator.
             annotations.extend(volume.metadata.uid.clone().map(|uid| (RELEASE.to_owned(), uid)));
         }
         let patch = json!({"metadata": {"uid": volume.metadata.uid, "annotations": annotations}});
@@ -169,7 +169,7 @@ impl<S: Site> Adoption<'_, S> {
         }
     }
 
-    /// Lets volumes be made in a directory that is none itself.
+    /// Allows volumes in a directory that is not a volume itself.
     fn above(&self, path: &VolumePath) -> Result<(), BoxError> {
         for (volume, relation) in self.volumes.touching(&self.root, &self.places, path) {
             if matches!(relation, Relation::Same | Relation::Above) && self.maker.check(&volume.object).is_ok() {
@@ -186,13 +186,13 @@ impl<S: Site> Adoption<'_, S> {
         Ok(())
     }
 
-    /// Marks a directory, and makes a volume for it that only one claim can get.
+    /// Marks a directory, and creates a volume for it that only one claim can be bound to.
     async fn new_volume(&self, path: &VolumePath) -> Result<(), BoxError> {
         let name = self.adopt.name.clone().unwrap_or_else(|| name_of(path));
         let object = self.object(path, &name)?;
         self.volumes.check_alone(&self.root, &self.places, path, |volume| self.maker.check(volume).is_ok())?;
         let volumes = Api::<PersistentVolume>::all(self.client.clone());
-        // What the API server refuses leaves no mark.
+        // Check first, so that an object refused by the API server leaves no mark.
         volumes.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await?;
         let mut owner = owner_of(&object);
         owner.claim = None;
@@ -246,7 +246,7 @@ impl<S: Site> Adoption<'_, S> {
     }
 }
 
-/// Volumes are called like hosts.
+/// Derives a volume name, which must be a DNS subdomain.
 fn name_of(path: &VolumePath) -> String {
     let text = path.as_str().to_lowercase().replace(['/', '_'], "-");
     text.trim_matches(|letter| matches!(letter, '-' | '.')).to_owned()

@@ -1,4 +1,4 @@
-//! `orphans`: what is on disk, compared with the volumes and the journal.
+//! `orphans`: compares the contents of the disk with the volumes and the journal.
 
 use std::collections::BTreeSet;
 
@@ -32,32 +32,32 @@ pub struct Orphans<S: Site> {
     yes: bool,
 }
 
-/// What is known of one mark.
+/// The state of one mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Its volume is there, and so is the directory.
+    /// Its volume and its directory exist.
     Used,
-    /// Its volume is there, and the directory is not.
+    /// Its volume exists, but its directory does not.
     DirectoryMissing,
-    /// A volume of its name is there, and it is not the one that was marked.
+    /// A volume of its name exists, but it is not the marked one.
     Earlier,
-    /// Another volume names the directory, or one above or below it.
+    /// Another volume refers to the directory, or to one above or below it.
     Named { by: String, how: &'static str },
-    /// A volume of its name is there, and cannot be read.
+    /// A volume of its name exists, but cannot be read.
     Unreadable,
     /// An attempt for its claim is under way.
     InProgress,
-    /// Its volume was deleted and its class said that the data stay.
+    /// Its volume was deleted, and its class requested that the data be kept.
     Kept,
     /// The reclaim policy of its volume was Retain.
     Retained,
-    /// Made in another cluster.
+    /// Created in another cluster.
     OtherCluster(String),
-    /// Made by an earlier version, in whichever cluster.
+    /// Created by an earlier version, in an unknown cluster.
     NoCluster,
-    /// Made by another provisioner that has the same root.
+    /// Created by another provisioner that uses the same root.
     Foreign,
-    /// Nobody's.
+    /// Unused.
     Orphan,
 }
 
@@ -84,18 +84,18 @@ impl State {
     }
 }
 
-/// What the API server knows, and who asks.
+/// The state in the API server, and the identity of the provisioner.
 struct Known<'a> {
     provisioner: &'a str,
     cluster: &'a str,
-    /// The annotation by which a volume says in which root it is.
+    /// The annotation in which a volume records its root.
     root_annotation: &'static str,
     root: &'a Root,
     places: Vec<Place>,
     volumes: Volumes,
-    /// The volumes for which attempts are recorded.
+    /// The volumes with recorded attempts.
     recorded: BTreeSet<String>,
-    /// The uids of claims, of those that were looked for.
+    /// The uids of the claims that were looked up.
     claims: BTreeSet<String>,
 }
 
@@ -108,7 +108,7 @@ impl<S: Site> Orphans<S> {
         if self.delete { self.delete(&root, &client, &cluster, &survey, &known).await } else { Ok(()) }
     }
 
-    /// An attempt is recorded before its directory is made, and until its volume is saved: in this order nothing is missed.
+    /// Reads everything. An attempt is recorded before its directory is created, and until its volume is saved: this order misses nothing.
     async fn look<'a>(
         &'a self,
         root: &'a Root,
@@ -136,7 +136,7 @@ impl<S: Site> Orphans<S> {
         Ok((survey, known))
     }
 
-    /// Asks first. Answers take their time, so everything is checked once more before the first directory is moved.
+    /// Asks for confirmation. Because answers take time, everything is checked once more before the first directory is moved.
     async fn delete(
         &self,
         root: &Root,
@@ -220,7 +220,7 @@ impl<S: Site> Orphans<S> {
 }
 
 impl Volumes {
-    /// A volume that cannot be read may be that of any directory.
+    /// Fails if a volume cannot be read, because it may refer to any directory.
     fn check_readable(&self) -> Result<(), BoxError> {
         let names: Vec<&str> = self.unreadable.iter().map(|(name, _)| name.as_str()).collect();
         if names.is_empty() {
@@ -267,7 +267,7 @@ impl Known<'_> {
         }
     }
 
-    /// Whether a volume says that it is in another root.
+    /// Returns true if a volume records that it is in another root.
     fn is_elsewhere(&self, volume: &Named) -> bool {
         let root = volume.object.metadata.annotations.as_ref().and_then(|all| all.get(self.root_annotation));
         root.is_some_and(|root| Some(root.as_str()) != self.root.id())
@@ -278,7 +278,7 @@ impl Known<'_> {
         by.is_some_and(|by| by == self.provisioner) && !self.is_elsewhere(volume)
     }
 
-    /// Where claims record their attempts there is no journal.
+    /// Looks up the claim of an owner: if claims record their attempts, there is no journal.
     async fn look_for_claim(&mut self, client: &Client, owner: &Owner) -> Result<(), BoxError> {
         if let Some(claim) = &owner.claim {
             let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &claim.namespace);

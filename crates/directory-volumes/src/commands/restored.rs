@@ -1,4 +1,4 @@
-//! What `adopt` does to one volume, and to all that came back with new uids.
+//! Adoption of a single volume, and of all volumes that a backup restored with new uids.
 
 use kube_provisioner::console::{is_confirmed, print, table};
 use kube_provisioner::error_chain;
@@ -14,18 +14,18 @@ use crate::error::{DirectoryError, Holder};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 
-/// A directory that becomes a volume's.
+/// A directory that becomes a volume's directory.
 pub(super) struct Plan<'a> {
     pub(super) volume: &'a Named,
     pub(super) path: VolumePath,
-    /// Who gets it.
+    /// The new owner.
     pub(super) owner: Owner,
-    /// Who had it, where it has a mark.
+    /// The former owner, if it has a mark.
     pub(super) former: Option<Owner>,
 }
 
 impl<S: Site> Adoption<'_, S> {
-    /// What is to be done for a volume that is there.
+    /// Prepares the directory of an existing volume.
     pub(super) async fn plan<'a>(&self, volume: &'a Named) -> Result<Plan<'a>, BoxError> {
         let (name, mut owner) = (&volume.name, owner_of(&volume.object));
         if owner.provisioner.is_empty() {
@@ -40,7 +40,7 @@ impl<S: Site> Adoption<'_, S> {
         let is_other = |other: &_| owner_of(other).volume != *name && self.maker.check(other).is_ok();
         self.volumes.check_alone(&self.root, &self.places, &path, is_other)?;
         owner.cluster = Some(self.cluster.clone());
-        // Whichever claim gets it, where the backup left the uid out.
+        // Accept any claim, because the backup omitted the uid.
         owner.claim = owner.claim.filter(|claim| !claim.uid.is_empty());
         let former = self.root.mark_of(&path)?.map(|mark| mark.owner);
         if let Some(former) = &former {
@@ -49,7 +49,7 @@ impl<S: Site> Adoption<'_, S> {
         Ok(Plan { volume, path, owner, former })
     }
 
-    /// A mark that names the same volume may be that of one before it, if its claim is gone.
+    /// Checks the former owner: a mark that names the same volume may belong to an earlier one, if its claim no longer exists.
     async fn check_former(&self, path: &VolumePath, former: &Owner, owner: &Owner) -> Result<(), BoxError> {
         if former.volume != owner.volume || former.provisioner != owner.provisioner {
             let holder = Holder::Volume(Box::new(former.clone()));
@@ -80,7 +80,7 @@ impl<S: Site> Adoption<'_, S> {
         }
     }
 
-    /// All volumes whose directories are marked for those before them.
+    /// Returns all volumes whose directories are marked for their predecessors.
     pub(super) async fn restored(&self) -> Result<(), BoxError> {
         let (mut plans, mut refused) = (Vec::new(), 0);
         let mut rows = vec![["PATH", "VOLUME", "WAS", "IS", "WHAT IS DONE"].map(str::to_owned)];
@@ -125,7 +125,7 @@ impl<S: Site> Adoption<'_, S> {
         }
     }
 
-    /// The directory of a volume and whose it was, if its mark names an earlier volume of this name.
+    /// Returns the directory of a volume and its former owner, if its mark names an earlier volume of this name.
     fn was_restored(&self, volume: &Named) -> Result<Option<(VolumePath, Owner)>, BoxError> {
         let Ok(path) = self.adopt.site.path_of(&volume.object, &self.root) else { return Ok(None) };
         let owner = Owner { cluster: Some(self.cluster.clone()), ..owner_of(&volume.object) };
@@ -135,7 +135,7 @@ impl<S: Site> Adoption<'_, S> {
     }
 }
 
-/// The claim of a volume, by which an earlier one differs.
+/// Describes the claim of a volume, which distinguishes it from an earlier volume.
 fn who(owner: &Owner) -> String {
     let claim = owner.claim.as_ref().map(|claim| format!("{}/{} {}", claim.namespace, claim.name, claim.uid));
     let cluster = owner.cluster.as_ref().map(|cluster| format!(" in {cluster}"));

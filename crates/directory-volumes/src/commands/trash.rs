@@ -1,4 +1,4 @@
-//! `trash`: deleted volumes whose data are kept.
+//! `trash`: manages deleted volumes whose data is kept.
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -117,7 +117,7 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
     Ok(())
 }
 
-/// Why an entry is not this cluster's to remove.
+/// Returns why this cluster must not remove an entry, if so.
 fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Option<String> {
     match &discarded.mark.owner.cluster {
         Some(id) if id != cluster => Some(format!("the cluster {id} put it into the trash")),
@@ -128,7 +128,7 @@ fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Optio
     }
 }
 
-/// The object is tried first. Then the directory: a volume without one would be offered to pods.
+/// Restores a volume. A dry run of the object comes first, then the directory: a volume without a directory would be offered to pods.
 async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<(), BoxError> {
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let cluster = site.connection().cluster(&client).await?;
@@ -149,7 +149,7 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     if let Some(there) = volumes.get_opt(volume).await? {
         let is_begun = root.restoring()?.into_iter().flatten().any(|entry| entry.mark.owner.volume == volume);
         return if is_begun {
-            // An earlier call made it, and did not come to its end.
+            // An earlier call created it, but did not finish.
             end(&root, &root.restore(volume, Some(&cluster))?, &there)
         } else {
             Err(format!("the volume {volume} is still there; wait until it is gone").into())
@@ -165,7 +165,7 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     };
     let created = match created {
         Ok(created) => created,
-        // Whether it was made is not known where the answer was lost.
+        // If the response was lost, it is unknown whether the volume was created.
         Err(error) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
             root.undo_restore(&discarded)?;
             return Err(format!("{volume} is in the trash again: {}", error_chain(&*error)).into());
@@ -181,7 +181,7 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     end(&root, &discarded, &created)
 }
 
-/// The volume is there, so its entry is removed.
+/// Removes the entry of a volume that exists again.
 fn end(root: &Root, discarded: &Discarded, created: &PersistentVolume) -> Result<(), BoxError> {
     let (volume, spec) = (&discarded.mark.owner.volume, created.spec.as_ref());
     let owner = Owner { uid: created.metadata.uid.clone(), ..discarded.mark.owner.clone() };
@@ -198,7 +198,7 @@ fn end(root: &Root, discarded: &Discarded, created: &PersistentVolume) -> Result
     Ok(())
 }
 
-/// The volume as it was, for a claim that is made again.
+/// Returns the former volume, prepared for a claim that is recreated.
 fn object(discarded: &Discarded, wanted: Option<ObjectReference>, cluster: &str) -> Result<PersistentVolume, BoxError> {
     let mut object: PersistentVolume = serde_json::from_value(discarded.object.clone())?;
     let old = std::mem::take(&mut object.metadata);

@@ -1,4 +1,4 @@
-//! All volumes of the cluster, of any provisioner, and which of them name a directory of this root.
+//! All volumes of the cluster, of any provisioner, and their relation to the directories of this root.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use super::{BoxError, Place};
 use crate::path::VolumePath;
 use crate::root::Root;
 
-/// How many volumes are asked for at once.
+/// Page size when listing volumes.
 const PAGE: u32 = 500;
 /// The driver whose volumes are directories of shares.
 const CSI_NFS: &str = "nfs.csi.k8s.io";
@@ -22,11 +22,11 @@ const CSI_NFS: &str = "nfs.csi.k8s.io";
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     pub(crate) all: Vec<Named>,
-    /// The names of those that cannot be read, and why. They are there all the same, and nobody knows where.
+    /// The names of volumes that cannot be read, and the reasons. They exist, but their locations are unknown.
     pub(crate) unreadable: Vec<(String, String)>,
 }
 
-/// A volume, and where it says that its data are.
+/// A volume and the location of its data.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) name: String,
@@ -34,13 +34,13 @@ pub(crate) struct Named {
     place: Option<Place>,
 }
 
-/// How the place of a volume is related to a directory.
+/// The relation of a volume's location to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Same,
     Above,
     Below,
-    /// The path ends in the same names: the root may have another path, or another server's name, elsewhere.
+    /// The path ends in the same names: the root may have another path, or its server another name, elsewhere.
     Alike,
 }
 
@@ -72,7 +72,7 @@ impl Volumes {
         }
     }
 
-    /// Reads objects as the API server has sent them.
+    /// Reads objects as sent by the API server.
     pub(crate) fn read(objects: Vec<Value>) -> Self {
         let mut volumes = Self::default();
         for object in objects {
@@ -94,7 +94,7 @@ impl Volumes {
         self.unreadable.iter().any(|(unreadable, _)| unreadable == name)
     }
 
-    /// The volumes that name a directory, or one above or below it. `places` are those of the root.
+    /// Returns the volumes that refer to a directory, or to one above or below it. `places` are the locations of the root.
     pub(crate) fn touching<'a>(
         &'a self,
         root: &'a Root,
@@ -112,7 +112,7 @@ impl Volumes {
         })
     }
 
-    /// Refuses to make a volume of a directory that other volumes name.
+    /// Refuses to turn a directory into a volume if other volumes refer to it.
     pub(crate) fn check_alone(
         &self,
         root: &Root,
@@ -133,7 +133,7 @@ impl Volumes {
         }
     }
 
-    /// What other volumes name of a directory, as texts.
+    /// Describes the other volumes that refer to a directory.
     fn others(
         &self,
         root: &Root,
@@ -148,7 +148,7 @@ impl Volumes {
         touching.map(|(volume, relation)| format!("the volume {} {}", volume.name, relation.text())).collect()
     }
 
-    /// What keeps the directory of a volume from being removed with it: other volumes that name it. `path` is its end below the root.
+    /// Returns what prevents the directory of a volume from being removed with it: other volumes that refer to it. `path` is its path below the root.
     pub(crate) fn besides(&self, root: &Root, volume: &PersistentVolume, path: &VolumePath) -> Vec<String> {
         let place = place_of(volume).ok().flatten().and_then(|place| place.above(path));
         let places: Vec<Place> = place.into_iter().chain([Place::Directory(root.path().to_owned())]).collect();
@@ -165,7 +165,7 @@ impl Volumes {
 }
 
 impl Named {
-    /// Whether it is an export of a server that is certainly another one.
+    /// Returns true if it is an export of a server that is certainly another one.
     fn is_on_another_server(&self, base: &Place) -> bool {
         match (base, &self.place) {
             (Place::Export { server: here, .. }, Some(Place::Export { server: there, .. })) => differ(here, there),
@@ -185,7 +185,7 @@ impl Place {
         names(&self.path().to_string_lossy())
     }
 
-    /// The root in which a volume with this place has this path.
+    /// Returns the root in which a volume at this location has this path.
     fn above(&self, path: &VolumePath) -> Option<Self> {
         let (all, below) = (self.names(), names(path.as_str()));
         let above = PathBuf::from(format!("/{}", all.strip_suffix(&below[..])?.join("/")));
@@ -202,14 +202,14 @@ impl Place {
         }
     }
 
-    /// Its path as it is written, and without links where it is on this machine.
+    /// Returns its path as written, and with resolved symlinks if it is on this machine.
     fn paths(&self) -> impl Iterator<Item = Vec<String>> {
         let real = self.on_this_machine().and_then(|path| path.canonicalize().ok());
         [Some(self.names()), real.map(|path| names(&path.to_string_lossy()))].into_iter().flatten()
     }
 }
 
-/// Where a volume says that its data are, as far as that can be a directory of a root.
+/// Returns the location recorded in a volume, if it can be a directory of a root.
 fn place_of(volume: &PersistentVolume) -> Result<Option<Place>, String> {
     let spec = volume.spec.as_ref().ok_or("it has no spec")?;
     let host_path = spec.host_path.as_ref().map(|source| source.path.as_str());
@@ -220,7 +220,7 @@ fn place_of(volume: &PersistentVolume) -> Result<Option<Place>, String> {
         return Ok(Some(Place::Export { server: nfs.server.clone(), path: PathBuf::from(&nfs.path) }));
     }
     let Some(csi) = &spec.csi else { return Ok(None) };
-    // The driver does not heed the case of their names.
+    // The driver ignores the case of their names.
     let attribute = |key: &str| {
         let mut all = csi.volume_attributes.iter().flatten();
         all.find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value.as_str())
@@ -235,7 +235,7 @@ fn place_of(volume: &PersistentVolume) -> Result<Option<Place>, String> {
     }
 }
 
-/// The nodes that a volume names, by whichever label.
+/// Returns the nodes that a volume names, by any label.
 fn nodes(volume: &PersistentVolume) -> Vec<&String> {
     let required = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
     let terms = required.into_iter().flat_map(|required| &required.node_selector_terms);
@@ -258,7 +258,7 @@ fn relation(base: &Place, place: &Place, path: &VolumePath) -> Option<Relation> 
     })
 }
 
-/// The names of a path, without steps.
+/// Returns the names of a path, without `.` and `..`.
 fn names(path: &str) -> Vec<String> {
     path.split('/').fold(Vec::new(), |mut names, name| {
         match name {
@@ -270,12 +270,12 @@ fn names(path: &str) -> Vec<String> {
     })
 }
 
-/// What a directory is called by the kernel, wherever else it is mounted.
+/// Returns the kernel's identity of a directory, which is the same wherever else it is mounted.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Whether two names are certainly those of two servers.
+/// Returns true if two names certainly belong to two different servers.
 fn differ(one: &str, other: &str) -> bool {
     let plain = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let addresses = |name: &str| -> Vec<std::net::IpAddr> {

@@ -1,4 +1,4 @@
-//! How much the trash may take. What exceeds it is removed before its time, the oldest first.
+//! Size limits of the trash. The oldest volumes that exceed them are removed early.
 
 use std::os::fd::AsFd;
 
@@ -45,7 +45,7 @@ pub(crate) struct Disk {
 impl TrashLimits {
     const MIN_FREE: u8 = 5;
 
-    /// How many bytes of the trash have to go. Without a maximum its size does not count.
+    /// Returns the number of bytes to remove from the trash. Without a maximum, its size does not matter.
     fn excess(&self, disk: Disk, trash: u64) -> u64 {
         let percent = |percent: u8| disk.size / 100 * u64::from(percent);
         let most = self.trash_max_size.into_iter().chain(self.trash_max_percent.map(percent)).min();
@@ -59,10 +59,10 @@ impl TrashLimits {
 }
 
 impl Root {
-    /// Removes what the trash has too much, the oldest first, but nothing that another cluster has put there.
+    /// Removes the oldest volumes that exceed the limits, except those of other clusters.
     ///
     /// # Errors
-    /// What kept something.
+    /// Returns what prevented a removal.
     pub fn purge_excess(
         &self,
         limits: &TrashLimits,
@@ -78,7 +78,7 @@ impl Root {
             let has_time = entry.expires.is_some() || entry.keep.is_some();
             has_time && !entry.mark.owner.is_of_another_cluster(cluster)
         });
-        // A clock that could not be believed does not say what is old.
+        // If the clock was not plausible, the age of an entry is unknown.
         entries.sort_by_key(|entry| (entry.keep.is_some(), entry.deleted));
         let mut trash = 0;
         if limits.has_maximum() {
@@ -97,17 +97,17 @@ impl Root {
             let (bytes, owner) = (self.measure(&mut entry).unwrap_or_default(), &entry.mark.owner);
             match self.purge(&owner.volume, fencing_token) {
                 Ok(()) => tracing::warn!("the trash has no room for {owner}, which was deleted at {}", entry.deleted),
-                // It makes room as well.
+                // Another operation removed it, which frees space as well.
                 Err(DirectoryError::NotThere { .. }) => {}
                 Err(error) => result = result.and(Err(error)),
             }
-            // The file system itself may count the room much later.
+            // The file system itself may report the space as free much later.
             excess = excess.saturating_sub(bytes);
         }
         result
     }
 
-    /// The size of an entry. It does not change any more, so it is noted.
+    /// Returns the size of an entry. It does not change any more, so it is recorded.
     fn measure(&self, entry: &mut Discarded) -> Result<u64, DirectoryError> {
         if let Some(bytes) = entry.bytes {
             return Ok(bytes);
@@ -117,7 +117,7 @@ impl Root {
         let measured = data.and_then(usage::of).map_err(|error| failed("cannot measure", volume, error))?;
         entry.bytes = Some(measured);
         let _trash = state.lock_trash()?;
-        // A full disk has no room for the note.
+        // A full disk has no room for the record.
         if let Ok(current) = self.entry(&state, TRASH, volume) {
             let _ = state.rewrite(TRASH, &Discarded { bytes: entry.bytes, ..current });
         }

@@ -1,5 +1,4 @@
-//! The end of a volume. Large ones take turns: a call that has removed things for a while makes room for another one, and the next
-//! call continues.
+//! Removal of volumes. Large ones take turns: a call that has removed files for a while yields to another one, and the next call continues.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,19 +13,19 @@ use crate::deletion::Deletion;
 use crate::error::DirectoryError;
 use crate::root::Root;
 
-/// So long a call removes things before another one has its turn and the controller an answer.
+/// Maximum time that a call removes files before it yields and the controller gets an answer.
 pub(super) const TURN: Duration = Duration::from_secs(20);
-/// What a call does in any case, so that also a slow server comes to an end. Steps are files, or directories that are read.
+/// Minimum number of steps of a call, so that removal from a slow server also finishes. Steps are files, or directories that are read.
 const LEAST_STEPS: usize = 64;
-/// Until a call that had its turn continues.
+/// The delay until a call that had its turn continues.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Removes, keeps or discards a directory. A dropped call must not leave a thread behind that continues deleting for hours,
-    /// so that asks its fencing token.
+    /// Removes, keeps or discards a directory. A dropped call must not leave a thread that continues deleting for hours, so the thread checks the
+    /// fencing token.
     ///
     /// # Errors
-    /// When it cannot be done now. What takes longer than a call is in progress, and the next call continues.
+    /// Fails if it cannot be done now. A removal that takes longer than one call is in progress, and the next call continues.
     pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
         self.check_alone(&deletion).await?;
         let removal = if deletion.removes() { Some(self.removal().await?) } else { None };
@@ -45,7 +44,7 @@ impl Worker {
         .await
     }
 
-    /// The right to remove a tree. Many large volumes take turns, which is no failure.
+    /// Waits for a permit to remove a tree. Many large volumes take turns, which is not a failure.
     async fn removal(&self) -> Result<OwnedSemaphorePermit, DeleteError> {
         match timeout(LIMIT, self.removals.clone().acquire_owned()).await {
             Ok(Ok(removal)) => Ok(removal),
@@ -56,13 +55,13 @@ impl Worker {
         }
     }
 
-    /// The same for what nobody waits for.
+    /// Same as [`removal`](Self::removal), without a time limit, for background work.
     pub(crate) async fn removal_at_leisure(&self) -> Option<OwnedSemaphorePermit> {
         self.removals.clone().acquire_owned().await.ok()
     }
 
-    /// Refuses to end a directory that was taken over, if other volumes name it, too. Earlier versions did not ask before they took
-    /// it over; of what was made here nobody else knows.
+    /// Refuses to remove an adopted directory if other volumes also refer to it. Earlier versions did not check that before adoption; a directory
+    /// created by this provisioner is not known to others.
     async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
         let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(()) };
         let path = deletion.path().clone();
@@ -87,7 +86,7 @@ impl Worker {
     }
 }
 
-/// A token that ends with the other one, or after a turn.
+/// Returns a token that ends with the given one, or after a turn.
 fn for_a_turn(token: FencingToken, turn: Duration) -> FencingToken {
     let (began, steps) = (Instant::now(), AtomicUsize::new(0));
     FencingToken::as_long_as(move || {

@@ -50,7 +50,7 @@ pub(super) struct Engine<R: Reconciler> {
 pub(super) struct Settings {
     /// Number of keys worked on at a time.
     pub(super) tasks: usize,
-    /// Whether each resync also retries keys that await a change.
+    /// True if each resync also retries keys that await a change.
     pub(super) retry_on_resync: bool,
     /// The queue's name in metrics.
     pub(super) queue: &'static str,
@@ -202,7 +202,7 @@ impl<R: Reconciler> Engine<R> {
         self.wake(&cache, keys, Priority::Change);
     }
 
-    /// Wakes those of the keys that this process owns.
+    /// Wakes the keys that belong to this process.
     fn wake(&self, cache: &R::Cache, keys: Vec<KeyOf<R>>, priority: Priority) {
         for key in keys.into_iter().filter(|key| self.shards.owns(key)) {
             let inputs = cache.inputs(&key);

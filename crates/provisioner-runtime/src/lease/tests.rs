@@ -115,7 +115,7 @@ impl Workload {
     }
 }
 
-/// A process.
+/// A replica process.
 struct Replica {
     shards: usize,
     stop: CancellationToken,
@@ -148,25 +148,25 @@ impl Replica {
         self.health.held().into_iter().map(|held| held.shard).collect()
     }
 
-    /// Asks it to end and waits until it has.
+    /// Asks the replica to end and waits until it has.
     async fn end(self) {
         self.stop.cancel();
         self.task.await.unwrap();
     }
 
-    /// It crashes and releases nothing.
+    /// Crashes the replica, which then releases nothing.
     async fn crash(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
     }
 
-    /// Waits until it holds as many shards as this.
+    /// Waits until the replica holds this number of shards.
     async fn until_holding(&self, count: usize) -> Duration {
         until(|| self.health.held().len() == count).await
     }
 }
 
-/// Waits until something holds, two minutes at most; how long that took.
+/// Waits until `holds` returns true, for at most two minutes; returns the time it took.
 async fn until(holds: impl Fn() -> bool) -> Duration {
     let start = Instant::now();
     while !holds() {
@@ -176,7 +176,7 @@ async fn until(holds: impl Fn() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Keeps a future from being polled for a while, as when a machine hangs.
+/// Keeps a future from being polled for a while, as if the machine hung.
 #[derive(Clone, Default)]
 struct Pause(Arc<Mutex<(bool, Option<Waker>)>>);
 
@@ -227,7 +227,7 @@ fn target(name: &str) -> kube_sim::Target<'_> {
     kube_sim::Target { group: "coordination.k8s.io", plural: "leases", namespace: NAMESPACE, name }
 }
 
-/// A Lease as another program would have written it.
+/// Returns a Lease as another client would have written it.
 fn foreign(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -235,12 +235,12 @@ fn foreign(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Refuses all requests, or those of one verb, and counts the requests.
+/// Refuses all requests, or requests with one verb, and counts the requests.
 #[derive(Default)]
 struct Cut {
     all: std::sync::atomic::AtomicBool,
     verb: Mutex<Option<kube_sim::Verb>>,
-    /// One in so many updates is answered; 0 is every one.
+    /// Only one in this number of updates is answered; 0 answers each.
     mute: std::sync::atomic::AtomicUsize,
     updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,

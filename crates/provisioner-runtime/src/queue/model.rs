@@ -416,7 +416,7 @@ impl Model {
         stats
     }
 
-    /// While a key is parked, others hold the permits that it may have, or have them reserved, and give them back.
+    /// A key is parked only while others hold or have reserved the permits that it may use, and will return them.
     fn check_parked(&self) {
         for flow in 0..FLOWS.len() {
             assert!(!self.has_parked(flow) || !self.has_room(flow), "a lost wake-up");

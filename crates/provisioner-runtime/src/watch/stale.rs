@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::notify::Notifier;
 
-/// How long a watch may deliver nothing while it is behind the answers. Doubled after each connection that did not help.
+/// Maximum time that a watch may deliver nothing while it lags behind a response. Doubled after each connection that did not help.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Doubled this often, the time is longer than a watch may be silent.

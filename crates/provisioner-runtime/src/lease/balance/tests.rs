@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A fleet in which each replica sees everything as it is, and acts in an order of its own.
+/// A fleet in which each replica sees the actual state, and replicas act in any order.
 #[derive(Clone, Debug)]
 struct Fleet {
     members: BTreeSet<String>,
@@ -14,7 +14,7 @@ impl Fleet {
         View { me, members: self.members.clone(), holders: self.holders.clone(), leaving: BTreeSet::new() }
     }
 
-    /// One replica acts; returns how many shards it released.
+    /// Lets one replica act; returns the number of shards it released.
     fn act(&mut self, me: &str) -> usize {
         let actions = balance(&self.view(me));
         for action in &actions {
@@ -42,7 +42,7 @@ impl Fleet {
         self.holders.iter().all(Option::is_some) && self.members.iter().all(|member| fair(self.count(member)))
     }
 
-    /// How many shards must move at least.
+    /// Returns the minimum number of shards that must move.
     fn surplus(&self) -> usize {
         let (least, rest) = (self.holders.len() / self.members.len(), self.holders.len() % self.members.len());
         let mut counts: Vec<usize> = self.members.iter().map(|member| self.count(member)).collect();
@@ -77,7 +77,7 @@ proptest! {
         }
         prop_assert!(fleet.is_even(), "{fleet:?}");
         prop_assert!(released <= needed, "{released} instead of {needed}");
-        // And there it stays.
+        // The balance is then stable.
         for index in 0..5 {
             let me = name(index);
             if fleet.members.contains(&me) {

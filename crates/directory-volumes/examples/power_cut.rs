@@ -1,9 +1,8 @@
-//! Volumes on a disk that loses its power: `power_cut record MOUNT_POINT DEVICE`, and afterwards `power_cut check START LOG KIND`.
+//! Volumes on a disk that loses power: `power_cut record MOUNT_POINT DEVICE`, and afterwards `power_cut check START LOG KIND`.
 //!
-//! `record` makes and removes volumes on a device of dm-log-writes, which logs every write and flush. `check` puts the image
-//! together again as it was after each flush, and after every few writes between two of them: once with all writes that came before,
-//! and once without some of those that no flush had followed. `EVERY=1` takes all writes. It mounts each image, lets the provisioner
-//! begin again, and panics on the first thing that does not hold. The tests run both inside user-mode Linux.
+//! `record` creates and removes volumes on a dm-log-writes device, which logs every write and flush. `check` rebuilds the image as it was after each
+//! flush, and after every few writes between two flushes: once with all earlier writes, and once without some of the unflushed ones. `EVERY=1` uses
+//! all writes. It mounts each image, lets the provisioner begin again, and panics at the first violation. The tests run both inside user-mode Linux.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::collections::BTreeMap;
@@ -18,12 +17,12 @@ use rustix::mount::UnmountFlags;
 
 const OPEN: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
 const SIZE: u64 = 4 << 20;
-/// So many writes are between two cuts where no flush is.
+/// Number of writes between two cuts when there is no flush.
 const EVERY: usize = 16;
-/// Where `check` mounts what is left.
+/// The directory where `check` mounts the image.
 const LEFT: &str = "/mnt/left";
 
-/// What happens to the volumes, in this order. What is acknowledged has its mark in the log.
+/// The operations on the volumes, in order. Acknowledged operations have their mark in the log.
 const STEPS: [(Step, &str); 9] = [
     (Step::Make, "pvc-1"),
     (Step::Make, "shop/data"),
@@ -75,7 +74,7 @@ impl Step {
             Self::Make => {
                 let size = root.why_unlimited()?.is_none().then_some(SIZE);
                 let made = root.create(&at, &owner, false, &OPEN, size, &token)?;
-                // A pod's, which nobody syncs.
+                // Written by a pod, and never synced.
                 fs::write(made.join("data"), path).unwrap();
                 Ok(())
             }
@@ -90,7 +89,7 @@ fn check(start: &str, log: &Path, kind: &str) {
     fs::create_dir_all(LEFT).unwrap();
     let image = File::options().write(true).open(start).unwrap();
     let (mut begun, mut done, mut is_ready) = (0, 0, false);
-    // Since the last flush.
+    // Writes since the last flush.
     let mut unflushed: Vec<&Entry> = Vec::new();
     let (mut cuts, mut chance) = (0, 1_u32);
     let every = std::env::var("EVERY").map_or(EVERY, |every| every.parse().unwrap());
@@ -116,11 +115,11 @@ fn check(start: &str, log: &Path, kind: &str) {
             }
             cuts += 1;
             let cut = format!("{kind}, cut {cuts} (some writes lost: {without_some}) after {done} of {begun} steps");
-            // A new file, since the loop device of the one before may still be there.
+            // Use a new file, because the loop device of the previous one may still exist.
             run("cp", &["--sparse=always", "--remove-destination", start, "/mnt/cut"]);
             let left = File::options().write(true).open("/mnt/cut").unwrap();
             for entry in &unflushed {
-                // Numbers that look like chance, and are the same each time.
+                // Pseudorandom numbers that are the same in each run.
                 chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 if !without_some || chance >> 31 == 0 {
                     entry.apply(&left);
@@ -129,7 +128,7 @@ fn check(start: &str, log: &Path, kind: &str) {
             drop(left);
             mount("/mnt/cut");
             recover(begun, done, cuts % 2 == 0, &cut);
-            // Unlike umount(8), which fails if the loop device detaches before it is asked to.
+            // Unlike umount(8), which fails if the loop device detaches first.
             rustix::mount::unmount(LEFT, UnmountFlags::empty()).unwrap();
         }
     }
@@ -141,14 +140,14 @@ fn mount(image: &str) {
     run("mount", &["-o", "loop,prjquota", image, LEFT]);
 }
 
-/// What the provisioner finds, what it does, and what is there then. `give_up`: the claim of an attempt is gone.
+/// Checks the state that the provisioner finds, lets it recover, and checks the result. With `give_up`, the claim of an attempt no longer exists.
 fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
     let root = Root::open(&Path::new(LEFT).join("volumes")).unwrap();
     assert!(root.has_marker().unwrap(), "{cut}");
     let survey = root.survey().unwrap();
     assert!(survey.unmarked.is_empty(), "{cut}: directories without a mark: {:?}", survey.unmarked);
     assert!(survey.damaged.is_empty(), "{cut}: {:?}", survey.damaged);
-    // What the cluster knows, by path.
+    // The state of the cluster, by path.
     let mut served = BTreeMap::new();
     for (step, path) in &STEPS[..done] {
         served.insert(*path, *step);
@@ -185,11 +184,11 @@ fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
     assert_eq!(projects, limited, "{cut}: projects");
 }
 
-/// One record of the log, as the kernel's `Documentation/admin-guide/device-mapper/log-writes.rst` and `replay-log` have it.
+/// One record of the log, in the format of the kernel's `Documentation/admin-guide/device-mapper/log-writes.rst` and `replay-log`.
 struct Entry {
     sector: u64,
     data: Vec<u8>,
-    /// All writes before are on the disk, and so is this one.
+    /// All earlier writes are on disk, and so is this one.
     flush: bool,
     mark: Option<String>,
 }

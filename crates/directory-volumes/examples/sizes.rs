@@ -1,5 +1,5 @@
-//! Volumes whose size is enforced, on a file system with project quotas: `sizes MOUNT_POINT DEVICE KIND`. Panics on the first
-//! thing that does not hold. The tests run it inside user-mode Linux.
+//! Volumes with enforced sizes, on a file system with project quotas: `sizes MOUNT_POINT DEVICE KIND`. Panics at the first violation. The tests run
+//! it inside user-mode Linux.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::fs::{self, File, OpenOptions};
@@ -102,18 +102,18 @@ fn size_of(path: &Path) -> u64 {
     stat.f_blocks * stat.f_frsize
 }
 
-/// Writes as a pod of another user does. Root on ext4 would be limited only without CAP_SYS_RESOURCE.
+/// Writes as a pod with another user does. On ext4, root would only be limited without CAP_SYS_RESOURCE.
 fn write(path: &Path, bytes: u64) -> std::io::Result<()> {
     let name = path.file_name().unwrap().to_string_lossy();
     let script = format!("dd if=/dev/zero of={name} bs=65536 count={} conv=fsync 2>/dev/null", bytes / 65536);
     let mut command = Command::new("setpriv");
-    // The directory is entered beforehand, as a container's volume is: the root is closed to others.
+    // Enter the directory beforehand, as for a container's volume: the root is closed to other users.
     command.args(["--reuid=1000", "--clear-groups", "sh", "-c", &script]).current_dir(path.parent().unwrap());
     let status = command.status()?;
     if status.success() { Ok(()) } else { Err(std::io::Error::from(ErrorKind::StorageFull)) }
 }
 
-/// Nearly all of the size can be written, and nothing beyond.
+/// Checks that nearly the full size can be written, but nothing beyond.
 fn fill(path: &Path, bytes: u64) {
     write(&path.join("most"), bytes - MIB).unwrap();
     assert!(write(&path.join("rest"), 2 * MIB).is_err(), "beyond the size");
@@ -155,7 +155,7 @@ fn full(root: &Root, place: &Path, kind: &str) {
     while file.write_all(&[1_u8; 512]).is_ok() {}
     drop(file.sync_all());
     drop(file);
-    // Down to the last inode and block for names.
+    // Use up the last inode and block for names.
     let mut last = 0;
     while File::create(place.join(format!("small-{last}"))).and_then(|mut file| file.write_all(&[1])).is_ok() {
         last += 1;

@@ -132,7 +132,7 @@ impl Deletion {
             Some("retain") => Kind::Keep,
             Some("trash") => {
                 let ttl = volume.annotation(annotations.trash_ttl);
-                // An unreadable number is no reason to keep data forever, nor to remove it at once.
+                // An unreadable number must neither keep data forever nor remove it at once.
                 let ttl = ttl.map(|text| text.parse().map_or(TRASH_TTL, Duration::from_secs));
                 Kind::Trash { ttl, object: serde_json::to_value(&*volume.object).unwrap_or_default() }
             }

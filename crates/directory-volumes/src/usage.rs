@@ -51,7 +51,7 @@ pub(crate) fn of(directory: OwnedFd) -> Result<u64, Errno> {
     }
 }
 
-/// Goes up, but only to the directory it came from: a directory that was moved may be anywhere.
+/// Returns to the parent, but only if it is the directory that was left: a directory that was moved may be anywhere.
 fn go_up(here: &Dir, above: &Above) -> Result<Dir, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = Dir::new(rustix::fs::openat(here.fd()?, c"..", flags, Mode::empty())?)?;

@@ -1,4 +1,4 @@
-//! Addresses of drivers, in the forms that the Go sidecars take.
+//! Addresses of drivers, in the forms that the Go sidecars accept.
 
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(PathBuf);
 
-/// Why a text is no address of a driver.
+/// The error for a text that is not a valid driver address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no address of a driver: write an absolute path or unix:///path")]
 pub struct AddressError(String);
 
 impl Address {
-    /// The path of the socket.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.0
     }

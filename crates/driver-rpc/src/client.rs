@@ -1,4 +1,4 @@
-//! The calls of a driver over its socket.
+//! Calls to a driver over its socket.
 
 use std::error::Error as StdError;
 use std::fmt::Debug;
@@ -25,22 +25,22 @@ use tower::{ServiceExt, service_fn};
 use crate::address::Address;
 use crate::error::{Error, code_name};
 
-/// How long a call may take unless the caller says otherwise: the sidecars' default.
+/// The default time limit of a call: the sidecars' default.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What grpc-go reads by default.
+/// The default receive limit of grpc-go.
 const RECEIVE_LIMIT: usize = 4 << 20;
-/// A status is in headers. Drivers put whole outputs of commands there.
+/// Maximum size of headers, which contain the status. Drivers put entire command outputs there.
 const HEADER_LIMIT: u32 = 1 << 20;
 
-/// What happens with each call, for metrics.
+/// An observer of calls, for metrics.
 pub trait CallObserver: Debug + Send + Sync {
-    /// A call of this path, such as `/example.v1.Health/Ping`, has ended.
+    /// Called when a call of this path, such as `/example.v1.Health/Ping`, has ended.
     fn observe(&self, path: &'static str, code: Code, took: Duration);
 }
 
-/// A driver at an address. The traits of the services have the methods for its calls.
+/// A driver at an address. The service traits provide the methods for its calls.
 ///
-/// Clones share the connection, which is made at the first call and again after it broke.
+/// Clones share the connection, which is established at the first call and re-established after it breaks.
 #[derive(Clone, Debug)]
 pub struct Client {
     address: Address,
@@ -48,16 +48,16 @@ pub struct Client {
     receive_limit: usize,
     observer: Option<Arc<dyn CallObserver>>,
     channel: Channel,
-    /// How many connections have been made.
+    /// Number of connections established so far.
     connections: Arc<watch::Sender<u64>>,
 }
 
 impl Client {
-    /// Makes no connection yet.
+    /// Creates a client without connecting yet.
     ///
     /// # Panics
     ///
-    /// If no runtime of tokio runs.
+    /// Panics outside a tokio runtime.
     pub fn new(address: Address) -> Self {
         let (connections, socket) = (Arc::new(watch::Sender::new(0)), address.clone());
         let connected = connections.clone();
@@ -74,41 +74,41 @@ impl Client {
         Self { address, timeout: TIMEOUT, receive_limit: RECEIVE_LIMIT, observer: None, channel, connections }
     }
 
-    /// Limits how long each call may take, connecting included. The default is 10 seconds.
+    /// Limits the duration of each call, including connecting. The default is 10 seconds.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Limits the size of an answer. The default is 4 MiB.
+    /// Limits the size of a response. The default is 4 MiB.
     pub fn with_receive_limit(mut self, bytes: usize) -> Self {
         self.receive_limit = bytes;
         self
     }
 
-    /// Tells the observer about each call.
+    /// Notifies the observer about each call.
     pub fn with_observer(mut self, observer: impl CallObserver + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// The driver's address.
+    /// Returns the driver's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Returns when another connection is made after this call. The driver may be another one by then.
+    /// Waits until another connection is established after this call. It may lead to another driver.
     pub fn reconnected(&self) -> impl Future<Output = ()> + Send + use<> {
         let connections = self.connections.clone();
         let mut made = connections.subscribe();
         async move {
-            // The sender lives as long as this future.
+            // The future holds the sender, so the channel stays open.
             let _ = made.changed().await;
             drop(connections);
         }
     }
 
-    /// Makes a call, such as `/example.v1.Health/Ping`. Request and answer are in the log at the level `trace`, so their `Debug` shows no secret.
+    /// Calls a method, such as `/example.v1.Health/Ping`. Request and response are logged at level `trace`, so their `Debug` must not show secrets.
     pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Error>
     where
         Q: Message + Debug + 'static,
@@ -117,7 +117,7 @@ impl Client {
         tracing::trace!(method = path, ?request, "call");
         let started = Instant::now();
         let result = match tokio::time::timeout(self.timeout, self.send(path, request)).await {
-            // A server of grpc-go resets the call at the deadline, maybe just before the timer here fires.
+            // A grpc-go server resets the call at the deadline, possibly just before the timer here fires.
             Ok(Err(Error::Interrupted(_))) if started.elapsed() >= self.timeout => Err(Error::TimedOut(self.timeout)),
             Ok(result) => result,
             Err(_) => Err(Error::TimedOut(self.timeout)),
@@ -138,7 +138,7 @@ impl Client {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        // tonic makes a status of any failure. The driver's own are those that came in headers.
+        // tonic turns any failure into a status. Statuses of the driver itself arrive in headers.
         let refused = Arc::new(AtomicBool::new(false));
         let note = refused.clone();
         let channel = self.channel.clone().map_response(move |response: http::Response<_>| {
@@ -178,7 +178,7 @@ impl Client {
     }
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,17 +1,17 @@
-//! The Container Object Storage Interface, in two versions, which a server can have on one socket.
+//! The Container Object Storage Interface, in two versions, which a server can offer on one socket.
 
 mod protocol;
 
 pub use self::protocol::Protocol;
 
-/// The version `v1alpha1`, as release 0.2.2 has it.
+/// The version `v1alpha1`, as in release 0.2.2.
 pub mod v1alpha1 {
     use std::sync::Arc;
 
     use crate::Server;
 
     mod generated {
-        // The meaning of a field is the specification's to say.
+        // The specification documents the fields.
         #![allow(missing_docs)]
 
         include!("generated/cosi.v1alpha1.rs");
@@ -20,7 +20,7 @@ pub mod v1alpha1 {
     pub use self::generated::*;
 
     impl Server {
-        /// Serves a COSI driver in the version `v1alpha1`, too.
+        /// Adds a COSI driver in the version `v1alpha1` to the server.
         pub fn cosi_v1alpha1<D: Identity + Provisioner + 'static>(mut self, driver: D) -> Self {
             let driver = Arc::new(driver);
             serve_identity(&mut self, driver.clone());
@@ -38,7 +38,7 @@ pub mod v1alpha2 {
     use crate::Server;
 
     mod generated {
-        // The meaning of a field is the specification's to say.
+        // The specification documents the fields.
         #![allow(missing_docs)]
 
         include!("generated/sigs.k8s.io.cosi.v1alpha2.rs");
@@ -47,7 +47,7 @@ pub mod v1alpha2 {
     pub use self::generated::*;
 
     impl Server {
-        /// Serves a COSI driver in the version `v1alpha2`, too.
+        /// Adds a COSI driver in the version `v1alpha2` to the server.
         pub fn cosi_v1alpha2<D: Identity + Provisioner + 'static>(mut self, driver: D) -> Self {
             let driver = Arc::new(driver);
             serve_identity(&mut self, driver.clone());
@@ -56,7 +56,7 @@ pub mod v1alpha2 {
         }
     }
 
-    /// A `Debug` that shows nothing: the specification marks no field as secret, although credentials are.
+    /// Implements a `Debug` that shows nothing: the specification marks no field as secret, although some contain credentials.
     macro_rules! hidden {
         ($($name:ident)*) => {
             $(
@@ -71,7 +71,7 @@ pub mod v1alpha2 {
 
     hidden! { S3CredentialInfo AzureCredentialInfo GcsCredentialInfo }
 
-    /// Shows the id alone.
+    /// Shows only the id.
     impl Debug for driver_grant_bucket_access_response::BucketInfo {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.debug_struct("BucketInfo").field("bucket_id", &self.bucket_id).finish_non_exhaustive()

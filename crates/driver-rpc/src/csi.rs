@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::{Client, Code, Error, Server};
 
 mod generated {
-    // The meaning of a field is the specification's to say.
+    // The specification documents the fields.
     #![allow(missing_docs)]
 
     include!("generated/csi.v1.rs");
@@ -20,14 +20,14 @@ mod recording;
 pub use self::generated::*;
 pub use self::metrics::Operations;
 
-/// How long the sidecars try to connect at the start, and how often they ask.
+/// Time limit of the sidecars for connecting at the start, and the interval of their probes.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a driver that is not there is mentioned in the log.
+/// The interval at which a missing driver is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Server {
-    /// Serves a CSI driver, too.
+    /// Adds a CSI driver to the server.
     pub fn csi<D: Identity + Controller + Node + 'static>(mut self, driver: D) -> Self {
         let driver = Arc::new(driver);
         serve_identity(&mut self, driver.clone());
@@ -37,7 +37,7 @@ impl Server {
     }
 }
 
-/// A capability by its kind: the specification has two messages around it.
+/// Conversion between a capability and its kind: the specification wraps the kind in two messages.
 macro_rules! capabilities {
     ($($capability:ident: $module:ident $part:ident $kind:ident;)*) => {
         $(
@@ -59,7 +59,7 @@ capabilities! {
 
 /// Connects to a driver and probes it until it is ready.
 ///
-/// Waits 30 seconds for a socket, and without end for a driver that is not ready or does not answer in time. Any other error is final.
+/// Waits 30 seconds for a socket, and indefinitely for a driver that is not ready or does not answer in time. Any other error is final.
 pub async fn wait_until_ready(client: &Client) -> Result<(), Error> {
     let started = Instant::now();
     let mut next_log = started;

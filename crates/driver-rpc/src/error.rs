@@ -1,41 +1,41 @@
-//! The ways in which a call fails, by meaning.
+//! Errors of calls, classified by meaning.
 
 use std::time::Duration;
 
 use tonic::{Code, Status};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The driver refused the call. Only this is an answer of the driver; after all others but [`Error::Unreachable`] the work may be done, or may
-    /// still be under way.
+    /// The driver refused the call. Only this error is a response of the driver; after all others except [`Error::Unreachable`] the work may be done,
+    /// or still be under way.
     #[error("{}: {}", code_name(.0.code()), .0.message())]
     Status(Status),
-    /// There was no answer in time.
+    /// There was no response in time.
     #[error("the driver has not answered within {0:?}")]
     TimedOut(Duration),
-    /// There is no connection: the driver was not asked.
+    /// There is no connection: the driver was not called.
     #[error("the driver at {address} cannot be reached: {reason}")]
     Unreachable {
         /// The driver's address.
         address: String,
-        /// What the system says.
+        /// The system's error message.
         reason: String,
     },
-    /// The connection broke during the call, or brought something else than an answer.
+    /// The connection broke during the call, or delivered an invalid response.
     #[error("the driver's answer was lost: {0}")]
     Interrupted(String),
-    /// The answer is longer than the client reads.
+    /// The response exceeds the client's limit.
     #[error("the driver answered with more than {limit} bytes")]
     TooLarge {
-        /// What the client reads at most.
+        /// The client's limit in bytes.
         limit: usize,
     },
 }
 
 impl Error {
-    /// The code that a client of grpc-go would see.
+    /// Returns the code that a grpc-go client would see.
     pub fn code(&self) -> Code {
         match self {
             Self::Status(status) => status.code(),
@@ -46,7 +46,7 @@ impl Error {
     }
 }
 
-/// The status is no source: its own text would repeat the code.
+/// Not derived with `#[from]`: as the error's source, the status would repeat the code.
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
         Self::Status(status)
@@ -62,7 +62,7 @@ impl From<Error> for Status {
     }
 }
 
-/// The name that a code has in Go, in metrics and in events.
+/// Returns the name of a code in Go, in metrics and in events.
 pub fn code_name(code: Code) -> String {
     match code {
         Code::Ok => "OK".to_owned(),

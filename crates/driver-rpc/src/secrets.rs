@@ -1,4 +1,4 @@
-//! What the specification marks as secret.
+//! Fields that the specification marks as secret.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -6,22 +6,22 @@ use std::ops::{Deref, DerefMut};
 
 /// A map of secrets that shows neither keys nor values in its `Debug`.
 ///
-/// On the wire a map is the list of its entries. This type is that list, since the `Debug` that prost derives for a map of its own shows everything.
+/// On the wire, a map is a list of entries. This type is that list, because the `Debug` that prost derives for maps shows everything.
 #[derive(Clone, Default, PartialEq)]
 pub struct Secrets(Vec<Entry>);
 
 impl Secrets {
-    /// The value of `key`. Of two entries with one key the last one counts, as in any map on the wire.
+    /// Returns the value of `key`. If a key occurs twice, the last entry is used, as in any map on the wire.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The secrets by key.
+    /// Returns the secrets by key.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect()
     }
@@ -41,7 +41,7 @@ impl Debug for Secrets {
     }
 }
 
-// What prost's derived code does with a repeated field.
+// These impls provide what prost's derived code needs for a repeated field.
 #[doc(hidden)]
 impl Deref for Secrets {
     type Target = Vec<Entry>;
@@ -66,7 +66,7 @@ impl<'a> IntoIterator for &'a Secrets {
     }
 }
 
-/// A key and a value, numbered as the entries of any map are.
+/// A key and a value, numbered like the entries of any map.
 #[doc(hidden)]
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]

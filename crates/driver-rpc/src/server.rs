@@ -1,4 +1,4 @@
-//! A driver behind a socket.
+//! A driver served on a socket.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -22,16 +22,16 @@ use crate::client::chain;
 /// A socket on which the services of a driver are served.
 pub struct Server {
     listener: UnixListener,
-    /// By name, such as `csi.v1.Controller`.
+    /// The services by name, such as `csi.v1.Controller`.
     pub(crate) services: HashMap<&'static str, Answer>,
 }
 
-/// How a service answers a call.
+/// A service's handler for a call.
 pub(crate) type Answer = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 impl Server {
-    /// Binds a socket, in the place of one that an earlier process has left.
+    /// Binds a socket, replacing one left by an earlier process.
     pub fn bind(path: &Path) -> io::Result<Self> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -40,8 +40,7 @@ impl Server {
         Ok(Self { listener: UnixListener::bind(path)?, services: HashMap::new() })
     }
 
-    /// Serves until the future is dropped, which ends all connections and the calls on them. So are the calls that
-    /// their clients give up.
+    /// Serves until the future is dropped, which ends all connections and their calls. A call also ends when its client cancels it.
     // tonic's own server leaves the connections open.
     pub async fn serve(self) -> io::Result<Infallible> {
         let services = Arc::new(self.services);
@@ -71,7 +70,7 @@ impl Server {
     }
 }
 
-/// The refusal of a call that a driver does not have.
+/// Returns the status for a call that the driver does not implement.
 pub(crate) fn unimplemented(path: &str) -> Status {
     Status::unimplemented(format!("this driver does not have {path}"))
 }

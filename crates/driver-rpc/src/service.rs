@@ -1,4 +1,4 @@
-//! Services as traits: a driver implements them, and [`Client`](crate::Client) does too.
+//! Services as traits, implemented by drivers and by [`Client`](crate::Client).
 
 use hyper::body::Incoming;
 use prost::Message;
@@ -10,14 +10,14 @@ use tower::service_fn;
 
 use crate::error::Error;
 
-/// A service's trait, its client, and a function that adds the service of a driver to a server.
+/// Defines a service's trait, its client, and a function that adds a driver's service to a server.
 macro_rules! service {
     ($service:ident, $serve:ident in $package:literal {
         $($name:ident $method:ident($request:ident) -> $response:ident;)*
     }) => {
         #[doc = concat!("The service `", $package, ".", stringify!($service), "`.")]
         ///
-        /// Methods that are left out answer `Unimplemented`.
+        /// Methods that are not implemented return `Unimplemented`.
         pub trait $service: Send + Sync {
             $(
                 #[doc = concat!("The call `", stringify!($service), ".", stringify!($name), "`.")]
@@ -61,7 +61,7 @@ macro_rules! service {
     };
 }
 
-/// Decodes a request, makes the call, and encodes its answer.
+/// Decodes a request, makes the call, and encodes its response.
 pub(crate) async fn unary<Q, A, F>(
     request: http::Request<Incoming>,
     mut call: impl FnMut(Q) -> F,

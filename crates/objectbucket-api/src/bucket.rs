@@ -1,4 +1,4 @@
-//! ObjectBucket: the bucket that was made for a claim.
+//! ObjectBucket: the bucket provisioned for a claim.
 
 use std::collections::BTreeMap;
 

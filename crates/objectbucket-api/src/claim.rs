@@ -1,4 +1,4 @@
-//! ObjectBucketClaim: what a user asks for.
+//! ObjectBucketClaim: a user's request for a bucket.
 
 use std::collections::BTreeMap;
 

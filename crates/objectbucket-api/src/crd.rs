@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions: what the types say, bent to what the field writes.
+//! The CustomResourceDefinitions: the schemas of the types, adapted to what existing writers send.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, ValidationRule,
@@ -8,23 +8,23 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::{ObjectBucket, ObjectBucketClaim};
 
-/// How much the API server refuses.
+/// The strictness of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validation {
-    /// All that provisioners of the field write is accepted: `null` for every optional field, and any phase.
+    /// Accepts everything that existing provisioners write: `null` for every optional field, and any phase.
     Standard,
-    /// As `Standard`, but claims keep what they were provisioned by. The charts install it.
+    /// Same as `Standard`, but claims keep the fields by which they were provisioned. The charts install it.
     ///
     /// * A claim names a class, and its prefix is one that S3 accepts.
-    /// * The class does not change. Neither do `bucketName`, `generateBucketName` and `objectBucketName`, once they are set. The newest
-    ///   CRD of the Go library keeps the first two, too: <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
+    /// * The class does not change. Neither do `bucketName`, `generateBucketName` and `objectBucketName`, once they are set. The newest CRD of Go's
+    ///   lib-bucket-provisioner also keeps the first two: <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
     ///
-    /// Claims may have a name and a prefix, or neither: provisioners write the name next to the prefix, and a class can
-    /// name an existing bucket, with any name that a store accepts.
+    /// Claims may have both a name and a prefix, or neither: provisioners write the name next to the prefix, and a class can name an existing bucket,
+    /// with any name that a store accepts.
     Strict,
 }
 
-/// The CustomResourceDefinitions of ObjectBucketClaims and ObjectBuckets, in this order.
+/// Returns the CustomResourceDefinitions of ObjectBucketClaims and ObjectBuckets, in this order.
 pub fn crds(validation: Validation) -> [CustomResourceDefinition; 2] {
     let [mut claims, mut buckets] = [ObjectBucketClaim::crd(), ObjectBucket::crd()];
     widen(schema_of(&mut claims));
@@ -35,7 +35,7 @@ pub fn crds(validation: Validation) -> [CustomResourceDefinition; 2] {
     [claims, buckets]
 }
 
-/// The schema of `metav1.Condition`s, as the API conventions say.
+/// Returns the schema of `metav1.Condition`s according to the API conventions.
 pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -66,11 +66,11 @@ fn widen(root: &mut JSONSchemaProps) {
     spec.nullable = None;
     spec.required = Some(vec!["storageClassName".to_owned()]);
     field(spec, "storageClassName").nullable = None;
-    // Other controllers keep fields of their own there.
+    // Other controllers keep their own fields there.
     field(root, "status").x_kubernetes_preserve_unknown_fields = Some(true);
 }
 
-/// Absence says all that a default would, and nothing appears that nobody wrote.
+/// Makes a schema nullable without defaults: a missing field already means the default, and the server must not add fields that no client wrote.
 fn nullable(schema: &mut JSONSchemaProps) {
     schema.default = None;
     schema.nullable = Some(true);
@@ -98,7 +98,7 @@ fn restrict(spec: &mut JSONSchemaProps) {
     ]);
 }
 
-/// "" is as good as absent.
+/// Returns a rule that keeps a field. "" counts as missing.
 fn keeps(field: &str, message: &str) -> ValidationRule {
     let (old, new) = (format!("oldSelf.{field}"), format!("self.{field}"));
     rule(&format!("!has({old}) || {old} == '' || (has({new}) && {new} == {old})"), message)

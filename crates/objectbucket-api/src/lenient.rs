@@ -1,4 +1,4 @@
-//! Readers for what others wrote: what cannot be read is nothing, so that one odd object stops no list.
+//! Lenient readers for objects of other writers: unreadable values count as missing, so that one malformed object does not break a list.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::bucket::ClaimReference;
 
-/// Makes a missing field of this type, and `null`, its default. The type derives its own code with `serde(remote = "Self")`.
+/// Deserializes a missing field of this type, and `null`, as its default. The type derives its own code with `serde(remote = "Self")`.
 ///
-/// The derived kinds allow no attribute at their field `spec`, and some CRDs of the field do not ask for one.
+/// The derived kinds allow no attribute on their field `spec`, and some existing CRDs do not require it.
 macro_rules! absent_is_default {
     ($type:ident) => {
         impl<'de> serde::Deserialize<'de> for $type {
@@ -35,24 +35,24 @@ macro_rules! absent_is_default {
 }
 pub(crate) use absent_is_default;
 
-/// Anything but a text reads as "".
+/// Reads anything but a string as "".
 pub(crate) fn string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(optional_string(deserializer)?.unwrap_or_default())
 }
 
-/// "" reads as none.
+/// Reads "" as `None`.
 pub(crate) fn optional_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(read::<String, _>(deserializer)?.filter(|text| !text.is_empty()))
 }
 
-/// "" reads as none.
+/// Reads "" as `None`.
 pub(crate) fn word<'de, T: for<'a> From<&'a str>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Ok(optional_string(deserializer)?.map(|word| T::from(&word)))
 }
 
-/// A value without quotes reads as its text: `maxObjects: 1000` is what its writer meant, and some CRDs let it pass.
+/// Reads a value without quotes as its text: `maxObjects: 1000` is unambiguous, and some CRDs accept it.
 pub(crate) fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let text = |value| match value {
         Value::Null => String::new(),
@@ -63,7 +63,7 @@ pub(crate) fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap
     Ok(entries.into_iter().map(|(key, value)| (key, text(value))).collect())
 }
 
-/// A port that is none reads as 0.
+/// Reads an invalid port as 0.
 pub(crate) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     Ok(read(deserializer)?.unwrap_or_default())
 }
@@ -72,12 +72,12 @@ pub(crate) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     read(deserializer)
 }
 
-/// `{}` reads as none: some CRDs prune the reference to that.
+/// Reads `{}` as `None`: some CRDs prune the reference to that.
 pub(crate) fn claim_reference<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClaimReference>, D::Error> {
     Ok(read(deserializer)?.filter(|reference| *reference != ClaimReference::default()))
 }
 
-/// Conditions that are none are left out, each by itself.
+/// Reads conditions, and omits each one that is malformed.
 pub(crate) fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
     let values = read::<Vec<Value>, _>(deserializer)?.unwrap_or_default();
     Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())

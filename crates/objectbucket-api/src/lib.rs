@@ -1,17 +1,17 @@
-//! ObjectBucketClaim and ObjectBucket (`objectbucket.io/v1alpha1`): the types, their names on the wire, and their CRDs.
+//! ObjectBucketClaim and ObjectBucket (`objectbucket.io/v1alpha1`): the types, their wire names, and their CRDs.
 //!
-//! * [`ObjectBucketClaim`] is what a user writes: a bucket, please. [`ObjectBucket`] is the bucket that was made for it.
-//! * [`crds`] are the CustomResourceDefinitions of both. The folder `crds/` holds the same as YAML.
-//! * [`names`] holds what provisioners and pods agree on: the finalizer, the label, the keys of the Secret and ConfigMap.
+//! * [`ObjectBucketClaim`] is a user's request for a bucket. [`ObjectBucket`] is the bucket provisioned for it.
+//! * [`crds`] returns the CustomResourceDefinitions of both. The folder `crds/` contains them as YAML.
+//! * [`names`] contains the names that provisioners and pods agree on: the finalizer, the label, the keys of the Secret and ConfigMap.
 //!
-//! Reading is lenient, since Go writers send `null` for every empty map and pointer, and `""` for every empty string:
+//! Reading is lenient, because Go writers send `null` for every empty map and pointer, and `""` for every empty string:
 //!
-//! * `null`, a missing field and, where a field is optional, `""` are all the same: nothing.
-//! * An empty reference to the claim (`claimRef: {}`) is none. Some CRDs of the field prune it to that.
-//! * A phase or policy that nobody knows is kept, as `Unknown`. One odd object does not stop the list that it is in.
+//! * `null`, a missing field and, for optional fields, `""` all mean that there is no value.
+//! * An empty reference to the claim (`claimRef: {}`) counts as missing. Some existing CRDs prune it to that.
+//! * An unknown phase or policy is kept as `Unknown`. One malformed object does not break the list that contains it.
 //!
-//! Writing never sends `null`, and leaves empty optional fields out. Fields that the types do not know are not kept: who
-//! shares an object with others writes it by patches.
+//! Writing never sends `null`, and omits empty optional fields. Fields that the types do not contain are not kept: if you share an object with other
+//! writers, write it with patches.
 //!
 //! ```
 //! use objectbucket_api::{ObjectBucketClaim, names};

@@ -1,14 +1,14 @@
-//! Names that claims, provisioners and pods agree on. They are those of the Go library, so that objects of both can meet.
+//! Names that claims, provisioners and pods agree on. They match Go's lib-bucket-provisioner, so that objects of both can coexist.
 
 use sha2::{Digest, Sha256};
 
-/// The finalizer of claims and buckets; older provisioners leave it on Secrets and ConfigMaps, too.
+/// The finalizer of claims and buckets; older provisioners also leave it on Secrets and ConfigMaps.
 pub const FINALIZER: &str = "objectbucket.io/finalizer";
 
 /// The label with the provisioner on claims, buckets, Secrets and ConfigMaps. Its value is [`provisioner_label`].
 pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
 
-/// The parameter of a StorageClass that names an existing bucket, to which its claims get rights.
+/// The StorageClass parameter that names an existing bucket, to which its claims get access.
 pub const CLASS_BUCKET_NAME: &str = "bucketName";
 
 /// Key of the ConfigMap: the bucket's name in the store.
@@ -27,10 +27,10 @@ pub const AWS_ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 /// Key of the Secret: the secret access key.
 pub const AWS_SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
 
-/// The value of the label [`PROVISIONER_LABEL`].
+/// Returns the value of the label [`PROVISIONER_LABEL`].
 ///
-/// It is the provisioner's name where that is a valid label, else its first 63 bytes with `-` for `/`, as the Go library
-/// makes it: `aws-s3.io/bucket` becomes `aws-s3.io-bucket`. Where that is no valid label either, it is a hash.
+/// It is the provisioner's name if that is a valid label value, otherwise its first 63 bytes with `/` replaced by `-`, as in Go's
+/// lib-bucket-provisioner: `aws-s3.io/bucket` becomes `aws-s3.io-bucket`. If that is not a valid label value either, it is a hash.
 pub fn provisioner_label(provisioner: &str) -> String {
     if is_label_value(provisioner) {
         return provisioner.to_owned();
@@ -44,17 +44,17 @@ pub fn provisioner_label(provisioner: &str) -> String {
     })
 }
 
-/// The name of a claim's ObjectBucket, `obc-<namespace>-<name>`.
+/// Returns the name of a claim's ObjectBucket, `obc-<namespace>-<name>`.
 ///
-/// Two claims can have the same (`a-b/c` and `a/b-c`), so who finds a bucket by it must look at its `claimRef`. It can
-/// be longer than the 253 bytes that the API server takes.
+/// Two claims can have the same name (`a-b/c` and `a/b-c`), so check the `claimRef` of a bucket found by it. The name can exceed the API server's
+/// limit of 253 bytes.
 pub fn object_bucket_name(namespace: &str, name: &str) -> String {
     format!("obc-{namespace}-{name}")
 }
 
-/// The bucket name that is made for a claim with `generateBucketName`: its prefix, `-`, and the claim's uid.
+/// Returns the bucket name generated for a claim with `generateBucketName`: its prefix, `-`, and the claim's uid.
 ///
-/// It has at most 63 bytes, so a prefix of 27 bytes or more is cut to 26. The same claim gets the same name each time.
+/// It has at most 63 bytes, so a prefix of 27 bytes or more is cut to 26. The same claim always gets the same name.
 pub fn generated_bucket_name(prefix: &str, claim_uid: &str) -> String {
     let end = if prefix.len() > PREFIX_MAX { prefix.floor_char_boundary(PREFIX_MAX) } else { prefix.len() };
     format!("{}-{claim_uid}", &prefix[..end])
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_cut_that_is_no_label_becomes_a_hash() {
-        // The Go library ends the label with a hyphen here, and the API server then refuses every write.
+        // Go's lib-bucket-provisioner ends the label with a hyphen here, and the API server then refuses every write.
         let label = provisioner_label(&format!("{}/bucket", "a".repeat(62)));
         assert_eq!(label, "provisioner-a6dcaf3a6db30d6b11ddf94065568ac4");
         assert_ne!(provisioner_label(&format!("{}/other", "a".repeat(62))), label);

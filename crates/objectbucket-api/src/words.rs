@@ -1,4 +1,4 @@
-//! Phases and policies: words of a closed set, which readers must not stumble over when one is new.
+//! Phases and policies: words of a closed set, with readers that accept new words.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word as it is on the wire.
+            /// Returns the word as it is on the wire.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$word => stringify!($word),)*
@@ -53,7 +53,7 @@ macro_rules! words {
             }
         }
 
-        // No `enum` in the schema: what older writers left must stay writable.
+        // Omit `enum` from the schema: values of older writers must stay writable.
         impl JsonSchema for $name {
             fn inline_schema() -> bool {
                 true
@@ -71,39 +71,39 @@ macro_rules! words {
 }
 
 words! {
-    /// How far a claim is.
+    /// The phase of a claim.
     ClaimPhase {
-        /// It waits for its bucket.
+        /// The claim waits for its bucket.
         Pending,
-        /// It has its bucket, its Secret and its ConfigMap.
+        /// The claim has its bucket, Secret and ConfigMap.
         Bound,
-        /// It has lost its bucket.
+        /// The claim has lost its bucket.
         Released,
-        /// It cannot get a bucket as it is.
+        /// The claim cannot get a bucket in its current form.
         Failed,
     }
 }
 
 words! {
-    /// How far a bucket is.
+    /// The phase of a bucket.
     BucketPhase {
-        /// A claim has it.
+        /// The bucket is bound to a claim.
         Bound,
-        /// Its claim is being deleted.
+        /// The bucket's claim is being deleted.
         Released,
-        /// It cannot be used.
+        /// The bucket cannot be used.
         Failed,
     }
 }
 
 words! {
-    /// What becomes of a bucket with its claim.
+    /// The treatment of a bucket when its claim is deleted.
     ReclaimPolicy {
-        /// The bucket is removed with all that is in it.
+        /// The bucket is deleted with all its contents.
         Delete,
-        /// The bucket stays, and the claim's rights to it go.
+        /// The bucket stays, and the claim's access to it is revoked.
         Retain,
-        /// As `Retain`. Written by nobody today.
+        /// Same as `Retain`. No current writer uses it.
         Recycle,
     }
 }

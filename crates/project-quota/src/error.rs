@@ -1,27 +1,27 @@
-//! Errors, and what to do about them.
+//! Errors and their remedies.
 
 use std::error::Error;
 use std::{fmt, io};
 
 use rustix::io::Errno;
 
-/// Why project quotas could not be asked for or changed.
+/// The reason why project quotas could not be queried or changed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum QuotaError {
-    /// The process lacks a right.
+    /// The process lacks a permission.
     NotAllowed {
-        /// What failed.
+        /// The operation that failed.
         doing: &'static str,
     },
-    /// The file system does not enforce project quotas any more.
+    /// The file system no longer enforces project quotas.
     NotEnforced {
-        /// What failed.
+        /// The operation that failed.
         doing: &'static str,
     },
-    /// Everything else.
+    /// Any other error.
     Io {
-        /// What failed.
+        /// The operation that failed.
         doing: &'static str,
         /// The system's own error.
         source: io::Error,

@@ -1,7 +1,7 @@
-//! The kernel's interface: two calls of quotactl_fd(2) and two ioctls, as safe functions.
+//! The kernel interface: two commands of quotactl_fd(2) and two ioctls, as safe functions.
 //!
-//! The commands whose names begin with `Q_X` were XFS's. Since Linux 4.1 the kernel translates between them and the others,
-//! so they serve ext4, too.
+//! Commands whose names begin with `Q_X` originate from XFS. Since Linux 4.1 the kernel translates between them and the others, so they also work on
+//! ext4.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -11,10 +11,10 @@ use std::ptr::from_mut;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
-/// `FS_XFLAG_PROJINHERIT`: what is made in the directory gets its project and this flag.
+/// `FS_XFLAG_PROJINHERIT`: new entries of the directory get its project and this flag.
 const INHERIT: u32 = 0x200;
 
-/// `FS_DQ_BHARD`: of a [`DiskQuota`] that is written, only the hard limit of blocks counts.
+/// `FS_DQ_BHARD`: when a [`DiskQuota`] is written, only the hard block limit applies.
 pub(crate) const LIMIT_OF_BYTES: u16 = 1 << 3;
 
 /// `PRJQUOTA`
@@ -25,7 +25,7 @@ const Q_XGETQUOTA: u32 = X + 3;
 const Q_XSETQLIM: u32 = X + 4;
 const Q_XGETQSTATV: u32 = X + 8;
 
-/// `FS_QUOTA_PDQ_ACCT` and `FS_QUOTA_PDQ_ENFD`: projects are counted, and their limits enforced.
+/// `FS_QUOTA_PDQ_ACCT` and `FS_QUOTA_PDQ_ENFD`: project usage is tracked, and limits are enforced.
 const COUNTED_AND_ENFORCED: u16 = 1 << 4 | 1 << 5;
 
 const FS_IOC_FSGETXATTR: Opcode = opcode::read::<FileAttributes>(b'X', 31);
@@ -44,12 +44,12 @@ pub(crate) struct FileAttributes {
 }
 
 impl FileAttributes {
-    /// Whether what is made in the directory gets its project.
+    /// Returns true if new entries of the directory inherit its project.
     pub(crate) fn inherits(&self) -> bool {
         self.flags & INHERIT != 0
     }
 
-    /// These attributes in a project that is handed on. The others stay as they were read.
+    /// Returns these attributes with an inheritable project. The others stay as they were read.
     pub(crate) fn in_project(self, project: u32) -> Self {
         Self { flags: self.flags | INHERIT, project, ..self }
     }
@@ -83,7 +83,7 @@ pub(crate) struct DiskQuota {
 }
 
 impl DiskQuota {
-    /// A hard limit to be written; `fields` says which members count.
+    /// Creates a record of a hard limit; `fields` selects the members that apply.
     pub(crate) fn new(fields: u16, id: u32, blocks_hard: u64) -> Self {
         /// `FS_DQUOT_VERSION`
         const VERSION: i8 = 1;
@@ -110,12 +110,12 @@ struct QuotaState {
     rest: [u64; 19],
 }
 
-// The kernel writes as much as its own structures have.
+// The kernel writes as many bytes as its own structures have.
 const _: () = assert!(size_of::<FileAttributes>() == 28);
 const _: () = assert!(size_of::<DiskQuota>() == 112);
 const _: () = assert!(size_of::<QuotaState>() == 160);
 
-/// Whether the file system counts projects and enforces their limits.
+/// Returns true if the file system tracks projects and enforces their limits.
 pub(crate) fn enforces_projects(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     /// `FS_QSTATV_VERSION1`
     const VERSION: i8 = 1;
@@ -125,45 +125,45 @@ pub(crate) fn enforces_projects(directory: BorrowedFd<'_>) -> Result<bool, Errno
     Ok(state.flags & COUNTED_AND_ENFORCED == COUNTED_AND_ENFORCED)
 }
 
-/// Usage and limits of a project. All zero for one that was never seen.
+/// Returns usage and limits of a project. All are zero for an unknown project.
 pub(crate) fn disk_quota(directory: BorrowedFd<'_>, id: u32) -> Result<DiskQuota, Errno> {
     let mut quota = DiskQuota::default();
     // SAFETY: the command writes one `fs_disk_quota`, which `quota` is.
     match unsafe { quotactl_fd(directory, Q_XGETQUOTA, id, from_mut(&mut quota).cast()) } {
         Ok(()) => Ok(quota),
-        // XFS has no record of it.
+        // XFS has no record of the project.
         Err(Errno::NOENT) => Ok(DiskQuota::default()),
         Err(error) => Err(error),
     }
 }
 
-/// Changes the limits that the record names.
+/// Changes the limits selected in the record.
 pub(crate) fn set_disk_quota(directory: BorrowedFd<'_>, quota: &DiskQuota) -> Result<(), Errno> {
     let mut quota = *quota;
     // SAFETY: the command reads one `fs_disk_quota`, which `quota` is.
     unsafe { quotactl_fd(directory, Q_XSETQLIM, quota.id, from_mut(&mut quota).cast()) }
 }
 
-/// The attributes of a file or directory, its project among them.
+/// Returns the attributes of a file or directory, including its project.
 pub(crate) fn file_attributes(file: BorrowedFd<'_>) -> Result<FileAttributes, Errno> {
     // SAFETY: the ioctl writes one `fsxattr`, which `FileAttributes` is.
     unsafe { ioctl(file, Getter::<FS_IOC_FSGETXATTR, FileAttributes>::new()) }
 }
 
-/// Writes all attributes at once; what is not to change is handed back as it was read.
+/// Writes all attributes at once; pass unchanged ones as they were read.
 pub(crate) fn set_file_attributes(file: BorrowedFd<'_>, attributes: FileAttributes) -> Result<(), Errno> {
     // SAFETY: the ioctl reads one `fsxattr`, which `FileAttributes` is.
     unsafe { ioctl(file, Setter::<FS_IOC_FSSETXATTR, FileAttributes>::new(attributes)) }
 }
 
-/// quotactl_fd(2) for projects.
+/// Calls quotactl_fd(2) for projects.
 ///
 /// # Safety
 ///
-/// `data` points to the structure that `command` reads or writes.
+/// `data` must point to the structure that `command` reads or writes.
 unsafe fn quotactl_fd(directory: BorrowedFd<'_>, command: u32, id: u32, data: *mut c_void) -> Result<(), Errno> {
     let command = command << 8 | PROJECT;
-    // SAFETY: the descriptor is open while it is borrowed; the caller answers for `data`.
+    // SAFETY: the descriptor is open while it is borrowed; the caller guarantees that `data` is valid.
     let result = unsafe { libc::syscall(libc::SYS_quotactl_fd, directory.as_raw_fd(), command, id, data) };
     if result == 0 { Ok(()) } else { Err(last_error()) }
 }

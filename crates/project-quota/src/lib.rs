@@ -1,7 +1,7 @@
-//! Limits for directories: project quotas of XFS and ext4, through open directories.
+//! Size limits for directories: project quotas of XFS and ext4, through open directories.
 //!
-//! A *project* is a number that files and directories carry. The file system counts what all files of a project occupy, and
-//! refuses to exceed the project's limit. A directory hands its project on to whatever is made in it.
+//! A *project* is a number attached to files and directories. The file system tracks the space that all files of a project occupy, and refuses to
+//! exceed the project's limit. New entries of a directory inherit its project.
 //!
 //! ```no_run
 //! use project_quota::{ProjectId, ProjectQuota};
@@ -35,13 +35,13 @@ use rustix::io::Errno;
 pub use error::QuotaError;
 use kernel::{DiskQuota, LIMIT_OF_BYTES};
 
-/// Block counts of the kernel's interface have this unit, whatever the file system is.
+/// The unit of block counts in the kernel's interface, whatever the file system.
 const SECTOR: u64 = 512;
 
-/// ext4 stores limits in this unit; XFS in its blocks, which are never smaller where quotas work.
+/// The unit in which ext4 stores limits; XFS uses its blocks, which are never smaller if quotas work.
 const UNIT: u64 = 1024;
 
-/// The largest limit that ext4 takes, as whole units. No file system is that large.
+/// The largest limit that ext4 accepts, in whole units. No file system is that large.
 const MOST: u64 = i64::MAX as u64 / UNIT * UNIT;
 
 /// The number of a project. Zero means "no project", and the largest number is invalid to the kernel.
@@ -49,12 +49,12 @@ const MOST: u64 = i64::MAX as u64 / UNIT * UNIT;
 pub struct ProjectId(NonZeroU32);
 
 impl ProjectId {
-    /// The project of this number, unless it is zero or the largest.
+    /// Returns the project with this number, unless it is zero or the largest number.
     pub fn new(number: u32) -> Option<Self> {
         NonZeroU32::new(number).filter(|number| *number != NonZeroU32::MAX).map(Self)
     }
 
-    /// Its number.
+    /// Returns the number.
     pub fn get(self) -> u32 {
         self.0.get()
     }
@@ -66,31 +66,31 @@ impl fmt::Display for ProjectId {
     }
 }
 
-/// What the files of a project occupy together, and what they may.
+/// The usage and limit of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// The space that the project's files occupy, with what is about to be written.
+    /// The space that the project's files occupy, including pending writes.
     pub used_bytes: u64,
-    /// The limit, as the file system rounded it. `None` is no limit.
+    /// The limit, as rounded by the file system. `None` means no limit.
     pub limit_bytes: Option<u64>,
-    /// How many files and directories the project has.
+    /// The number of files and directories in the project.
     pub used_inodes: u64,
 }
 
 /// The project quotas of one file system.
 #[derive(Debug)]
 pub struct ProjectQuota {
-    /// Any directory of the file system.
+    /// A directory of the file system.
     directory: OwnedFd,
 }
 
 impl ProjectQuota {
-    /// The project quotas of the file system on which this directory is. `None` if it enforces none: another kind of file
-    /// system, mounted without project quotas or with accounting alone, or a kernel before Linux 5.14.
+    /// Returns the project quotas of the file system that contains this directory. Returns `None` if it enforces none: another kind of file system,
+    /// one mounted without project quotas or with accounting only, or a kernel before Linux 5.14.
     ///
-    /// [`QuotaError::NotAllowed`] if the file system has project quotas that this process may not manage, or if the
-    /// process may not even ask, as a seccomp profile can have it.
+    /// Fails with [`QuotaError::NotAllowed`] if the file system has project quotas that this process may not manage, or if the process may not even
+    /// query them, for example because of a seccomp profile.
     pub fn of(directory: impl AsFd) -> Result<Option<Self>, QuotaError> {
         const DOING: &str = "cannot ask for project quotas";
         let directory =
@@ -102,20 +102,19 @@ impl ProjectQuota {
             }
             Err(error) => return Err(QuotaError::of(DOING, error)),
         }
-        // Anybody may ask what is enforced. To ask for a project takes the same right as setting its limit.
+        // Any process may query what is enforced. Querying a project takes the same permission as setting its limit.
         match kernel::disk_quota(directory.as_fd(), 1) {
             Ok(_) => Ok(Some(Self { directory })),
             Err(error) => Err(QuotaError::of(DOING, error)),
         }
     }
 
-    /// Puts an empty directory into a project: whatever is made in it belongs to the project, too.
+    /// Assigns an empty directory to a project: new entries also belong to the project.
     ///
-    /// What is in the directory already stays in the project that it is in. A directory of somebody else needs
-    /// `CAP_FOWNER`, unless it is in the project already.
+    /// Existing entries stay in their project. A directory of another user requires `CAP_FOWNER`, unless it is already in the project.
     ///
-    /// Set the limit first, and sync the directory afterwards: both survive a crash then. Without that, a directory that
-    /// survives with its project has its limit, too.
+    /// Set the limit first, and sync the directory afterwards: then both survive a crash. Without the sync, if the directory survives with its
+    /// project, its limit survives as well.
     pub fn assign(&self, directory: impl AsFd, id: ProjectId) -> Result<(), QuotaError> {
         const DOING: &str = "cannot put the directory into its project";
         let directory = directory.as_fd();
@@ -127,9 +126,9 @@ impl ProjectQuota {
             .map_err(|error| QuotaError::of(DOING, error))
     }
 
-    /// The project of a directory. `None` if it is in no project, or does not hand its project on.
+    /// Returns the project of a directory. Returns `None` if it is in no project, or if entries do not inherit its project.
     ///
-    /// The directory's owner can change it, outside of user namespaces: it does not prove whose limit may be changed.
+    /// The directory's owner can change it, except in user namespaces: it does not prove whose limit may be changed.
     pub fn project_of(&self, directory: impl AsFd) -> Result<Option<ProjectId>, QuotaError> {
         match kernel::file_attributes(directory.as_fd()) {
             Ok(attributes) if !attributes.inherits() => Ok(None),
@@ -138,20 +137,20 @@ impl ProjectQuota {
         }
     }
 
-    /// Limits what the files of a project may occupy together. A limit below that takes nothing away: it refuses more.
+    /// Limits the space that the files of a project may occupy together. A limit below the usage removes nothing, but refuses more data.
     ///
-    /// Limits are rounded up, to whole KiB and to what the file system counts in: XFS to its blocks, of 4 KiB mostly. Zero
-    /// is the smallest limit, not none; [`remove_limit`](Self::remove_limit) does that.
+    /// Limits are rounded up to whole KiB and to the file system's unit: XFS uses its blocks, usually of 4 KiB. Zero is the smallest limit, not the
+    /// absence of one; use [`remove_limit`](Self::remove_limit) for that.
     pub fn set_limit(&self, id: ProjectId, bytes: u64) -> Result<(), QuotaError> {
         self.write_limit(id, limit_in_sectors(bytes), "cannot set the limit of the project")
     }
 
-    /// Lets the files of a project occupy what there is.
+    /// Removes the limit of a project.
     pub fn remove_limit(&self, id: ProjectId) -> Result<(), QuotaError> {
         self.write_limit(id, 0, "cannot remove the limit of the project")
     }
 
-    /// What the files of a project occupy and may.
+    /// Returns the usage and limit of a project.
     pub fn usage(&self, id: ProjectId) -> Result<Usage, QuotaError> {
         let quota = self.read(id)?;
         Ok(Usage {
@@ -161,7 +160,7 @@ impl ProjectQuota {
         })
     }
 
-    /// Whether nothing has this project and nobody has set a limit of any kind for it, so that it can be given away.
+    /// Returns true if the project has no files and no limit of any kind, so that it can be assigned.
     ///
     /// XFS finishes removals in the background: a project can be in use for a moment after its last file was removed.
     pub fn is_free(&self, id: ProjectId) -> Result<bool, QuotaError> {

@@ -1,4 +1,4 @@
-//! Clients of S3 and of IAM: Amazon's, with the trust, the limits and the sums that other stores need, too.
+//! Clients for S3 and IAM: the AWS SDK, with the trust, limits and checksums that other stores also need.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,35 +18,35 @@ use http::Uri;
 use crate::http::Http;
 use crate::interceptors::{AnswerLimit, ContentMd5, Software};
 
-/// So often is a request sent when it fails and can be sent again.
+/// Maximum number of attempts for a request that fails and can be repeated.
 const ATTEMPTS: u32 = 3;
 
-/// Where a service is and how it is asked.
+/// The location of a service and the parameters of its requests.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The address: `https://host:port`, or with `http`. Without one it is Amazon's own in the region.
+    /// The endpoint: `https://host:port` or `http://host:port`. Defaults to the AWS endpoint of the region.
     pub endpoint: Option<String>,
     /// The region.
     pub region: String,
-    /// Whether Amazon's address is one with FIPS.
+    /// True to use an AWS FIPS endpoint.
     pub fips: bool,
-    /// Whether Amazon's address is one that has IPv6, too.
+    /// True to use an AWS dual-stack endpoint, which also has IPv6.
     pub dual_stack: bool,
-    /// The time limit of one request, from the connection to the end of the answer.
+    /// The time limit of one request, from connecting to the end of the response.
     pub time_limit: Duration,
-    /// The most bytes of an answer that are read.
+    /// The maximum number of bytes read from a response.
     pub answer_limit: usize,
-    /// Whether a request that fails and can be sent again is sent again, twice at most.
+    /// True to retry requests that fail and can be repeated, at most twice.
     pub repeats: bool,
     /// Its connections.
     pub http: Http,
-    /// Where credentials are kept until shortly before they end; without one, they are asked for before each request.
+    /// A cache of credentials until shortly before they expire; without one, credentials are requested before each request.
     pub identities: Option<SharedIdentityCache>,
 }
 
 impl Settings {
-    /// Amazon's own service: region `us-east-1`, 15 seconds and 64 MiB for each answer.
+    /// Returns settings for AWS: region `us-east-1`, 15 seconds and 64 MiB per response.
     pub fn new(http: Http) -> Self {
         Self {
             endpoint: None,
@@ -61,16 +61,16 @@ impl Settings {
         }
     }
 
-    /// The same at this address.
+    /// Returns the same settings with this endpoint.
     #[must_use]
     pub fn at(self, endpoint: impl Into<String>) -> Self {
         Self { endpoint: Some(endpoint.into()), ..self }
     }
 
-    /// The address of S3, where it was given or is Amazon's.
+    /// Returns the S3 endpoint, configured or of AWS.
     ///
     /// # Errors
-    /// When there is none in the region.
+    /// Fails if S3 has no endpoint in the region.
     pub async fn s3_address(&self) -> Result<String, SettingsError> {
         if let Some(endpoint) = &self.endpoint {
             return Ok(endpoint.clone());
@@ -82,10 +82,10 @@ impl Settings {
         Ok(address.map_err(|error| nowhere(error.to_string()))?.url().to_owned())
     }
 
-    /// What Amazon's clients are made of.
+    /// Returns the configuration of the AWS SDK clients.
     ///
     /// # Errors
-    /// When the address makes no sense.
+    /// Fails if the endpoint is not valid.
     pub fn sdk_config(&self, credentials: impl Into<SharedCredentialsProvider>) -> Result<SdkConfig, SettingsError> {
         let retry =
             if self.repeats { RetryConfig::standard().with_max_attempts(ATTEMPTS) } else { RetryConfig::disabled() };
@@ -108,7 +108,7 @@ impl Settings {
         Ok(config.build())
     }
 
-    /// The service for errors.
+    /// Returns the name of the service for error messages.
     pub(crate) fn name(&self, service: &str) -> Arc<str> {
         match &self.endpoint {
             Some(endpoint) => endpoint.trim_end_matches('/').into(),
@@ -117,19 +117,19 @@ impl Settings {
     }
 }
 
-/// Why there can be no client of these settings.
+/// The reason why these settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// The address is none.
+    /// The endpoint is not valid.
     #[error("{0:?} is no address of a service: expected http://host:port or https://host:port without a path")]
     Endpoint(String),
-    /// Amazon has no such service there.
+    /// AWS has no such service in the region.
     #[error("S3 has no address in the region {region:?}: {reason}")]
     Region {
         /// The region.
         region: String,
-        /// What Amazon's table says.
+        /// The error from the AWS endpoint table.
         reason: String,
     },
     /// The certificates cannot be used.
@@ -137,7 +137,7 @@ pub enum SettingsError {
     CaBundle(String),
 }
 
-/// S3 with one key. Clones share their connections.
+/// An S3 client with one key. Clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) sdk: aws_sdk_s3::Client,
@@ -146,10 +146,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that signs with these credentials. It connects when it is used.
+    /// Creates a client that signs with these credentials. It connects on first use.
     ///
     /// # Errors
-    /// When the address makes no sense.
+    /// Fails if the endpoint is not valid.
     pub fn new(settings: &Settings, credentials: impl Into<SharedCredentialsProvider>) -> Result<Self, SettingsError> {
         let (config, software) = (settings.sdk_config(credentials)?, Arc::default());
         let config = aws_sdk_s3::config::Builder::from(&config)

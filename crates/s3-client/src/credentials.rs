@@ -5,7 +5,7 @@ use std::fmt;
 use aws_credential_types::Credentials as SdkCredentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 
-/// An access key. Its debug output has no secret.
+/// An access key. Its `Debug` output does not contain the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The id, which is not secret.
@@ -15,7 +15,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A key.
+    /// Creates a key.
     pub fn new(access_key_id: impl Into<String>, secret_access_key: impl Into<String>) -> Self {
         Self { access_key_id: access_key_id.into(), secret_access_key: secret_access_key.into() }
     }

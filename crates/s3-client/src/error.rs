@@ -1,4 +1,4 @@
-//! What can go wrong with a request, by meaning. No text holds a key or a signature.
+//! Errors of requests, classified by meaning. No message contains a key or a signature.
 
 use std::error::Error as StdError;
 
@@ -10,7 +10,7 @@ use http_body_util::LengthLimitError;
 
 use crate::policy::PolicyError;
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,7 +23,7 @@ pub enum Error {
         /// The service's address.
         endpoint: String,
     },
-    /// What answered is no such service: a proxy, a load balancer or a web page.
+    /// The response does not come from such a service, but from a proxy, a load balancer or a web server.
     #[error("{endpoint} answered {status} and does not speak S3 there: check the address, and proxies before it")]
     NotS3 {
         /// The service's address.
@@ -36,16 +36,16 @@ pub enum Error {
     Unreachable {
         /// The service's address.
         endpoint: String,
-        /// What the network says.
+        /// The network error.
         reason: String,
     },
-    /// There was no answer in time. The request may have been carried out.
+    /// There was no response in time. The request may have been carried out.
     #[error("{endpoint} has not answered in time")]
     TimedOut {
         /// The service's address.
         endpoint: String,
     },
-    /// The answer is longer than the client reads.
+    /// The response exceeds the client's limit.
     #[error("{endpoint} answered with more than the client reads")]
     TooLarge {
         /// The service's address.
@@ -54,19 +54,19 @@ pub enum Error {
     /// There are no credentials to sign with.
     #[error("there are no credentials: {reason}")]
     Credentials {
-        /// What those who should have them say.
+        /// The reason from the credentials provider.
         reason: String,
     },
-    /// The request cannot be sent: it has a name or a value that HTTP does not allow.
+    /// The request cannot be sent: it contains a name or a value that HTTP does not allow.
     #[error("cannot ask: {0}")]
     Request(String),
     /// The policy of a bucket cannot be read.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The service does not list an object by the name that it has.
+    /// The service lists an object under another name than it has.
     #[error("the object that is listed as {key:?} has another name in the store: delete it with the store's own tools")]
     ListedOtherwise {
-        /// The name in the list.
+        /// The listed name.
         key: String,
     },
     /// An object of a bucket could not be deleted.
@@ -74,13 +74,13 @@ pub enum Error {
     Object {
         /// The object's name.
         key: String,
-        /// The service's code.
+        /// The error code of the service.
         code: String,
     },
 }
 
 impl Error {
-    /// What a refusal means.
+    /// Returns the error for a refusal.
     pub fn refusal(endpoint: &str, answer: Answer) -> Self {
         match answer.code.as_str() {
             "RequestTimeTooSkewed" | "RequestExpired" => Self::ClockSkew { endpoint: endpoint.to_owned() },
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// The service's code for its refusal, such as `NoSuchBucket`. Empty for all other errors.
+    /// Returns the error code of the service, such as `NoSuchBucket`. Empty for all other errors.
     pub fn code(&self) -> &str {
         match self {
             Self::Answer(answer) => &answer.code,
@@ -96,7 +96,7 @@ impl Error {
         }
     }
 
-    /// Whether nothing of the request was carried out, for certain. After any other error it may have been.
+    /// Returns true if it is certain that no part of the request was carried out. After any other error, it may have been.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Answer(answer) => answer.is_busy() || (400..500).contains(&answer.status),
@@ -105,7 +105,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status of the service's refusal.
+    /// Returns the HTTP status of the refusal.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Answer(answer) => Some(answer.status),
@@ -114,27 +114,27 @@ impl Error {
     }
 }
 
-/// A service's refusal.
+/// A refusal by a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The service's code, such as `NoSuchBucket`. Empty where the answer has no body, as for `HEAD`.
+    /// The error code, such as `NoSuchBucket`. Empty if the response has no body, as for `HEAD`.
     pub code: String,
-    /// The service's own words. Empty where they may hold something secret.
+    /// The error message. Empty if it may contain a secret.
     pub message: String,
-    /// The request's id, by which the service's logs have more.
+    /// The request ID, which identifies the request in the service's logs.
     pub request_id: String,
 }
 
 impl Answer {
-    /// A refusal, without what is secret in it.
+    /// Creates a refusal, without secrets.
     pub fn new(status: u16, code: &str, message: &str, request_id: &str) -> Self {
         let message = if is_about_keys(code) { "" } else { message };
         Self { status, code: printable(code), message: printable(message), request_id: printable(request_id) }
     }
 
-    /// Whether the service has too much to do, and has not done this.
+    /// Returns true if the service was overloaded and has not carried out the request.
     pub(crate) fn is_busy(&self) -> bool {
         const CODES: [&str; 5] =
             ["SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException"];
@@ -157,7 +157,7 @@ impl std::fmt::Display for Answer {
     }
 }
 
-/// What Amazon's client says, by meaning. `endpoint` is the service.
+/// Classifies an error of the AWS SDK. `endpoint` is the service.
 pub(crate) fn error<E>(endpoint: &str, error: SdkError<E, HttpResponse>) -> Error
 where
     E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
@@ -189,10 +189,10 @@ where
 fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Option<&str>) -> Error {
     let status = raw.status().as_u16();
     let is_empty = raw.body().bytes().is_some_and(|body| body.iter().all(u8::is_ascii_whitespace));
-    // Some stores wrap their refusals otherwise than AWS does.
+    // Some stores wrap their refusals differently from AWS.
     let text = raw.body().bytes().and_then(|body| str::from_utf8(body).ok()).unwrap_or_default();
     let (code, message) = (code.or_else(|| element(text, "Code")), message.or_else(|| element(text, "Message")));
-    // A success that cannot be read is none of S3, and so is a refusal without a code; those of HEAD have no body.
+    // An unreadable success does not come from S3, and neither does a refusal without a code, unless its body is empty, as for HEAD.
     let code = match code {
         Some(code) if !(200..300).contains(&status) => code,
         None if is_empty => "",
@@ -202,13 +202,13 @@ fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Op
     Error::refusal(&endpoint, Answer::new(status, code, message.unwrap_or_default(), request_id))
 }
 
-/// The text of an element that has no others in it.
+/// Returns the text of an element without child elements.
 fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     Some(rest.split_once(&format!("</{name}>"))?.0).filter(|text| !text.contains('<'))
 }
 
-/// The same of a body that is read piece by piece.
+/// Same as [`error`], for a body that is read in pieces.
 pub(crate) fn body_error(endpoint: &str, error: &(dyn StdError + 'static)) -> Error {
     let endpoint = endpoint.to_owned();
     match cause::<LengthLimitError>(error) {
@@ -217,12 +217,12 @@ pub(crate) fn body_error(endpoint: &str, error: &(dyn StdError + 'static)) -> Er
     }
 }
 
-/// The cause of this kind, if there is one.
+/// Returns the cause of this type, if there is one.
 fn cause<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
     error.downcast_ref().or_else(|| error.source().and_then(cause))
 }
 
-/// An error with its causes, each once.
+/// Formats an error with its causes, each only once.
 pub fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -237,14 +237,14 @@ pub fn chain(error: &dyn StdError) -> String {
     text
 }
 
-/// Services repeat what was signed, and parts of keys, in their words about keys.
+/// Returns true if an error code concerns keys: services then repeat signed data and parts of keys in the message.
 fn is_about_keys(code: &str) -> bool {
     ["Signature", "AccessKey", "Token", "Authorization", "Credential", "Incomplete", "Authentication"]
         .iter()
         .any(|part| code.contains(part))
 }
 
-/// A service's text as one short line.
+/// Formats a text of a service as one short line.
 fn printable(text: &str) -> String {
     let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect();
     line.trim().to_owned()

@@ -1,4 +1,4 @@
-//! Connections: whom they trust, and which proxies they use.
+//! Connections: trusted certificates and proxies.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,54 +24,54 @@ use rustls::pki_types::pem::PemObject;
 use crate::client::SettingsError;
 use crate::error::{Error, chain};
 
-/// Addresses of the machine itself: its metadata, and the credentials of its containers.
+/// Link-local addresses of the machine: its metadata, and the credentials of its containers.
 const LINK_LOCAL: [&str; 2] = ["169.254.", "[fd00:ec2::"];
 
-/// The most bytes of an answer that are read where the request is none of Amazon's.
+/// Maximum number of bytes read from a response to a request that does not use the AWS SDK.
 const ANSWER_LIMIT: usize = 64 << 20;
 
-/// Certificates change, and connections of old ones are of no more use.
+/// Maximum number of cached connection sets. Certificates change, and connections with old ones are no longer useful.
 const MOST: usize = 100;
 
-/// Makes connections and keeps them. Clones share them.
+/// Creates connections and keeps them. Clones share them.
 #[derive(Clone)]
 pub struct Http {
     tls: TlsContext,
     proxies: ProxyConfig,
-    /// By the time limits that Amazon's clients of metadata have for a connection and for an answer.
+    /// Connectors by the connect and read timeouts that the SDK's metadata clients use.
     known: Arc<Mutex<BTreeMap<[Option<Duration>; 2], SharedHttpConnector>>>,
 }
 
 impl Http {
-    /// Connections through the proxies of the environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`. Certificates of
-    /// services must be signed by those of `ca_bundle`, in PEM, or else by those that the system trusts.
+    /// Creates connections through the proxies from the environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`. Certificates of services must be
+    /// signed by a certificate in `ca_bundle`, in PEM, or else by one that the system trusts.
     ///
     /// # Errors
-    /// When the certificates make no sense.
+    /// Fails if the certificates are not valid.
     pub fn from_env(ca_bundle: Option<&[u8]>) -> Result<Self, SettingsError> {
         Self::new(ca_bundle, ProxyConfig::from_env())
     }
 
-    /// The same with these proxies.
+    /// Same as [`from_env`](Self::from_env), with these proxies.
     ///
     /// # Errors
-    /// When the certificates make no sense.
+    /// Fails if the certificates are not valid.
     pub fn new(ca_bundle: Option<&[u8]>, proxies: ProxyConfig) -> Result<Self, SettingsError> {
         let tls = TlsContext::builder().with_trust_store(trust(ca_bundle)?).build();
         let tls = tls.map_err(|error| SettingsError::CaBundle(error.to_string()))?;
         Ok(Self { tls, proxies, known: Arc::default() })
     }
 
-    /// For Amazon's clients.
+    /// Returns an HTTP client for the AWS SDK.
     pub fn client(&self) -> SharedHttpClient {
         let http = self.clone();
         http_client_fn(move |settings, _| http.within(settings))
     }
 
-    /// Sends a request that is none of Amazon's; returns status and body of the answer. `endpoint` is the service for errors.
+    /// Sends a request that does not use the AWS SDK; returns status and body of the response. `endpoint` names the service in errors.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Fails if no complete response arrives in time.
     pub async fn send(
         &self,
         endpoint: &str,
@@ -115,17 +115,17 @@ impl fmt::Debug for Http {
     }
 }
 
-/// The connections of programs that read certificates before each call: those of the same certificates are the same.
+/// Connections of programs that read certificates before each call: calls with the same certificates share connections.
 #[derive(Debug, Default)]
 pub struct Connections {
     known: Mutex<BTreeMap<Option<Vec<u8>>, Http>>,
 }
 
 impl Connections {
-    /// As [`Http::from_env`].
+    /// Same as [`Http::from_env`].
     ///
     /// # Errors
-    /// When the certificates make no sense.
+    /// Fails if the certificates are not valid.
     pub fn trusting(&self, ca_bundle: Option<Vec<u8>>) -> Result<Http, SettingsError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(http) = known.get(&ca_bundle) {
@@ -140,7 +140,7 @@ impl Connections {
     }
 }
 
-/// No proxy knows the addresses of this machine.
+/// Connectors with and without proxies: link-local addresses are never reached through a proxy.
 #[derive(Debug)]
 struct Routes {
     direct: Connector,

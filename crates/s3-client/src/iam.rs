@@ -1,4 +1,4 @@
-//! The users and roles of [IAM](https://docs.aws.amazon.com/IAM/latest/APIReference/), their keys and policies.
+//! Users and roles of [IAM](https://docs.aws.amazon.com/IAM/latest/APIReference/), their keys and policies.
 
 mod roles;
 
@@ -31,42 +31,42 @@ pub struct Iam {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
-    /// Its name for policies.
+    /// The ARN, which identifies it in policies.
     pub arn: String,
-    /// What somebody has written on it.
+    /// Its tags.
     pub tags: BTreeMap<String, String>,
-    /// The ARN of the policy that limits all others.
+    /// The ARN of the permissions boundary.
     pub permissions_boundary: Option<String>,
 }
 
-/// A user or a role that is to be.
+/// The parameters of a new user or role.
 #[derive(Clone, Copy, Debug)]
 pub struct NewIdentity<'a> {
-    /// Its name, of 64 characters at the most.
+    /// Its name, of at most 64 characters.
     pub name: &'a str,
-    /// Where it stands, such as `/provisioner/`.
+    /// Its path, such as `/provisioner/`.
     pub path: &'a str,
-    /// What is written on it.
+    /// Its tags.
     pub tags: &'a BTreeMap<String, String>,
-    /// The policy that limits all others, by its ARN.
+    /// The ARN of the permissions boundary.
     pub permissions_boundary: Option<&'a str>,
 }
 
-/// A key of a user's, without its secret.
+/// A user's access key, without the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccessKey {
     /// Its id.
     pub id: String,
-    /// Whether it may be used.
+    /// True if it may be used.
     pub active: bool,
 }
 
 impl Iam {
-    /// A client that signs with these credentials.
+    /// Creates a client that signs with these credentials.
     ///
     /// # Errors
-    /// When the address makes no sense.
+    /// Fails if the endpoint is not valid.
     pub fn new(settings: &Settings, credentials: impl Into<SharedCredentialsProvider>) -> Result<Self, SettingsError> {
         let config = settings.sdk_config(credentials)?;
         let config = aws_sdk_iam::config::Builder::from(&config)
@@ -75,15 +75,15 @@ impl Iam {
         Ok(Self { sdk: Client::from_conf(config.build()), endpoint: settings.name("IAM") })
     }
 
-    /// Amazon's client, for what this one has no method for.
+    /// Returns the AWS SDK client, for requests that this client has no method for.
     pub fn sdk(&self) -> &Client {
         &self.sdk
     }
 
-    /// A user; `None` if there is none.
+    /// Returns a user; `None` if it does not exist.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn user(&self, name: &str) -> Result<Option<Identity>, Error> {
         let answer = self.unless_absent(self.sdk.get_user().user_name(name).send().await)?;
         Ok(answer.and_then(|answer| answer.user).map(|user| Identity {
@@ -93,20 +93,20 @@ impl Iam {
         }))
     }
 
-    /// The names of the users that stand at this path.
+    /// Returns the names of the users with this path.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn users(&self, path: &str) -> Result<Vec<String>, Error> {
         let users = self.sdk.list_users().path_prefix(path).into_paginator().items().send();
         let users = self.read(users.collect::<Result<Vec<_>, _>>().await)?;
         Ok(users.into_iter().map(|user| user.user_name).collect())
     }
 
-    /// Makes a user. Like all that is made, it is asked for once: the second answer would be that it exists.
+    /// Creates a user. Like all creations, the request is sent once: a second response would be that the user exists.
     ///
     /// # Errors
-    /// `EntityAlreadyExists` among others.
+    /// `EntityAlreadyExists` and others.
     pub async fn create_user(&self, user: NewIdentity<'_>) -> Result<(), Error> {
         let boundary = user.permissions_boundary.map(str::to_owned);
         let request = self.sdk.create_user().user_name(user.name).path(user.path);
@@ -114,18 +114,18 @@ impl Iam {
         self.read(request.customize().config_override(once()).send().await).map(drop)
     }
 
-    /// Deletes a user that has no keys and no policies. Gone already is success.
+    /// Deletes a user without keys and policies. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// `DeleteConflict` among others.
+    /// `DeleteConflict` and others.
     pub async fn delete_user(&self, name: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_user().user_name(name).send().await).map(drop)
     }
 
-    /// The ids of a user's keys; none where there is no user.
+    /// Returns a user's keys; empty if the user does not exist.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn access_keys(&self, user: &str) -> Result<Vec<AccessKey>, Error> {
         let keys = self.sdk.list_access_keys().user_name(user).into_paginator().items().send();
         let keys = self.unless_absent(keys.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default();
@@ -136,10 +136,10 @@ impl Iam {
         Ok(keys.into_iter().map(key).collect())
     }
 
-    /// Makes a key. Its secret is shown only here.
+    /// Creates a key. Its secret is only returned here.
     ///
     /// # Errors
-    /// `LimitExceeded` where the user has two keys, among others.
+    /// `LimitExceeded` if the user already has two keys, and others.
     pub async fn create_access_key(&self, user: &str) -> Result<Credentials, Error> {
         let request = self.sdk.create_access_key().user_name(user).customize().config_override(once());
         let key = self.read(request.send().await)?.access_key;
@@ -147,62 +147,62 @@ impl Iam {
         Ok(Credentials::new(key.access_key_id, key.secret_access_key))
     }
 
-    /// Deletes a key. Gone already is success.
+    /// Deletes a key. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn delete_access_key(&self, user: &str, id: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_access_key().user_name(user).access_key_id(id).send().await).map(drop)
     }
 
-    /// Sets a policy that belongs to a user.
+    /// Sets an inline policy of a user.
     ///
     /// # Errors
-    /// `NoSuchEntity`, `LimitExceeded` and `MalformedPolicyDocument` among others.
+    /// `NoSuchEntity`, `LimitExceeded`, `MalformedPolicyDocument` and others.
     pub async fn put_user_policy(&self, user: &str, policy: &str, document: &str) -> Result<(), Error> {
         let put = self.sdk.put_user_policy().user_name(user).policy_name(policy).policy_document(document);
         self.read(put.send().await).map(drop)
     }
 
-    /// The names of a user's own policies; none where there is no user.
+    /// Returns the names of a user's inline policies; empty if the user does not exist.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn user_policies(&self, user: &str) -> Result<Vec<String>, Error> {
         let names = self.sdk.list_user_policies().user_name(user).into_paginator().items().send();
         Ok(self.unless_absent(names.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default())
     }
 
-    /// Deletes one of a user's own policies. Gone already is success.
+    /// Deletes an inline policy of a user. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn delete_user_policy(&self, user: &str, policy: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_user_policy().user_name(user).policy_name(policy).send().await).map(drop)
     }
 
-    /// The ARNs of the policies that are attached to a user; none where there is no user.
+    /// Returns the ARNs of the policies attached to a user; empty if the user does not exist.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn attached_policies(&self, user: &str) -> Result<Vec<String>, Error> {
         let policies = self.sdk.list_attached_user_policies().user_name(user).into_paginator().items().send();
         let policies = self.unless_absent(policies.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default();
         Ok(policies.into_iter().filter_map(|policy| policy.policy_arn).collect())
     }
 
-    /// Detaches a policy from a user. Detached already is success.
+    /// Detaches a policy from a user. Succeeds if it is not attached.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn detach_policy(&self, user: &str, arn: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.detach_user_policy().user_name(user).policy_arn(arn).send().await).map(drop)
     }
 
-    /// Deletes a policy that nobody has. Gone already is success.
+    /// Deletes a policy that is not attached. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// `DeleteConflict` among others.
+    /// `DeleteConflict` and others.
     pub async fn delete_policy(&self, arn: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_policy().policy_arn(arn).send().await).map(drop)
     }
@@ -238,7 +238,7 @@ fn tags(tags: &BTreeMap<String, String>) -> Result<Option<Vec<Tag>>, Error> {
     Ok((!tags.is_empty()).then_some(tags))
 }
 
-/// What is sent once.
+/// Returns the configuration for requests that are sent only once.
 fn once() -> aws_sdk_iam::config::Builder {
     Config::builder().retry_config(RetryConfig::disabled())
 }

@@ -1,4 +1,4 @@
-//! What Amazon's client does otherwise than other stores need it.
+//! Interceptors that make the AWS SDK work with other S3 implementations.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,8 +15,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use md5::Digest as _;
 
-/// Sends the sum that all stores know where Amazon's client sends one that older stores do not know: radosgw 16 refuses
-/// lifecycles and lists of objects to delete without `Content-MD5`.
+/// Sends the checksum that all stores know instead of one that older stores do not know: radosgw 16 refuses lifecycles and lists of objects to delete
+/// without `Content-MD5`.
 #[derive(Debug)]
 pub(crate) struct ContentMd5;
 
@@ -49,7 +49,7 @@ impl Intercept for ContentMd5 {
     }
 }
 
-/// Reads so many bytes of an answer and no more.
+/// Limits the number of bytes read from a response.
 #[derive(Debug)]
 pub(crate) struct AnswerLimit(pub(crate) usize);
 
@@ -70,8 +70,8 @@ impl Intercept for AnswerLimit {
     }
 }
 
-/// Keeps the name that the service gives itself in its first answer. Something before it says that it does not reach the service, or
-/// that too much is asked.
+/// Records the name that the service gives itself in its first response. Responses of proxies in front of it, which report that they cannot reach the
+/// service or that there are too many requests, are ignored.
 #[derive(Debug)]
 pub(crate) struct Software(pub(crate) Arc<OnceLock<String>>);
 
@@ -97,13 +97,13 @@ impl Intercept for Software {
     }
 }
 
-/// Lets names with characters that XML cannot have be read from stores that send them all the same, as private ones. Amazon's
-/// client would refuse the whole list, and the bucket could never be emptied.
+/// Makes names readable that contain characters not allowed in XML, but which some stores send nevertheless: replaces them with private-use
+/// characters. Otherwise the AWS SDK would refuse the entire list, and the bucket could never be emptied.
 #[derive(Debug)]
 pub(crate) struct OddNames;
 
 impl OddNames {
-    /// The name as the store has it.
+    /// Restores the name as it is in the store.
     pub(crate) fn original(name: &str) -> String {
         let original = |letter| match letter {
             '\u{e000}'..='\u{e01f}' => char::from_u32(letter as u32 - PRIVATE).unwrap_or(letter),
@@ -113,7 +113,7 @@ impl OddNames {
     }
 }
 
-/// The first of Unicode's private characters.
+/// The first private-use character of Unicode.
 const PRIVATE: u32 = 0xe000;
 
 impl Intercept for OddNames {

@@ -1,4 +1,4 @@
-//! A bucket's lifecycle, in the JSON of AWS's tools.
+//! Lifecycle of a bucket, in the JSON format of the AWS CLI.
 
 use aws_sdk_s3::types::{
     AbortIncompleteMultipartUpload, BucketLifecycleConfiguration, ExpirationStatus, LifecycleExpiration, LifecycleRule,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// The rules of a bucket's lifecycle. It is deserialized from a text, as parameters are.
+/// The rules of a bucket's lifecycle. It is deserialized from a string, like parameters.
 ///
 /// ```
 /// use s3_client::lifecycle::Lifecycle;
@@ -27,7 +27,7 @@ pub struct Lifecycle {
     rules: Vec<LifecycleRule>,
 }
 
-/// Why a text is no lifecycle.
+/// The error for a text that is not a valid lifecycle.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a lifecycle: {0}")]
 pub struct LifecycleError(String);
@@ -41,10 +41,10 @@ impl TryFrom<String> for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Reads the JSON of AWS's tools: `{"Rules":[...]}`.
+    /// Parses the JSON format of the AWS CLI: `{"Rules":[...]}`.
     ///
     /// # Errors
-    /// When the text is no JSON, or has other names or values than a lifecycle.
+    /// Fails if the text is not JSON, or contains names or values that are not part of a lifecycle.
     pub fn parse(text: &str) -> Result<Self, LifecycleError> {
         let wrong = |error: serde_json::Error| LifecycleError(error.to_string());
         let document: Value =
@@ -53,13 +53,12 @@ impl Lifecycle {
         Ok(Self { rules: rules.into_iter().map(Rule::read).collect::<Result<_, _>>()? })
     }
 
-    /// Whether it has no rules.
+    /// Returns true if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether both say the same: the order does not matter, and a rule without an ID is the same under any, since services
-    /// invent one.
+    /// Returns true if both are equivalent: the order does not matter, and a rule without an ID matches any ID, because services generate one.
     pub fn same_as(&self, stored: &Self) -> bool {
         let mut left: Vec<LifecycleRule> = stored.rules.iter().map(normal).collect();
         let found = |rule: &LifecycleRule| {
@@ -270,14 +269,14 @@ impl Abort {
 }
 
 fn date(text: String) -> Result<DateTime, LifecycleError> {
-    // `2030-01-01` is midnight, as for AWS's tools.
+    // `2030-01-01` means midnight, as in the AWS CLI.
     let full = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text };
     let date = DateTime::from_str(&full, Format::DateTimeWithOffset);
     date.map_err(|_| LifecycleError(format!("{full:?} is no date, such as 2030-01-01")))
 }
 
-/// A rule with its lists in order and its filter flat. The prefix may stand beside the filter, in it or in its `And`, and the
-/// empty one says nothing; services move it.
+/// Normalizes a rule by sorting its lists and flattening its filter. The prefix may be next to the filter, in it or in its `And`, and an empty one
+/// has no effect; services move it.
 fn normal(rule: &LifecycleRule) -> LifecycleRule {
     let mut rule = rule.clone();
     let filter = rule.filter.take();
@@ -323,7 +322,7 @@ mod tests {
             {"ID":"x","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":1}}]"#);
         assert!(wanted.same_as(&stored));
         assert!(!stored.same_as(&wanted));
-        // What the gateway of Ceph answers to a rule with `And`.
+        // The Ceph gateway's response for a rule with `And`.
         let with = |filter: &str| one(&format!(r#"[{{"ID":"a","Status":"Enabled","Filter":{filter}}}]"#));
         let tagged = with(r#"{"And":{"Prefix":"c/","Tags":[{"Key":"k","Value":"v"}]}}"#);
         assert!(tagged.same_as(&with(r#"{"Prefix":"c/","Tag":{"Key":"k","Value":"v"}}"#)));

@@ -1,4 +1,4 @@
-//! A bucket's policy: statements of one's own are put in and taken out, those of others stay as they are.
+//! Bucket policies: adds and removes a provisioner's own statements, and leaves others unchanged.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A bucket's policy, as JSON. It is deserialized from a text, as parameters are.
+/// A bucket policy in JSON. It is deserialized from a string, like parameters.
 ///
 /// ```
 /// use s3_client::policy::{Policy, allow};
@@ -24,7 +24,7 @@ pub struct Policy {
     statements: Vec<Value>,
 }
 
-/// Why a text is no policy.
+/// The error for a text that is not a valid policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a bucket policy: {0}")]
 pub struct PolicyError(String);
@@ -38,10 +38,10 @@ impl TryFrom<String> for Policy {
 }
 
 impl Policy {
-    /// Reads a policy. Its statements are not checked: the service knows best.
+    /// Parses a policy. Its statements are left for the service to check.
     ///
     /// # Errors
-    /// When the text is no JSON, or no object with statements.
+    /// Fails if the text is not a JSON object with statements.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let wrong = |what: String| Err(PolicyError(what));
         let mut document = match serde_json::from_str(text) {
@@ -61,22 +61,22 @@ impl Policy {
         Ok(Self { document, statements })
     }
 
-    /// Whether it has no statements.
+    /// Returns true if there are no statements.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
 
-    /// Its statements.
+    /// Returns the statements.
     pub fn statements(&self) -> impl Iterator<Item = &Value> {
         self.statements.iter()
     }
 
-    /// The statement of this Sid.
+    /// Returns the statement with this Sid.
     pub fn statement(&self, sid: &str) -> Option<&Value> {
         self.statements.iter().find(|statement| has_sid(statement, sid))
     }
 
-    /// Puts a statement in the place of those with its Sid, or at the end.
+    /// Replaces the statements with the same Sid, or appends the statement.
     pub fn upsert(&mut self, statement: Value) {
         let sid = statement.get("Sid").and_then(Value::as_str).unwrap_or_default().to_owned();
         match self.statements.iter().position(|other| has_sid(other, &sid)) {
@@ -92,14 +92,14 @@ impl Policy {
         }
     }
 
-    /// Takes out the statements of this Sid. Whether there were any is the answer.
+    /// Removes the statements with this Sid. Returns true if there were any.
     pub fn remove(&mut self, sid: &str) -> bool {
         let before = self.statements.len();
         self.statements.retain(|statement| !has_sid(statement, sid));
         self.statements.len() < before
     }
 
-    /// Whether both say the same: the order of statements and of lists does not matter, a list of one is the one.
+    /// Returns true if both are equivalent: the order of statements and lists does not matter, and a list of one element equals the element.
     pub fn same_as(&self, other: &Self) -> bool {
         let meaning = |policy: &Self| {
             let statements: BTreeSet<String> = policy.statements.iter().map(|each| normal(each).to_string()).collect();
@@ -110,7 +110,7 @@ impl Policy {
 }
 
 impl Default for Policy {
-    /// A policy without statements.
+    /// Creates a policy without statements.
     fn default() -> Self {
         let document = Map::from_iter([("Version".to_owned(), Value::from("2012-10-17"))]);
         Self { document, statements: Vec::new() }
@@ -125,7 +125,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A statement that allows a user these actions on these resources.
+/// Returns a statement that allows a user these actions on these resources.
 pub fn allow(sid: &str, principal: &str, actions: &[&str], resources: &[&str]) -> Value {
     json!({
         "Sid": sid,
@@ -140,7 +140,7 @@ fn has_sid(statement: &Value, sid: &str) -> bool {
     !sid.is_empty() && statement.get("Sid").and_then(Value::as_str) == Some(sid)
 }
 
-/// The same for all ways to write a statement: every text is a list, every list is sorted.
+/// Normalizes a statement: every text becomes a list, and every list is sorted.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -164,7 +164,7 @@ fn normal(value: &Value) -> Value {
     }
 }
 
-/// Actions are the same in any case.
+/// Converts actions to lower case, because they are case-insensitive.
 fn lower(value: Value) -> Value {
     match value {
         Value::String(text) => Value::from(text.to_ascii_lowercase()),
@@ -173,7 +173,7 @@ fn lower(value: Value) -> Value {
     }
 }
 
-/// In conditions `true` and `"true"` are the same, as are numbers.
+/// Converts a value in a condition to text: `true` and `"true"` are equivalent there, as are numbers and their texts.
 fn scalar(value: &Value) -> Value {
     match value {
         Value::String(_) | Value::Null => value.clone(),

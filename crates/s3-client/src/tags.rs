@@ -1,19 +1,19 @@
-//! A bucket's tags, as a claim asks for them.
+//! Tags of a bucket, as requested by a claim.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// S3 has 50 tags per bucket, and a provisioner has some of its own.
+/// S3 allows 50 tags per bucket, and a provisioner adds some of its own.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/CostAllocTagging.html>
 const MOST: usize = 40;
 const LONGEST_KEY: usize = 128;
 const LONGEST_VALUE: usize = 256;
 
-/// Prefixes of keys that AWS and the provisioners keep for themselves.
+/// Prefixes of keys that are reserved for AWS and the provisioners.
 const RESERVED: [&str; 2] = ["aws:", "kube-provisioner/"];
 
-/// Tags of a bucket: `team=shop,cost-center=1`. They are deserialized from a text, as parameters are.
+/// Tags of a bucket: `team=shop,cost-center=1`. They are deserialized from a string, like parameters.
 ///
 /// ```
 /// use s3_client::tags::Tags;
@@ -26,7 +26,7 @@ const RESERVED: [&str; 2] = ["aws:", "kube-provisioner/"];
 #[serde(try_from = "String")]
 pub struct Tags(BTreeMap<String, String>);
 
-/// Why a text has no tags.
+/// The error for a text that does not contain valid tags.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TagsError(String);
@@ -40,10 +40,10 @@ impl TryFrom<String> for Tags {
 }
 
 impl Tags {
-    /// Reads pairs that commas separate.
+    /// Parses comma-separated pairs.
     ///
     /// # Errors
-    /// When S3 would refuse a tag, or its key is kept for others.
+    /// Fails if S3 would refuse a tag, or if its key is reserved.
     pub fn parse(text: &str) -> Result<Self, TagsError> {
         let mut tags = BTreeMap::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
@@ -62,7 +62,7 @@ impl Tags {
         }
     }
 
-    /// The tags by their keys.
+    /// Returns the tags by key.
     pub fn as_map(&self) -> &BTreeMap<String, String> {
         &self.0
     }

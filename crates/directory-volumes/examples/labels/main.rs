@@ -1,5 +1,5 @@
-//! Labels of volumes under a kernel that enforces SELinux: `labels MOUNT_POINT`. Panics on the first thing that does not hold. The
-//! tests run it inside user-mode Linux, whose kernel has SELinux and whose programs need no policy of a distribution.
+//! Labels of volumes under a kernel that enforces SELinux: `labels MOUNT_POINT`. Panics at the first violation. The tests run it inside user-mode
+//! Linux, whose kernel has SELinux and whose binaries need no distribution policy.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::fs;
@@ -19,7 +19,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [mount_point] => hold(&Path::new(mount_point).join("volumes")),
-        // With fewer capabilities, as in a container.
+        // Run with fewer capabilities, as in a container.
         [place, "unknown"] => {
             let error = label(&Root::open(Path::new(place)).unwrap(), "pvc-1", UNKNOWN).unwrap_err();
             assert!(error.contains("the node's policy does not know it"), "{error}");
@@ -73,7 +73,7 @@ fn owner(volume: &str) -> Owner {
     Owner { volume: volume.to_owned(), uid: None, claim: None, provisioner, cluster: None }
 }
 
-/// From here on the policy counts.
+/// Loads the policy and enforces it.
 fn enforce() {
     for (kind, place) in [("sysfs", "/sys"), ("selinuxfs", SELINUX)] {
         run(Command::new("mount").args(["-t", kind, kind, place]));
@@ -86,7 +86,7 @@ fn enforce() {
     fs::write(format!("{SELINUX}/enforce"), "1").unwrap();
 }
 
-/// As a container does. It enters the directory beforehand, because the root is closed to others.
+/// Writes like a container. It enters the directory beforehand, because the root is closed to other users.
 fn pod_writes(volume: &Path) -> bool {
     let script = "echo -n system_u:system_r:pod_t > /proc/self/attr/current && touch file";
     Command::new("sh").args(["-c", script]).current_dir(volume).status().unwrap().success()

@@ -24,7 +24,7 @@ fn no_volume_is_made_in_a_directory_of_others() {
     put(&dir, "shop", 0o777);
     is_exposed(create(&root, "shop/data"), "has the mode 0777");
     is_exposed(create(&root, "shop/deep/data"), "`adopt shop`");
-    // Whose volume it is may be root in their pod.
+    // The owner of the volume may be root in their pod.
     fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o711)).unwrap();
     for _ in 0..2 {
         is_exposed(create(&root, "shop/data"), "was not made by this provisioner");
@@ -57,7 +57,7 @@ fn a_directory_that_was_opened_later_is_refused() {
     is_exposed(create(&root, "shop/data"), "0777");
     let other = root.create(&at("shop/other"), &owner("pvc-2"), false, &OPEN, None, &FencingToken::unlimited());
     is_exposed(other, "0777");
-    // What is there can be removed still.
+    // Existing volumes can still be removed.
     root.remove(&at("shop/data"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
@@ -72,7 +72,7 @@ fn what_was_made_here_stays_known_while_it_is_there() {
     assert!(!dir.path().join("team/shop").exists());
     create(&root, "team/shop/data").unwrap();
     root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
-    // A volume may have its place when it is gone.
+    // After it is removed, a volume may take its path.
     fs::remove_file(dir.path().join("team/notes")).unwrap();
     fs::remove_dir(dir.path().join("team")).unwrap();
     create(&root, "team").unwrap();
@@ -85,7 +85,7 @@ fn no_empty_directory_is_left_when_two_remove_it() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     create(&root, "team/shop/data").unwrap();
-    // Another process has removed the last volume in it, and then the directories, but not yet their places among the marks.
+    // Another process has removed the last volume in it, and then the directories, but not yet their counterparts among the marks.
     fs::remove_dir_all(dir.path().join("team")).unwrap();
     root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
     assert_empty(dir.path());

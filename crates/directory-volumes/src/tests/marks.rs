@@ -25,7 +25,7 @@ fn nothing_happens_while_the_file_system_is_not_mounted() {
     let root = Root::open(&disk).unwrap();
     root.put_marker().unwrap();
     root.make("pvc-1", &FencingToken::unlimited()).unwrap();
-    // As if it were unmounted: an empty directory is at the path.
+    // Simulate an unmount: the path is an empty directory.
     fs::rename(&disk, &away).unwrap();
     assert!(matches!(root.check(), Err(DirectoryError::Unusable { .. })));
     fs::create_dir(&disk).unwrap();
@@ -40,11 +40,11 @@ fn nothing_happens_while_the_file_system_is_not_mounted() {
         assert!(matches!(result, Err(DirectoryError::Unmarked(_))), "{result:?}");
     }
     assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
-    // Another disk.
+    // Another disk is mounted.
     let other = Root::open(&disk).unwrap();
     other.put_marker().unwrap();
     assert!(matches!(root.take_away("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::OtherRoot { .. })));
-    // It is back.
+    // The disk is back.
     fs::rename(&disk, outer.path().join("other")).unwrap();
     fs::rename(&away, &disk).unwrap();
     root.check().unwrap();
@@ -169,7 +169,7 @@ fn a_directory_is_adopted_as_it_is() {
 fn a_crash_between_any_two_steps_of_making_is_made_good() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
-    // The mark alone, and the mark with a directory that nobody may use yet.
+    // Only the mark exists, and then the mark with a directory that no pod may use yet.
     let state = root.enter().unwrap();
     state.reserve(&at("pvc-1"), &owner("pvc-1"), false).unwrap();
     root.make("pvc-1", &token).unwrap();
@@ -229,7 +229,7 @@ fn marks_learn_which_volumes_are_retained() {
     assert_eq!((retained("pvc-1"), retained("pvc-2")), (true, false));
 }
 
-/// As an administrator binds a retained volume again: the PersistentVolume stays, and only its claim is another one.
+/// Simulates an administrator who binds a retained volume again: the PersistentVolume stays, but its claim is another one.
 #[test]
 fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
     let (dir, root) = root();
@@ -244,13 +244,13 @@ fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
     let again = saved("second claim", "volume-uid");
     let unknown = root.resize(&at, &again, 1 << 20).unwrap_err().to_string();
     assert!(unknown.contains("`adopt --volume pvc-1`"), "{unknown}");
-    // Nobody else's word is recorded.
+    // An unrelated volume is not recorded.
     root.note_volume(&at, &again, false).unwrap();
     assert_eq!(root.mark_of(&at).unwrap().unwrap().volume_uid, None);
     root.note_volume(&at, &first, false).unwrap();
     root.resize(&at, &again, 1 << 20).unwrap();
     assert!(root.is_marked_for(&at, &again).unwrap());
-    // An object of this name that was created again is another volume, unless it names the claim.
+    // A recreated object of this name is another volume, unless it names the claim.
     for stranger in
         [saved("second claim", "another uid"), Owner { cluster: Some("cluster-2".to_owned()), ..again.clone() }]
     {
@@ -264,7 +264,7 @@ fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
     assert_empty(dir.path());
 }
 
-/// As GitOps creates a claim again whose class keeps the data.
+/// Simulates GitOps recreating a claim whose class keeps the data.
 #[test]
 fn a_claim_that_is_created_again_learns_how_to_use_the_kept_data() {
     let (_dir, root) = root();
@@ -281,7 +281,7 @@ fn a_claim_that_is_created_again_learns_how_to_use_the_kept_data() {
     assert!(!again("evil").contains("pvc-1"), "{}", again("evil"));
 }
 
-/// The log has it all.
+/// The log contains all details.
 #[test]
 fn a_tenant_reads_nothing_about_volumes_of_other_namespaces() {
     let (_dir, root) = root();

@@ -1,4 +1,4 @@
-//! Trees that should exhaust the memory of the process that removes them.
+//! Trees designed to exhaust the memory of the process that removes them.
 
 use std::os::fd::OwnedFd;
 
@@ -8,10 +8,10 @@ use super::*;
 use crate::names::Budget;
 use crate::remove;
 
-/// In the environment of the process whose memory is measured.
+/// Environment variable of the process whose memory is measured.
 const MEASURED: &str = "DIRECTORY_VOLUMES_MEASURED";
 
-/// Directories within each other, each with many others that have long names, and with what else a tenant can make.
+/// Creates nested directories, each with many siblings that have long names, and other kinds of files that a tenant can create.
 fn fill(top: &OwnedFd, depth: usize, width: usize) {
     let mut directory = top.try_clone().unwrap();
     for _ in 0..depth {
@@ -22,7 +22,7 @@ fn fill(top: &OwnedFd, depth: usize, width: usize) {
         for number in 0..width {
             rustix::fs::mkdirat(&directory, long(number), Mode::RWXU).unwrap();
         }
-        // Any of them may be the one that is entered last.
+        // Any of them may be entered last.
         directory = rustix::fs::openat(&directory, long(width / 2), OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
 }
@@ -48,7 +48,7 @@ fn a_removal_that_gets_no_memory_ends() {
     }
 }
 
-/// Two of them at once, in a process of their own, because memory is counted by process.
+/// Removes two of them at once, in a separate process, because memory is counted per process.
 #[test]
 fn hostile_trees_take_little_memory() {
     const LEVELS: usize = 64;
@@ -59,7 +59,7 @@ fn hostile_trees_take_little_memory() {
         let output = command.args(["--exact", &test, "--nocapture"]).env(MEASURED, "").output().unwrap();
         return assert!(output.status.success(), "{output:?}");
     }
-    // A disk takes half a minute for so many directories.
+    // On a disk, so many directories take half a minute.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let root = Root::open(dir.path()).unwrap();
     root.put_marker().unwrap();
@@ -67,7 +67,7 @@ fn hostile_trees_take_little_memory() {
         fill(&open(&root.make(volume, &FencingToken::unlimited()).unwrap()), LEVELS, WIDTH);
     }
     let before = memory("VmRSS");
-    // From now on the peak is counted anew.
+    // Reset the peak.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     std::thread::scope(|scope| {
         for volume in ["pvc-1", "pvc-2"] {
@@ -79,7 +79,7 @@ fn hostile_trees_take_little_memory() {
     assert!(grown < 12 << 10, "{grown} KiB for {} KiB of names", 2 * LEVELS * WIDTH * 245 / 1024);
 }
 
-/// In KiB.
+/// Returns a value in KiB.
 fn memory(what: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(what)).unwrap();

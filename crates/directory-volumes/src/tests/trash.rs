@@ -45,7 +45,7 @@ fn a_volume_comes_back_from_the_trash() {
     root.restore("pvc-1", Some(HERE)).unwrap();
     assert_eq!(fs::read_to_string(dir.path().join("shop/data/data")).unwrap(), "pvc-1");
     assert_eq!((root.trash().unwrap().len(), root.restoring().unwrap().len()), (0, 1));
-    // Until the volume is there, it can be done again, and nobody else has it.
+    // Until the volume exists, the restore can be repeated, and no other operation gets the entry.
     root.restore("pvc-1", Some(HERE)).unwrap();
     let purged = root.purge("pvc-1", &FencingToken::unlimited());
     assert!(matches!(purged, Err(DirectoryError::NotThere { .. })), "{purged:?}");
@@ -112,7 +112,7 @@ fn a_damaged_entry_hides_no_other() {
     assert_eq!(fs::read_dir(dir.path().join(".kube-provisioner/trash")).unwrap().count(), 1);
 }
 
-/// Each of both takes the entry as a whole, or says that it is not there.
+/// Both operations either take the whole entry, or report that it does not exist.
 #[test]
 fn who_brings_a_volume_back_and_who_removes_it_do_not_both_succeed() {
     let (dir, root) = root();
@@ -196,16 +196,16 @@ fn nothing_expires_by_a_clock_that_cannot_be_right() {
     };
     let left = || root.trash().unwrap().len();
     let now = Timestamp::now();
-    // A battery that is empty. The entry is older than that, as it seems.
+    // The clock's battery is empty. The entry appears to be older than that.
     let reset: Timestamp = "1970-01-01T00:10:00Z".parse().unwrap();
     set("deleted", "1970-01-01T00:00:00Z".parse().unwrap());
     set("expires", "1970-01-01T00:01:00Z".parse().unwrap());
     assert!(matches!(root.purge_expired(reset, Some(HERE), &token), Err(DirectoryError::Clock { .. })));
-    // The entry is of a time to come.
+    // The entry is dated in the future.
     set("deleted", now + HOUR);
     root.purge_expired(now, Some(HERE), &token).unwrap();
     assert_eq!(left(), 1);
-    // Another volume was made later than now.
+    // Another volume was created later than now.
     set("deleted", now - HOUR);
     filled(&root, "pvc-2", "pvc-2");
     let before = now - HOUR / 2;
@@ -247,7 +247,7 @@ fn what_another_cluster_has_thrown_away_is_left_to_it() {
     assert_empty(dir.path());
 }
 
-/// Two clusters may have volumes of one name.
+/// Two clusters may have volumes with the same name.
 #[test]
 fn an_entry_is_that_of_one_volume() {
     let (dir, root) = root();
@@ -263,7 +263,7 @@ fn an_entry_is_that_of_one_volume() {
     assert_eq!(entry.path, at("one"));
 }
 
-/// What is kept for a week is kept from when it went.
+/// The retention starts when the volume is deleted.
 #[test]
 fn an_entry_that_a_call_has_begun_has_the_time_of_the_next_one() {
     let (dir, root) = root();
@@ -278,7 +278,7 @@ fn an_entry_that_a_call_has_begun_has_the_time_of_the_next_one() {
     assert!(!root.trash().unwrap().remove(0).unwrap().has_expired(Timestamp::now()));
 }
 
-/// Data that are kept until a person removes them stay, and so do those of another cluster.
+/// Data without an expiry stays, and so does data of another cluster.
 #[test]
 fn what_the_trash_has_no_room_for_is_removed_before_its_time_oldest_first() {
     let (dir, root) = root();
@@ -307,12 +307,12 @@ fn what_the_trash_has_no_room_for_is_removed_before_its_time_oldest_first() {
     assert_eq!(purged(Some(10 << 20), 0), left(&measured));
     assert_eq!(purged(Some(5 << 19), 0), left(&measured[..4]));
     assert_eq!(purged(Some(5 << 19), 0), left(&measured[..4]), "there is room now");
-    // No disk is free as a whole.
+    // A disk is never entirely free.
     assert_eq!(purged(None, 100), left(&measured[..2]));
     assert!(!dir.path().join(".kube-provisioner/deleting/pvc-1").exists());
 }
 
-/// A power cut may bring back the mark of a volume that has moved: nobody waits until its end is on the disk.
+/// A power cut may bring back the mark of a volume that was moved, because its removal is not synced.
 #[test]
 fn a_mark_that_came_back_does_not_keep_its_path() {
     let (dir, root) = root();
@@ -328,12 +328,12 @@ fn a_mark_that_came_back_does_not_keep_its_path() {
     };
     root.move_to_trash(&at("shop/pvc-1"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
     came_back("pvc-1");
-    // Cut off in the midst of its removal.
+    // Its removal was cut off halfway.
     root.move_to_trash(&at("shop/pvc-2"), &owner("pvc-2"), None, serde_json::Value::Null, &token).unwrap();
     came_back("pvc-2");
     let own = dir.path().join(".kube-provisioner");
     fs::rename(own.join("trash/pvc-2"), own.join("deleting/pvc-2")).unwrap();
-    // The path has another volume by now.
+    // The path belongs to another volume by now.
     root.move_to_trash(&at("shop/pvc-3"), &owner("pvc-3"), None, serde_json::Value::Null, &token).unwrap();
     let next = root.create(&at("shop/pvc-3"), &owner("pvc-4"), false, &OPEN, None, &token).unwrap();
     root.finish_removals(&token).unwrap();

@@ -40,7 +40,7 @@ fn deleting(root: &Path, volume: &str) -> usize {
     fs::read_dir(root.join(".kube-provisioner/deleting").join(volume).join("data")).map_or(0, Iterator::count)
 }
 
-/// The clock stands still while threads work, so nothing else would end a call that never gets one.
+/// Waits for a call. The simulated clock stands still while threads work, so nothing else would end a call that never gets a thread.
 async fn soon<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
     let (call, began) = (tokio::spawn(call), std::time::Instant::now());
     while !call.is_finished() {
@@ -50,7 +50,7 @@ async fn soon<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static)
     call.await.unwrap()
 }
 
-/// Deletions that take long stop neither claims nor the probe, and the next one waits without a warning.
+/// Long deletions block neither claims nor the probe, and the next one waits without a warning.
 #[tokio::test(start_paused = true)]
 async fn deletions_leave_room_for_others() {
     let (_dir, worker) = worker();
@@ -89,7 +89,7 @@ async fn deletions_leave_room_for_others() {
     end(&worker, "pvc-16", FencingToken::unlimited()).await.unwrap();
 }
 
-/// A large volume is removed by many calls, and none of them has failed.
+/// A large volume is removed by many calls, none of which counts as failed.
 #[tokio::test]
 async fn a_deletion_that_takes_long_is_in_progress() {
     let (dir, mut worker) = worker();
@@ -105,14 +105,14 @@ async fn a_deletion_that_takes_long_is_in_progress() {
         (calls, left) = (calls + 1, deleting(dir.path(), "pvc-1"));
     }
     assert!((2..20).contains(&calls), "{calls}");
-    // Without its Lease the process does not know how it continues.
+    // Without its Lease, the process does not know who continues.
     fs::write(make(&worker, "pvc-1").await.unwrap().join("file"), "").unwrap();
     let asked = AtomicBool::new(false);
     let once = FencingToken::as_long_as(move || !asked.swap(true, Ordering::Relaxed));
     assert_eq!(end(&worker, "pvc-1", once).await.unwrap_err().verdict(), DeleteVerdict::Retry);
 }
 
-/// It is marked when the provisioner begins, which takes long where its namespace does not exist.
+/// The provisioner marks the root when it begins, which may take long if its namespace does not exist.
 #[tokio::test]
 async fn a_root_without_a_marker_is_usable_before_the_provisioner_begins() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// A protocol, with its number in `v1alpha2`. Its text is that of the credentials in `v1alpha1`.
+/// A protocol, with its number in `v1alpha2`. Its text is the one used in `v1alpha1` credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Protocol {
@@ -16,10 +16,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub const ALL: [Self; 3] = [Self::S3, Self::Azure, Self::Gcs];
 
-    /// The protocol of this number.
+    /// Returns the protocol with this number.
     pub fn of(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| *protocol as i32 == number)
     }

@@ -12,7 +12,7 @@ use crate::{CallObserver, Code, code_name};
 
 const BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 
-/// The histogram `csi_sidecar_operations_seconds`, with the labels and buckets that it has in the Go sidecars.
+/// The histogram `csi_sidecar_operations_seconds`, with the same labels and buckets as in the Go sidecars.
 #[derive(Clone, Debug)]
 pub struct Operations {
     seconds: Family<Labels, Histogram, fn() -> Histogram>,
@@ -40,7 +40,7 @@ impl Operations {
         registry.register("csi_sidecar_operations_seconds", help, self.seconds.clone());
     }
 
-    /// Names the driver. Calls before that are those of `unknown-driver`; a second name is ignored.
+    /// Sets the driver's name. Earlier calls are attributed to `unknown-driver`; a second name is ignored.
     pub fn set_driver_name(&self, name: &str) {
         let _ = self.driver.set(name.to_owned());
     }

@@ -1,4 +1,4 @@
-//! What the feature `serde` needs: recordings of calls, for tests.
+//! Support for the feature `serde`: recordings of calls, for tests.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) fn is_empty<T: Default + PartialEq>(field: &T) -> bool {
     *field == T::default()
 }
 
-/// As text, such as `2026-11-26T11:30:35Z`.
+/// Serialization as text, such as `2026-11-26T11:30:35Z`.
 pub(crate) mod time {
     use prost_types::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

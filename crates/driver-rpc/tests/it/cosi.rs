@@ -48,7 +48,7 @@ impl v1alpha2::Provisioner for Driver {
     }
 }
 
-/// A client of a server with these services. The folder has the socket.
+/// Returns a client of a server with these services, and the folder that contains its socket.
 fn served(services: impl FnOnce(Server) -> Server) -> (tempfile::TempDir, Client) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cosi.sock");

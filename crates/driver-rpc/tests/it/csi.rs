@@ -1,4 +1,4 @@
-//! The client against the server, over a real socket.
+//! The client and the server over a real socket.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,10 +20,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const FULL: &str = "100% full: ü\n\"no\"";
-/// Longer than hyper reads by default.
+/// Longer than hyper's default limit.
 const LONG: usize = 100_000;
 
-/// A driver by the name of the volume that is asked for.
+/// A driver whose behaviour depends on the requested volume's name.
 #[derive(Clone, Default)]
 struct Driver {
     asked: Arc<Mutex<Vec<String>>>,
@@ -160,7 +160,7 @@ async fn a_call_ends_at_its_deadline_on_both_sides() {
     eventually(|| *bed.driver.abandoned.lock().unwrap() == 1).await;
 }
 
-/// As grpc-go does it.
+/// grpc-go behaves this way.
 #[tokio::test]
 async fn a_server_that_resets_a_call_at_its_deadline_has_not_answered_in_time() {
     const TIMEOUT: Duration = Duration::from_millis(100);
@@ -170,7 +170,7 @@ async fn a_server_that_resets_a_call_at_its_deadline_has_not_answered_in_time() 
     });
     let client = Client::new(address).with_timeout(TIMEOUT);
     let call = tokio::spawn(async move { client.create_volume(volume("one")).await });
-    // The request goes out, and when this thread continues, the reset is there before the timer has fired.
+    // The request is sent, and when this thread continues, the reset has arrived before the timer has fired.
     tokio::time::sleep(TIMEOUT / 2).await;
     std::thread::sleep(TIMEOUT);
     let error = call.await.unwrap().unwrap_err();
@@ -278,7 +278,7 @@ async fn calls_are_measured_as_by_the_sidecars() {
     }
 }
 
-/// A server that is not ours, on a thread of its own.
+/// Starts a foreign server on a separate thread.
 fn foreign<B>(answer: fn() -> Result<Response<B>, &'static str>) -> (tempfile::TempDir, Address)
 where
     B: Body<Data = Bytes, Error = Infallible> + Send + 'static,

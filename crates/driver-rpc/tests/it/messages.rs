@@ -1,4 +1,4 @@
-//! Messages with everything set arrive whole, and their `Debug` shows no secret.
+//! Messages with all fields set arrive intact, and their `Debug` shows no secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use crate::generated::{SPECIFICATIONS, is_hidden, is_left_out, read};
 const OPEN: &str = "open";
 const SECRET: &str = "hunter2";
 
-/// Decodes a message, and returns its `Debug` and itself, encoded again.
+/// Decodes a message; returns its `Debug` text and the message encoded again.
 type Copy = fn(&[u8]) -> (String, Vec<u8>);
 
 fn copy<M: Message + Debug + Default>(bytes: &[u8]) -> (String, Vec<u8>) {
@@ -19,7 +19,7 @@ fn copy<M: Message + Debug + Default>(bytes: &[u8]) -> (String, Vec<u8>) {
     (format!("{message:?} {message:#?}"), message.encode_to_vec())
 }
 
-/// The requests and responses of each package.
+/// Returns the requests and responses of each package.
 fn known() -> BTreeMap<String, Copy> {
     macro_rules! known {
         ($package:literal $module:path: $($call:ident)*) => {{
@@ -88,7 +88,7 @@ fn messages_arrive_whole_and_show_no_secret() {
     assert!(secrets.contains("csi.v1.NodeStageVolumeRequest.secrets"), "{secrets:?}");
 }
 
-/// A message with all fields set, of a oneof the `variant`th. Collects the secret ones.
+/// Returns a message with all fields set, using the `variant`th field of each oneof. Collects the secret fields.
 fn filled(
     descriptor: &MessageDescriptor,
     variant: usize,
@@ -113,7 +113,7 @@ fn filled(
             Kind::Bool => Value::Bool(true),
             Kind::Int32 => Value::I32(7),
             Kind::Int64 => Value::I64(1 << 40),
-            // No version of the specification has it: it arrives, too.
+            // An unknown value, which no version of the specification contains, also arrives.
             Kind::Enum(_) => Value::EnumNumber(99),
             Kind::Message(inner) => Value::Message(filled(&inner, variant, is_secret, secrets)),
             other => panic!("{other:?}"),

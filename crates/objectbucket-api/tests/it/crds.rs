@@ -1,4 +1,4 @@
-//! The files in `crds/` and in the charts say what [`crds`] says. With `UPDATE_CRDS=1` they are written.
+//! The files in `crds/` and in the charts match [`crds`]. With `UPDATE_CRDS=1` they are written.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn strict_files_are_current() {
     check(Validation::Strict, "crds/strict");
 }
 
-/// A claim whose class or bucket name changes would be ended by other rules than it was provisioned by.
+/// Otherwise, a claim whose class or bucket name changed would be deprovisioned by other rules than it was provisioned by.
 #[test]
 fn the_charts_install_the_strict_files() {
     for store in ["aws-s3", "ceph-rgw", "garage", "gcs"] {

@@ -1,4 +1,4 @@
-//! What other provisioners leave is read, and written back without `null`.
+//! Objects of other provisioners are read, and written back without `null`.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -142,7 +142,7 @@ fn unknown_words_are_kept() {
     assert_eq!(claim.status.unwrap().phase, Some(ClaimPhase::Pending));
 }
 
-/// All of this passes the lenient CRDs of the field.
+/// All of these pass the lenient existing CRDs.
 #[test]
 fn odd_objects_do_not_spoil_their_list() {
     let list = |kind: &str, items: Vec<Value>| json!({"apiVersion": "objectbucket.io/v1alpha1", "kind": format!("{kind}List"), "metadata": {}, "items": items});

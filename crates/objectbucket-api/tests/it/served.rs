@@ -1,5 +1,5 @@
-//! What an API server must do with claims and buckets under a variant of the CRDs. The simulated one is held to it here,
-//! the real one in the workspace's end-to-end tests.
+//! Requirements on how an API server treats claims and buckets under a variant of the CRDs. They are checked here on the simulated server, and in the
+//! workspace's end-to-end tests on a real one.
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -8,7 +8,7 @@ use objectbucket_api::{GROUP, ObjectBucket, ObjectBucketClaim, VERSION, Validati
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What other provisioners have left, whole: kind and fixture.
+/// Complete objects left by other provisioners: kind and fixture.
 const LEFT: [(&str, &str); 8] = [
     ("ObjectBucketClaim", include_str!("../../fixtures/rook/claim.json")),
     ("ObjectBucket", include_str!("../../fixtures/rook/bucket.json")),
@@ -20,14 +20,14 @@ const LEFT: [(&str, &str); 8] = [
     ("ObjectBucket", include_str!("../../fixtures/aws/bucket.json")),
 ];
 
-/// What Go writers send on the way there, `null` among it.
+/// Intermediate objects sent by Go writers, including `null` values.
 const NULLS: [(&str, &str); 3] = [
     ("ObjectBucketClaim", include_str!("../../fixtures/rook/claim-new.json")),
     ("ObjectBucket", include_str!("../../fixtures/rook/bucket-nulls.json")),
     ("ObjectBucket", include_str!("../../fixtures/aws/bucket-nulls.json")),
 ];
 
-/// One variant of the CRDs, served under a group of its own.
+/// One variant of the CRDs, served under its own group.
 pub(crate) struct Served {
     pub(crate) client: Client,
     pub(crate) group: String,
@@ -35,13 +35,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// A variant's definitions for the group, to be created.
+    /// Returns a variant's definitions for the group.
     pub(crate) fn definitions(&self, validation: Validation) -> Vec<Value> {
         let definitions = crds(validation).map(|crd| serde_json::to_value(crd).unwrap());
         definitions.into_iter().map(|definition| self.renamed(definition)).collect()
     }
 
-    /// Definitions of the field for the group, to be created.
+    /// Returns existing definitions for the group.
     pub(crate) fn definitions_of(&self, yaml: &str) -> Vec<Value> {
         let definitions = serde_saphyr::from_multiple(yaml).unwrap();
         definitions.into_iter().map(|definition| self.renamed(definition)).collect()
@@ -56,7 +56,7 @@ impl Served {
         definition
     }
 
-    /// Objects of a kind.
+    /// Returns the API of a kind.
     pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
         let resource = match kind {
             "ObjectBucketClaim" => ObjectBucketClaim::api_resource(),
@@ -70,7 +70,7 @@ impl Served {
         }
     }
 
-    /// The object as somebody would send it to this group, under a name of its own.
+    /// Returns the object as a client would send it to this group, with the given name.
     fn sent(&self, mut object: Value, name: &str) -> Value {
         object["apiVersion"] = format!("{}/{VERSION}", self.group).into();
         if object["kind"] == "ObjectBucketClaim" {
@@ -91,7 +91,7 @@ impl Served {
         self.api(kind).create(&PostParams::default(), &serde_json::from_value(object.clone()).unwrap()).await
     }
 
-    /// Creates the object, and then its status, as Go writers do. Gives what the server then has.
+    /// Creates the object, and then its status, as Go writers do. Returns the object stored by the server.
     async fn write(&self, object: &Value) -> kube::Result<DynamicObject> {
         let mut made = self.create(object).await?;
         let has_phase = object["status"]["phase"].as_str().is_some_and(|phase| !phase.is_empty());
@@ -107,8 +107,8 @@ impl Served {
         format!("{}-{what}-{index}", self.namespace)
     }
 
-    /// All that others left can be written again, and nothing of it is lost. Our types read the same from the server as
-    /// from the fixture, and the server takes what they write.
+    /// Checks that all objects of other provisioners can be written again without loss, that our types read the same from the server as from the
+    /// fixture, and that the server accepts what they write.
     pub(crate) async fn takes_what_others_left(&self, prunes_claim_ref: bool) {
         for (index, (kind, fixture)) in LEFT.into_iter().enumerate() {
             let mut object = self.sent(serde_json::from_str(fixture).unwrap(), &self.name(index, "left"));
@@ -128,7 +128,7 @@ impl Served {
         }
     }
 
-    /// Every `null` of Go writers is accepted. The server drops those that a schema has no room for; ours keep all.
+    /// Checks that every `null` of Go writers is accepted. The server drops values that a schema does not allow; our CRDs keep all.
     pub(crate) async fn takes_nulls(&self, keeps_them: bool) {
         for (index, (kind, fixture)) in NULLS.into_iter().enumerate() {
             let object = self.sent(serde_json::from_str(fixture).unwrap(), &self.name(index, "nulls"));
@@ -140,7 +140,7 @@ impl Served {
         }
     }
 
-    /// What our schemas add: conditions, and any other field in the status; nothing unknown in the spec.
+    /// Checks what our schemas add: conditions, and any other field in the status, but no unknown field in the spec.
     pub(crate) async fn keeps_status_apart(&self) {
         let claim = json!({"kind": "ObjectBucketClaim", "metadata": {}, "status": {"phase": "Bound"},
             "spec": {"storageClassName": "fast", "unknown": 1, "additionalConfig": {"": ""}}});
@@ -173,7 +173,7 @@ impl Served {
         assert_refused(refused, "status.conditions[0]");
     }
 
-    /// What both our schemas refuse.
+    /// Checks values that both our schemas refuse.
     pub(crate) async fn refuses_nonsense(&self) {
         let specs = [
             (json!({}), "spec.storageClassName: Required value"),
@@ -188,7 +188,7 @@ impl Served {
         assert_refused(self.create(&none).await, "spec: Required value");
     }
 
-    /// A provisioner, or its user, may change all of a claim where nothing is said against it.
+    /// Checks that a provisioner or its user may change any part of a claim that no rule protects.
     pub(crate) async fn takes_changes(&self) {
         let spec = json!({"storageClassName": "fast", "bucketName": "photos", "objectBucketName": "obc-a-b"});
         let change = json!({"storageClassName": "slow", "bucketName": "Any_Name", "objectBucketName": null});
@@ -196,7 +196,7 @@ impl Served {
         assert_eq!(found.data["spec"], json!({"storageClassName": "slow", "bucketName": "Any_Name"}));
     }
 
-    /// A claim with this `spec`, then with the change: whether the server takes the change.
+    /// Creates a claim with this `spec`, then applies the change, and returns the server's response.
     pub(crate) async fn change(&self, name: &str, spec: Value, change: Value) -> kube::Result<DynamicObject> {
         let name = format!("{}-{name}", self.namespace);
         let claim = json!({"kind": "ObjectBucketClaim", "metadata": {}, "spec": spec});
@@ -205,7 +205,7 @@ impl Served {
         self.api("ObjectBucketClaim").patch(&name, &PatchParams::default(), &patch).await
     }
 
-    /// What the schema of `Strict` refuses beyond that of `Standard`, without its rules on changes.
+    /// Checks values that the schema of `Strict` refuses beyond `Standard`, apart from its rules on changes.
     pub(crate) async fn refuses_bad_names(&self) {
         let specs = [
             (json!({"storageClassName": ""}), "spec.storageClassName"),
@@ -223,7 +223,7 @@ impl Served {
     }
 }
 
-/// That the server refused it as invalid, and says this.
+/// Asserts that the server refused it as invalid with this message.
 pub(crate) fn assert_refused(answer: kube::Result<DynamicObject>, why: &str) {
     match answer {
         Err(kube::Error::Api(status)) => {

@@ -1,4 +1,4 @@
-//! The program itself once more, as somebody with fewer rights.
+//! Runs this binary again with fewer privileges.
 #![allow(clippy::print_stdout)]
 
 use std::fs::File;
@@ -8,31 +8,31 @@ use std::time::Duration;
 
 use project_quota::{ProjectId, ProjectQuota, QuotaError};
 
-/// Who runs the program: a prefix of the command line.
+/// The identity of a child process: a prefix of the command line.
 pub(crate) struct Child(Vec<&'static str>);
 
 impl Child {
-    /// As this program runs: root with all capabilities.
+    /// Root with all capabilities, like this process.
     pub(crate) fn root() -> Self {
         Self(vec![])
     }
 
-    /// A user of a pod, with no capability.
+    /// A user in a pod, without capabilities.
     pub(crate) fn user() -> Self {
         Self(vec!["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "--no-new-privs"])
     }
 
-    /// Root with these capabilities, as `setpriv --bounding-set` takes them.
+    /// Root with these capabilities, in the syntax of `setpriv --bounding-set`.
     pub(crate) fn root_with(bounding: &'static str) -> Self {
         Self(vec!["setpriv", bounding, "--inh-caps=-all"])
     }
 
-    /// Root with all capabilities in a user namespace of its own.
+    /// Root with all capabilities in its own user namespace.
     pub(crate) fn namespaced_root() -> Self {
         Self(vec!["unshare", "--user", "--map-root-user"])
     }
 
-    /// What the program prints.
+    /// Runs the binary and returns its output.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let mut program = self.start(arguments);
         let mut output = String::new();
@@ -41,7 +41,7 @@ impl Child {
         output
     }
 
-    /// The program, while it runs.
+    /// Starts the binary.
     pub(crate) fn start(&self, arguments: &[&str]) -> Started {
         let program = std::env::current_exe().unwrap();
         let mut line = self.0.iter().copied().chain([program.to_str().unwrap()]).chain(arguments.iter().copied());
@@ -51,34 +51,34 @@ impl Child {
         Started { process, output }
     }
 
-    /// Whether another program succeeds.
+    /// Returns true if another command succeeds.
     pub(crate) fn succeeds(&self, command: &[&str]) -> bool {
         let line: Vec<&str> = self.0.iter().chain(command).copied().collect();
         Command::new(line[0]).args(&line[1..]).stderr(Stdio::null()).status().unwrap().success()
     }
 }
 
-/// A child that runs.
+/// A running child process.
 pub(crate) struct Started {
     process: Process,
     output: BufReader<ChildStdout>,
 }
 
 impl Started {
-    /// The next line that it prints.
+    /// Returns the next line of output.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim().to_owned()
     }
 
-    /// Waits until it has done its work.
+    /// Waits until it has exited.
     pub(crate) fn end(mut self) {
         assert!(self.process.wait().unwrap().success());
     }
 }
 
-/// What the child does.
+/// Runs the child process.
 pub(crate) fn main(arguments: &[&str]) {
     match *arguments {
         ["write", path, bytes] => {
@@ -94,9 +94,9 @@ pub(crate) fn main(arguments: &[&str]) {
     }
 }
 
-/// Appends in small pieces. A patient one says "full" once, and tries again until there is room.
+/// Appends in small pieces. A patient writer prints "full" once, and retries until there is room.
 fn write(path: &str, bytes: u64, patient: bool) -> (u64, String) {
-    // XFS refuses the file itself when the limit is reached.
+    // XFS refuses to create the file when the limit is reached.
     let mut file = match File::options().append(true).create(true).open(path) {
         Ok(file) => file,
         Err(error) => return (0, name_of(&error)),
@@ -122,7 +122,7 @@ fn write(path: &str, bytes: u64, patient: bool) -> (u64, String) {
     }
 }
 
-/// Everything that a provisioner does, and the step that was refused.
+/// Performs all operations of a provisioner; returns the step that was refused.
 fn manage(path: &str, id: u32) -> String {
     let directory = File::open(path).unwrap();
     let id = ProjectId::new(id).unwrap();

@@ -1,4 +1,4 @@
-//! What directories, files and projects do to each other.
+//! Interactions between directories, files and projects.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub(crate) fn projects_in_use_are_seen(disk: &Disk) {
     quota.assign(open(&path), id).unwrap();
     assert_eq!(quota.project_of(open(&path)).unwrap(), Some(id));
     assert!(!quota.is_free(id).unwrap(), "an empty directory is use");
-    // Once more is no change.
+    // Assigning it again changes nothing.
     quota.assign(open(&path), id).unwrap();
     fs::remove_dir(&path).unwrap();
     eventually("the project of the removed directory is free", || quota.is_free(id).unwrap());
@@ -34,7 +34,7 @@ pub(crate) fn projects_in_use_are_seen(disk: &Disk) {
     quota.remove_limit(largest).unwrap();
 }
 
-/// What is deleted is not counted; a file that is held open is.
+/// Deleted files are not counted, unless they are held open.
 pub(crate) fn deletion_frees(disk: &Disk) {
     let volume = disk.volume("deleted", 210, 8 * MIB);
     volume.write("file", 4 * MIB);
@@ -48,7 +48,7 @@ pub(crate) fn deletion_frees(disk: &Disk) {
     volume.remove();
 }
 
-/// As a provisioner does before it removes a directory.
+/// A provisioner renames a directory before it removes it.
 pub(crate) fn renaming_keeps(disk: &Disk) {
     let mut volume = disk.volume("renamed", 220, 8 * MIB);
     volume.write("file", MIB);
@@ -65,8 +65,7 @@ pub(crate) fn renaming_keeps(disk: &Disk) {
     fs::remove_dir(elsewhere).unwrap();
 }
 
-/// Neither links nor renames bring a file into another project's directory. Out of all projects they do not bring it
-/// either: it keeps its own.
+/// Neither hard links nor renames bring a file into another project's directory. A file moved out of all projects keeps its own.
 pub(crate) fn projects_are_separate(disk: &Disk) {
     let one = disk.volume("one", 230, 8 * MIB);
     let two = disk.volume("two", 231, 8 * MIB);

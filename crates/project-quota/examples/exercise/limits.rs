@@ -1,4 +1,4 @@
-//! What a writer sees at a limit.
+//! Writing at a limit.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use crate::child::Child;
 use crate::{Disk, MIB, open};
 
-/// A limit binds a user to the last block, in sub-directories too, and nobody else.
+/// A limit binds a user to the last block, including in subdirectories, and no other user.
 pub(crate) fn bind_users(disk: &Disk) {
     let volume = disk.volume("users", 100, 8 * MIB);
     let below = volume.path.join("a/b");
@@ -17,7 +17,7 @@ pub(crate) fn bind_users(disk: &Disk) {
     assert_eq!(result, disk.full());
     assert!(written > 3 * MIB && written <= 4 * MIB, "{written} bytes of 4 MiB were left");
     assert!(volume.used() <= 8 * MIB && volume.used() > 8 * MIB - 128 * 1024, "{} bytes are used", volume.used());
-    // An empty file needs no space of its own, but XFS reserves some for its directory.
+    // An empty file needs no space itself, but XFS reserves some for its directory.
     let empty = volume.path.join("empty");
     assert_eq!(Child::user().succeeds(&["touch", empty.to_str().unwrap()]), !disk.is_xfs);
 
@@ -27,7 +27,7 @@ pub(crate) fn bind_users(disk: &Disk) {
     volume.remove();
 }
 
-/// Root is bound on XFS. On ext4 only without CAP_SYS_RESOURCE, which containers do not get.
+/// Root is bound on XFS. On ext4 it is bound only without CAP_SYS_RESOURCE, which containers do not get.
 pub(crate) fn bind_root(disk: &Disk) {
     let volume = disk.volume("root", 110, 4 * MIB);
     let (written, result) = volume.write_as(&Child::root(), "privileged", 6 * MIB);
@@ -45,13 +45,13 @@ pub(crate) fn bind_root(disk: &Disk) {
     volume.remove();
 }
 
-/// What was asked for is there, and little more.
+/// A limit is at least as large as requested, and only slightly larger.
 pub(crate) fn are_rounded_up(disk: &Disk) {
     let volume = disk.volume("rounded", 120, 0);
     for asked in [0, 1, 1024, 1025, MIB - 1, MIB + 1, 1 << 50, u64::MAX] {
         volume.quota.set_limit(volume.id, asked).unwrap();
         let limit = volume.limit().expect("even zero is a limit");
-        // More than any file system has is as much as can be said.
+        // Larger requests are cut to the maximum, which no file system reaches.
         let expected = asked.min(i64::MAX as u64 - 1023);
         assert!(limit >= expected && limit - expected <= 4096, "{asked} became {limit}");
     }
@@ -60,7 +60,7 @@ pub(crate) fn are_rounded_up(disk: &Disk) {
     volume.remove();
 }
 
-/// Statvfs answers for the directory, not for the file system.
+/// Statvfs reports the directory's limit and usage, not the file system's.
 pub(crate) fn show_as_size(disk: &Disk) {
     let volume = disk.volume("df", 130, 16 * MIB);
     let df = || {
@@ -73,7 +73,7 @@ pub(crate) fn show_as_size(disk: &Disk) {
     let (size, available) = df();
     assert_eq!(size, 16 * MIB);
     assert!(before - available >= 4 * MIB && available >= 11 * MIB, "{available} bytes of {before} are available");
-    // In sub-directories, too.
+    // This includes subdirectories.
     assert!(Child::user().succeeds(&["mkdir", volume.path.join("below").to_str().unwrap()]));
     let stat = rustix::fs::fstatvfs(open(&volume.path.join("below"))).unwrap();
     assert_eq!(stat.f_blocks * stat.f_frsize, 16 * MIB);
@@ -94,7 +94,7 @@ pub(crate) fn can_be_raised(disk: &Disk) {
     volume.remove();
 }
 
-/// A limit below the usage takes nothing away; it refuses more.
+/// A limit below the usage removes nothing, but refuses more data.
 pub(crate) fn can_be_lowered_below_usage(disk: &Disk) {
     let volume = disk.volume("lowered", 150, 16 * MIB);
     volume.write("file", 8 * MIB);
@@ -106,7 +106,7 @@ pub(crate) fn can_be_lowered_below_usage(disk: &Disk) {
     let (written, result) = volume.write("more", MIB);
     assert_eq!(result, disk.full());
     assert_eq!(written, 0);
-    // What is there can be read and overwritten.
+    // Existing data can be read and overwritten.
     let path = volume.path.join("file");
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     file.seek(SeekFrom::Start(MIB)).unwrap();
@@ -114,7 +114,7 @@ pub(crate) fn can_be_lowered_below_usage(disk: &Disk) {
     file.sync_all().unwrap();
     drop(file);
     assert_eq!(fs::read(&path).unwrap().len() as u64, 8 * MIB);
-    // And removing is what helps.
+    // Removing files frees space.
     fs::remove_file(&path).unwrap();
     crate::eventually("there is room again", || volume.used() < MIB);
     assert_eq!(volume.write("again", 2 * MIB).1, "ok");

@@ -1,6 +1,6 @@
-//! Shows on a real file system that project quotas hold, and panics at the first thing that does not.
+//! Checks project quotas on a real file system, and panics at the first violation.
 //!
-//! It mounts and unmounts, so it needs a machine of its own: `exercise all xfs|ext4 MOUNT_POINT DEVICE`.
+//! It mounts and unmounts file systems, so run it on a dedicated machine: `exercise all xfs|ext4 MOUNT_POINT DEVICE`.
 
 mod child;
 mod lifecycle;
@@ -18,10 +18,10 @@ use child::Child;
 
 const MIB: u64 = 1 << 20;
 
-/// Who writes as a pod does.
+/// The user that writes, as in a pod.
 const USER: u32 = 1000;
 
-/// What must hold, and a function that panics if it does not.
+/// A requirement, and a function that panics if it is not met.
 type Check = (&'static str, fn(&Disk));
 
 /// The file system under test.
@@ -67,7 +67,7 @@ impl Disk {
         ProjectQuota::of(open(&self.mount_point)).unwrap().expect("the file system enforces project quotas")
     }
 
-    /// A user's directory with a limit.
+    /// Creates a user's directory with a limit.
     fn volume(&self, name: &str, id: u32, bytes: u64) -> Volume {
         let path = self.mount_point.join(name);
         fs::create_dir(&path).unwrap();
@@ -79,7 +79,7 @@ impl Disk {
         volume
     }
 
-    /// What writing beyond a limit says.
+    /// Returns the error for writing beyond a limit.
     fn full(&self) -> &'static str {
         if self.is_xfs { "ENOSPC" } else { "EDQUOT" }
     }
@@ -101,7 +101,7 @@ impl Volume {
         self.quota.usage(self.id).unwrap().limit_bytes
     }
 
-    /// Writes a file as a user: how much there was room for, and the error or "ok".
+    /// Writes a file as a user; returns the number of bytes written, and the error or "ok".
     fn write(&self, name: &str, bytes: u64) -> (u64, String) {
         self.write_as(&Child::user(), name, bytes)
     }
@@ -124,7 +124,7 @@ fn open(path: &Path) -> File {
     File::open(path).unwrap()
 }
 
-/// XFS finishes removals in the background.
+/// Waits until a condition holds: XFS finishes removals in the background.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {

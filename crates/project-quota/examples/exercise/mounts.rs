@@ -1,4 +1,4 @@
-//! What mounting does.
+//! Effects of mounting.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use project_quota::ProjectQuota;
 
 use crate::{Disk, MIB, open};
 
-/// Limits and usage are on the disk, also over a time without quotas.
+/// Limits and usage persist on disk, even while the file system is mounted without quotas.
 pub(crate) fn limits_outlive_a_mount(disk: &Disk) {
     let volume = disk.volume("mounted", 400, 8 * MIB);
     volume.write("file", 4 * MIB);
@@ -32,13 +32,13 @@ pub(crate) fn limits_outlive_a_mount(disk: &Disk) {
     volume.remove();
 }
 
-/// What was synced survives, and the limit with it that was set before.
+/// Synced data survives, and so does the limit that was set before.
 pub(crate) fn limits_outlive_a_crash(disk: &Disk) {
     let volume = disk.volume("crashed", 420, 8 * MIB);
     open(&volume.path).sync_all().unwrap();
     let (id, path) = (volume.id, volume.path.clone());
     drop(volume);
-    // Nothing that is only in memory gets to the disk any more.
+    // From here on, nothing in memory is written to disk.
     run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&disk.mount_point));
     disk.mount_anew("prjquota");
     let volume = crate::Volume { quota: disk.quota(), id, path };
@@ -47,7 +47,7 @@ pub(crate) fn limits_outlive_a_crash(disk: &Disk) {
     volume.remove();
 }
 
-/// Neither file systems without project quotas, nor those that only count, have any.
+/// File systems without project quotas, or with accounting only, have none.
 pub(crate) fn other_mounts_have_none(disk: &Disk) {
     let none = |path: &Path| ProjectQuota::of(open(path)).unwrap().is_none();
     assert!(none(Path::new("/")), "the file system of another machine");
@@ -59,7 +59,7 @@ pub(crate) fn other_mounts_have_none(disk: &Disk) {
     }
     disk.mount_anew("prjquota");
     assert!(!none(&disk.mount_point));
-    // ext4 loads its quotas when it is mounted for writing; XFS can be asked, and says why it takes nothing.
+    // ext4 loads its quotas when it is mounted for writing; XFS can be queried, and reports why it accepts no changes.
     disk.mount_anew("ro,prjquota");
     let quota = ProjectQuota::of(open(&disk.mount_point)).unwrap();
     assert_eq!(quota.is_some(), disk.is_xfs);

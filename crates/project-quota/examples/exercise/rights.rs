@@ -1,11 +1,11 @@
-//! Who may do what.
+//! Permissions of administrators and writers.
 
 use std::fs;
 
 use crate::child::Child;
 use crate::{Disk, MIB, USER};
 
-/// CAP_SYS_ADMIN is needed and enough; for directories of others also CAP_FOWNER.
+/// CAP_SYS_ADMIN is required and sufficient; directories of other users also require CAP_FOWNER.
 pub(crate) fn of_who_manages(disk: &Disk) {
     let path = disk.mount_point.join("managed");
     fs::create_dir(&path).unwrap();
@@ -27,7 +27,7 @@ pub(crate) fn of_who_manages(disk: &Disk) {
     fs::remove_dir(path).unwrap();
 }
 
-/// The owner of a file may take it out of its project, outside of user namespaces: limits stop mistakes, not intent.
+/// The owner of a file may remove it from its project, except in user namespaces: limits prevent mistakes, not intent.
 pub(crate) fn of_who_writes(disk: &Disk) {
     let volume = disk.volume("owner", 310, 8 * MIB);
     volume.write("file", 4 * MIB);

@@ -13,40 +13,39 @@ use super::{incomplete, tags};
 use crate::client::Client;
 use crate::error::Error;
 
-/// A bucket that is to be.
+/// The parameters of a new bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewBucket<'a> {
     /// The `LocationConstraint`; without it the service chooses.
     pub location: Option<&'a str>,
-    /// The tags that the bucket has from the first moment.
+    /// The tags that the bucket has from its creation.
     pub tags: Option<&'a BTreeMap<String, String>>,
-    /// Who owns the objects that are written: AWS takes `BucketOwnerEnforced` where nothing is said.
+    /// The ownership rule for new objects: AWS defaults to `BucketOwnerEnforced`.
     pub ownership: Option<&'a str>,
-    /// Whether objects can be locked against deletion. Such a bucket keeps versions.
+    /// True if objects can be locked against deletion. Such a bucket is versioned.
     pub object_lock: bool,
-    /// Who may read the bucket's ACL, by the canonical id.
+    /// The canonical id of a user who may read the bucket's ACL.
     pub acl_reader: Option<&'a str>,
-    /// The storage class of objects that name none. Ceph knows this header of a new bucket.
+    /// The default storage class of objects. Ceph supports this header on bucket creation.
     pub storage_class: Option<&'a str>,
-    /// AWS' namespace of the name: `account-regional` for names that only this account can have.
+    /// The AWS namespace of the name: `account-regional` for names that only this account can use.
     pub namespace: Option<&'a str>,
 }
 
 impl Client {
-    /// Makes a bucket. `location` is the `LocationConstraint`; without it the service chooses.
+    /// Creates a bucket. `location` is the `LocationConstraint`; without it the service chooses.
     ///
     /// # Errors
-    /// `BucketAlreadyOwnedByYou` and `BucketAlreadyExists` among others; some services take a bucket of the own key's for a
-    /// success.
+    /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists` and others; some services report success for a bucket that the key's user already owns.
     pub async fn create_bucket(&self, name: &str, location: Option<&str>) -> Result<(), Error> {
         self.create_bucket_with(name, NewBucket { location, ..NewBucket::default() }).await
     }
 
-    /// Makes a bucket with more than a name. The request is sent once: in a service that takes the second creation for a success,
-    /// somebody else may have made the bucket meanwhile.
+    /// Creates a bucket with additional settings. The request is sent once: if a service reports success for a second creation, another client may
+    /// have created the bucket in the meantime.
     ///
     /// # Errors
-    /// As of [`create_bucket`](Self::create_bucket). Some services refuse tags, or leave them out in silence.
+    /// Same as for [`create_bucket`](Self::create_bucket). Some services refuse tags, or silently ignore them.
     pub async fn create_bucket_with(&self, name: &str, new: NewBucket<'_>) -> Result<(), Error> {
         let tags = new.tags.filter(|tags| !tags.is_empty()).map(tags).transpose()?;
         let configuration = (new.location.is_some() || tags.is_some()).then(|| {
@@ -76,10 +75,10 @@ impl Client {
         self.read(request.send().await).map(drop)
     }
 
-    /// Sets who owns the objects that are written to a bucket.
+    /// Sets the ownership rule for objects that are written to a bucket.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn put_bucket_ownership(&self, name: &str, rule: &str) -> Result<(), Error> {
         let rule = OwnershipControlsRule::builder().object_ownership(rule.into()).build().map_err(incomplete)?;
         let controls = OwnershipControls::builder().rules(rule).build().map_err(incomplete)?;
@@ -87,10 +86,10 @@ impl Client {
         self.read(put.send().await).map(drop)
     }
 
-    /// Who owns the objects that are written to a bucket: its rule, such as `BucketOwnerEnforced`. `None` where it has none.
+    /// Returns the ownership rule for objects written to a bucket, such as `BucketOwnerEnforced`. Returns `None` if there is none.
     ///
     /// # Errors
-    /// As of every request. Many services have no such rules and refuse the question.
+    /// Same as for every request. Many services do not support such rules and refuse the request.
     pub async fn bucket_ownership(&self, name: &str) -> Result<Option<String>, Error> {
         let answer = self.sdk.get_bucket_ownership_controls().bucket(name).send().await;
         let controls = self.unless(&["OwnershipControlsNotFoundError"], answer)?;
@@ -99,10 +98,10 @@ impl Client {
         Ok(rule.map(|rule| rule.object_ownership.as_str().to_owned()).filter(|rule| !rule.is_empty()))
     }
 
-    /// The canonical ids of those who may read a bucket's ACL by a grant of their own.
+    /// Returns the canonical ids of users with an explicit grant to read a bucket's ACL.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn bucket_acl_readers(&self, name: &str) -> Result<Vec<String>, Error> {
         let acl = self.read(self.sdk.get_bucket_acl().bucket(name).send().await)?;
         let grants = acl.grants.unwrap_or_default().into_iter();
@@ -110,10 +109,10 @@ impl Client {
         Ok(readers.filter_map(|grant| grant.grantee?.id).collect())
     }
 
-    /// Whether a bucket exists that this key may see.
+    /// Returns true if a bucket exists that this key may access.
     ///
     /// # Errors
-    /// Status 403 for a bucket of somebody else's.
+    /// Status 403 for another user's bucket.
     pub async fn bucket_exists(&self, name: &str) -> Result<bool, Error> {
         match self.read(self.sdk.head_bucket().bucket(name).send().await) {
             Err(error) if error.status() == Some(404) => Ok(false),
@@ -121,19 +120,19 @@ impl Client {
         }
     }
 
-    /// Deletes an empty bucket. Whether there was one is the answer.
+    /// Deletes an empty bucket. Returns true if it existed.
     ///
     /// # Errors
-    /// `BucketNotEmpty` among others.
+    /// `BucketNotEmpty` and others.
     pub async fn delete_bucket(&self, name: &str) -> Result<bool, Error> {
         let deleted = self.sdk.delete_bucket().bucket(name).send().await;
         Ok(self.unless(&["NoSuchBucket"], deleted)?.is_some())
     }
 
-    /// The names of the buckets of this key's user.
+    /// Returns the names of the buckets of this key's user.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn list_buckets(&self) -> Result<Vec<String>, Error> {
         let answer = self.read(self.sdk.list_buckets().send().await)?;
         Ok(answer.buckets.unwrap_or_default().into_iter().filter_map(|bucket| bucket.name).collect())

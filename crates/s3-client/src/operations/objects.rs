@@ -1,4 +1,4 @@
-//! Objects, and how a bucket is emptied of them.
+//! Objects, and the emptying of buckets.
 
 use aws_sdk_s3::types::{Delete, EncodingType, ObjectIdentifier};
 use bytes::Bytes;
@@ -9,15 +9,15 @@ use crate::client::Client;
 use crate::error::{Error, body_error};
 use crate::interceptors::OddNames;
 
-/// What was to be deleted is not there.
+/// Error codes for objects to delete that do not exist.
 const GONE: [&str; 2] = ["NoSuchKey", "NoSuchVersion"];
 
-/// A version of an object, or the mark that it was deleted.
+/// A version of an object, or a delete marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectVersion {
     /// The object's name.
     pub key: String,
-    /// The version; `null` in a bucket that keeps none. Without one the object as it is now is meant.
+    /// The version; `null` in an unversioned bucket. Without one, the current object is meant.
     pub version_id: Option<String>,
 }
 
@@ -25,16 +25,16 @@ impl Client {
     /// Writes an object.
     ///
     /// # Errors
-    /// As of every request; `QuotaExceeded` among others.
+    /// Same as for every request; also `QuotaExceeded`.
     pub async fn put_object(&self, bucket: &str, key: &str, body: impl Into<Bytes>) -> Result<(), Error> {
         let body = body.into().into();
         self.read(self.sdk.put_object().bucket(bucket).key(key).body(body).send().await).map(drop)
     }
 
-    /// Reads an object. `None` where there is none.
+    /// Reads an object. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// As of every request; an object longer than the client's limit for answers is not read.
+    /// Same as for every request; also fails for an object larger than the client's response limit.
     pub async fn get_object(&self, bucket: &str, key: &str) -> Result<Option<Bytes>, Error> {
         let answer = self.sdk.get_object().bucket(bucket).key(key).send().await;
         let Some(answer) = self.unless(&["NoSuchKey"], answer)? else { return Ok(None) };
@@ -42,10 +42,10 @@ impl Client {
         Ok(Some(body.into_bytes()))
     }
 
-    /// Whether an object exists.
+    /// Returns true if an object exists.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn object_exists(&self, bucket: &str, key: &str) -> Result<bool, Error> {
         match self.read(self.sdk.head_object().bucket(bucket).key(key).send().await) {
             Err(error) if error.status() == Some(404) => Ok(false),
@@ -53,23 +53,23 @@ impl Client {
         }
     }
 
-    /// Deletes an object. It is no error that there is none.
+    /// Deletes an object. Succeeds if it does not exist.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn delete_object(&self, bucket: &str, key: &str) -> Result<(), Error> {
         self.delete_version(bucket, key, None).await
     }
 
-    /// The first page of the versions of a bucket's objects: 1000 at most, and none where the bucket holds none.
+    /// Returns the first page of the versions of a bucket's objects: at most 1000, and none if the bucket is empty.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn list_object_versions(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
-        // XML has no way to write some characters that names may have, so the names come encoded.
+        // XML cannot represent some characters that are allowed in names, so request encoded names.
         let list = self.sdk.list_object_versions().bucket(name).encoding_type(EncodingType::Url);
         let page = match self.read(list.customize().interceptor(OddNames).send().await) {
-            // A store that has no versions.
+            // The store does not support versions.
             Err(error) if error.status() == Some(501) => return self.list_objects(name).await,
             page => page?,
         };
@@ -92,11 +92,11 @@ impl Client {
         Ok(objects.map(|object| ObjectVersion { key: key_of(object.key, encoded), version_id: None }).collect())
     }
 
-    /// Deletes up to 1000 versions of objects for good, with one request where the names can be written in XML and the
-    /// service takes such requests, or else one by one.
+    /// Permanently deletes up to 1000 versions of objects, with one request if XML can represent the names and the service supports such requests, or
+    /// else one by one.
     ///
     /// # Errors
-    /// [`Error::Object`] names the first that could not be deleted; the others may be.
+    /// [`Error::Object`] names the first object that could not be deleted; the others may have been.
     pub async fn delete_objects(&self, name: &str, versions: &[ObjectVersion]) -> Result<(), Error> {
         let (batch, single): (Vec<_>, Vec<_>) = versions.iter().partition(|version| xml_can_write(&version.key));
         match self.delete_batch(name, &batch).await {
@@ -143,17 +143,17 @@ impl Client {
         self.unless(&GONE, request.send().await).map(drop)
     }
 
-    /// Deletes a page of a bucket's versions, or, when there are none, ends a page of its uploads. The answer is how many
-    /// there were: 0 means that the bucket is empty.
+    /// Deletes a page of a bucket's versions, or, if there are none, aborts a page of its uploads. Returns their number: 0 means that the bucket is
+    /// empty.
     ///
     /// # Errors
-    /// As of every request. What is deleted stays deleted; another call continues.
+    /// Same as for every request. Deleted versions stay deleted; another call continues.
     pub async fn delete_some(&self, name: &str) -> Result<usize, Error> {
-        // Always the first page: what it named is gone the next time.
+        // Always use the first page: its entries no longer exist the next time.
         let versions = self.list_object_versions(name).await?;
         if !versions.is_empty() {
             self.delete_objects(name, &versions).await?;
-            // Some services list such names as others, of which there is nothing to delete.
+            // Some services list such names as different ones, which cannot be deleted.
             let is_garbled = |version: &ObjectVersion| version.key.contains(char::REPLACEMENT_CHARACTER);
             if versions.iter().all(is_garbled) && self.list_object_versions(name).await? == versions {
                 return Err(Error::ListedOtherwise { key: versions[0].key.clone() });
@@ -163,10 +163,10 @@ impl Client {
         self.abort_some_uploads(name).await
     }
 
-    /// Deletes all objects of a bucket with all their versions, and ends all uploads, page by page.
+    /// Deletes all objects of a bucket with all their versions, and aborts all uploads, page by page.
     ///
     /// # Errors
-    /// As of every request. What is deleted stays deleted; another call continues.
+    /// Same as for every request. Deleted versions stay deleted; another call continues.
     pub async fn empty_bucket(&self, name: &str) -> Result<(), Error> {
         while self.delete_some(name).await? > 0 {}
         Ok(())
@@ -187,7 +187,7 @@ impl Client {
     }
 }
 
-/// Services that do not encode names do not say that they do.
+/// Decodes a name if the service encoded it; services that do not encode names say so by omission.
 fn key_of(key: Option<String>, encoded: bool) -> String {
     let key = key.unwrap_or_default();
     if encoded {
@@ -203,8 +203,8 @@ fn xml_can_write(text: &str) -> bool {
         .all(|letter| matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..))
 }
 
-/// Whether the service cannot do with what it was sent, or knows no such request, or breaks on it. What one may not do, and what
-/// is not there, is so for each object, too.
+/// Returns true if the service cannot handle the request: it rejects it, does not know it, or fails on it. Missing permissions and missing objects
+/// would affect requests for single objects as well.
 fn is_about_the_request(error: &Error) -> bool {
     match error {
         Error::Answer(answer) => !answer.is_busy() && ![401, 403, 404].contains(&answer.status),

@@ -15,20 +15,20 @@ use crate::lifecycle::Lifecycle;
 use crate::policy::Policy;
 
 impl Client {
-    /// A bucket's policy; an empty one where there is none.
+    /// Returns a bucket's policy; empty if there is none.
     ///
     /// # Errors
-    /// As of every request, and [`Error::Policy`].
+    /// Same as for every request; also [`Error::Policy`].
     pub async fn bucket_policy(&self, name: &str) -> Result<Policy, Error> {
         let answer = self.sdk.get_bucket_policy().bucket(name).send().await;
         let text = self.unless(&["NoSuchBucketPolicy"], answer)?.and_then(|answer| answer.policy);
         Ok(text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&text))?)
     }
 
-    /// Sets a bucket's policy. One without statements is deleted: S3 knows no empty ones.
+    /// Sets a bucket's policy. A policy without statements is deleted, because S3 has no empty policies.
     ///
     /// # Errors
-    /// As of every request; `MalformedPolicy` among others.
+    /// Same as for every request; also `MalformedPolicy`.
     pub async fn put_bucket_policy(&self, name: &str, policy: &Policy) -> Result<(), Error> {
         if policy.is_empty() {
             return self.delete_bucket_policy(name).await;
@@ -36,28 +36,28 @@ impl Client {
         self.read(self.sdk.put_bucket_policy().bucket(name).policy(policy.to_string()).send().await).map(drop)
     }
 
-    /// Deletes a bucket's policy. It is no error that there is none.
+    /// Deletes a bucket's policy. Succeeds if there is none.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn delete_bucket_policy(&self, name: &str) -> Result<(), Error> {
         self.unless(&["NoSuchBucketPolicy"], self.sdk.delete_bucket_policy().bucket(name).send().await).map(drop)
     }
 
-    /// A bucket's lifecycle; an empty one where there is none.
+    /// Returns a bucket's lifecycle; empty if there is none.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn bucket_lifecycle(&self, name: &str) -> Result<Lifecycle, Error> {
         let answer = self.sdk.get_bucket_lifecycle_configuration().bucket(name).send().await;
         let answer = self.unless(&["NoSuchLifecycleConfiguration"], answer)?;
         Ok(Lifecycle::of_rules(answer.and_then(|answer| answer.rules).unwrap_or_default()))
     }
 
-    /// Sets a bucket's lifecycle. One without rules is deleted.
+    /// Sets a bucket's lifecycle. A lifecycle without rules is deleted.
     ///
     /// # Errors
-    /// As of every request; `MalformedXML` and `InvalidArgument` among others.
+    /// Same as for every request; also `MalformedXML` and `InvalidArgument`.
     pub async fn put_bucket_lifecycle(&self, name: &str, lifecycle: &Lifecycle) -> Result<(), Error> {
         if lifecycle.is_empty() {
             let deleted = self.sdk.delete_bucket_lifecycle().bucket(name).send().await;
@@ -67,10 +67,10 @@ impl Client {
         self.read(put.lifecycle_configuration(lifecycle.configuration()?).send().await).map(drop)
     }
 
-    /// A bucket's tags.
+    /// Returns a bucket's tags.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn bucket_tagging(&self, name: &str) -> Result<BTreeMap<String, String>, Error> {
         let answer = self.sdk.get_bucket_tagging().bucket(name).send().await;
         let answer = self.unless(&["NoSuchTagSet", "NoSuchTagSetError"], answer)?;
@@ -78,28 +78,28 @@ impl Client {
         Ok(tags.into_iter().map(|tag| (tag.key, tag.value)).collect())
     }
 
-    /// Sets all tags of a bucket.
+    /// Replaces all tags of a bucket.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn put_bucket_tagging(&self, name: &str, wanted: &BTreeMap<String, String>) -> Result<(), Error> {
         let tagging = Tagging::builder().set_tag_set(Some(tags(wanted)?)).build().map_err(incomplete)?;
         self.read(self.sdk.put_bucket_tagging().bucket(name).tagging(tagging).send().await).map(drop)
     }
 
-    /// Whether a bucket keeps the versions of its objects; `None` where that was never said.
+    /// Returns true if a bucket keeps the versions of its objects; `None` if versioning was never configured.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn bucket_versioning(&self, name: &str) -> Result<Option<bool>, Error> {
         let answer = self.read(self.sdk.get_bucket_versioning().bucket(name).send().await)?;
         Ok(answer.status.map(|status| status == BucketVersioningStatus::Enabled))
     }
 
-    /// Lets a bucket keep the versions of its objects, or make no further ones.
+    /// Enables or suspends versioning of a bucket.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn put_bucket_versioning(&self, name: &str, enabled: bool) -> Result<(), Error> {
         let status = if enabled { BucketVersioningStatus::Enabled } else { BucketVersioningStatus::Suspended };
         let wanted = VersioningConfiguration::builder().status(status).build();
@@ -107,10 +107,10 @@ impl Client {
         self.read(put.send().await).map(drop)
     }
 
-    /// Keeps a bucket and its objects from ever being public, whatever policies and ACLs say.
+    /// Blocks all public access to a bucket and its objects, whatever policies and ACLs allow.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn put_public_access_block(&self, name: &str) -> Result<(), Error> {
         let blocks = PublicAccessBlockConfiguration::builder()
             .block_public_acls(true)
@@ -122,24 +122,24 @@ impl Client {
         self.read(put.send().await).map(drop)
     }
 
-    /// Lets policies and ACLs of a bucket make it public. AWS blocks that in every new bucket.
+    /// Allows policies and ACLs of a bucket to make it public. AWS blocks that in every new bucket.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn delete_public_access_block(&self, name: &str) -> Result<(), Error> {
         let deleted = self.sdk.delete_public_access_block().bucket(name).send().await;
         self.unless(&["NoSuchPublicAccessBlockConfiguration"], deleted).map(drop)
     }
 
-    /// Lets a bucket encrypt what is written by this key of KMS.
+    /// Makes a bucket encrypt new objects with this KMS key.
     ///
     /// # Errors
-    /// As of every request.
+    /// Same as for every request.
     pub async fn put_bucket_encryption(&self, name: &str, kms_key: &str) -> Result<(), Error> {
         let by_default = ServerSideEncryptionByDefault::builder();
         let by_default = by_default.sse_algorithm(ServerSideEncryption::AwsKms).kms_master_key_id(kms_key);
         let by_default = by_default.build().map_err(incomplete)?;
-        // One request to KMS for many objects.
+        // A bucket key allows one KMS request for many objects.
         let rule = ServerSideEncryptionRule::builder().bucket_key_enabled(true);
         let rule = rule.apply_server_side_encryption_by_default(by_default).build();
         let rules = ServerSideEncryptionConfiguration::builder().rules(rule).build().map_err(incomplete)?;
@@ -147,10 +147,10 @@ impl Client {
         self.read(put.send().await).map(drop)
     }
 
-    /// Lets a bucket with object lock keep each new version for so many days. `mode` is `GOVERNANCE` or `COMPLIANCE`.
+    /// Makes a bucket with object lock retain each new version for this number of days. `mode` is `GOVERNANCE` or `COMPLIANCE`.
     ///
     /// # Errors
-    /// `InvalidBucketState` for a bucket without object lock, among others.
+    /// `InvalidBucketState` for a bucket without object lock, and others.
     pub async fn put_object_lock(&self, name: &str, mode: &str, days: u32) -> Result<(), Error> {
         let retention = DefaultRetention::builder().mode(ObjectLockRetentionMode::from(mode));
         let retention = retention.days(days.try_into().unwrap_or(i32::MAX)).build();

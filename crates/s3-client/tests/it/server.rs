@@ -1,5 +1,5 @@
-//! The client against a server in this process that answers what services have answered, or against a real service where
-//! `S3_TEST_ENDPOINT` names one (with `S3_TEST_ACCESS_KEY` and `S3_TEST_SECRET_KEY`).
+//! The client against a server in this process that replays responses of actual services, or against a real service named by `S3_TEST_ENDPOINT` (with
+//! `S3_TEST_ACCESS_KEY` and `S3_TEST_SECRET_KEY`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use s3_client::policy::{Policy, allow};
 use s3_client::{Client, Credentials, Error, Http, NewBucket, ObjectVersion, Settings, SettingsError};
 use tokio::net::TcpListener;
 
-/// What the server got: method with path and query, headers, body.
+/// The requests that the server received: method with path and query, headers, body.
 type Seen = Arc<Mutex<Vec<(String, http::HeaderMap, String)>>>;
 
-/// A server that gives these answers one after the other.
+/// Starts a server that returns these responses one after the other.
 async fn server(answers: &[(u16, &str)]) -> (Settings, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let settings = at(format!("http://{}", listener.local_addr().unwrap()));
@@ -47,7 +47,7 @@ async fn server(answers: &[(u16, &str)]) -> (Settings, Seen) {
     (settings, seen)
 }
 
-/// A service at an address, reached without proxies.
+/// Returns settings for an endpoint that is reached without proxies.
 fn at(endpoint: impl Into<String>) -> Settings {
     Settings::new(Http::new(None, ProxyConfig::disabled()).unwrap()).at(endpoint)
 }
@@ -71,7 +71,7 @@ async fn names_are_sent_as_they_are() {
     assert_eq!(seen[0].0, "PUT /photos/a%20b/%C3%BC%2B%3F%23?x-id=PutObject");
     assert_eq!(seen[1].0, "PUT /photos/../..//x?x-id=PutObject");
     assert_eq!(seen[0].2, "hello");
-    // Not all stores know newer sums.
+    // Not all stores support newer checksums.
     let names: Vec<&str> = seen[0].1.keys().map(http::HeaderName::as_str).collect();
     assert!(!names.iter().any(|name| name.contains("checksum")), "{names:?}");
 }
@@ -112,7 +112,7 @@ async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
     assert_eq!(lines(&seen), ["DELETE /photos/"; 6]);
 }
 
-/// Meanwhile somebody else may have made it, or the first request has.
+/// In the meantime, another client or the first request may have created it.
 #[tokio::test]
 async fn a_bucket_is_asked_for_once() {
     for (status, code, refused) in [(503, "SlowDown", true), (500, "InternalError", false)] {
@@ -189,7 +189,7 @@ async fn an_object_that_stays_is_an_error() {
     assert_eq!(error.to_string(), "cannot delete the object \"a\": AccessDenied");
 }
 
-/// Such a list is no XML.
+/// Such a list is not valid XML.
 #[tokio::test]
 async fn names_that_a_store_does_not_encode_are_read() {
     let page = "<ListVersionsResult><Version><Key>a\u{1}b\u{1f}\t</Key></Version></ListVersionsResult>";
@@ -201,7 +201,7 @@ async fn names_that_a_store_does_not_encode_are_read() {
     assert_eq!(lines(&seen)[1], "DELETE /b/a%01b%1F%09?x-id=DeleteObject");
 }
 
-/// XML has no way to write some characters.
+/// XML cannot represent some characters.
 #[tokio::test]
 async fn names_with_control_characters_are_read_and_deleted() {
     let page = "<ListVersionsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\

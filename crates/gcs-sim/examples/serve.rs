@@ -1,4 +1,4 @@
-//! `serve ADDRESS KEY-FILE` serves there and writes the administrator's key.
+//! `serve ADDRESS KEY-FILE` starts a server on the address and writes the administrator's key to the file.
 
 use std::io;
 

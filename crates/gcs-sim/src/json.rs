@@ -12,7 +12,7 @@ impl Model {
             return self.allowed("storage.buckets.list").unwrap_or_else(|| {
                 let prefix = asked.query.get("prefix").cloned().unwrap_or_default();
                 let mine = self.buckets.iter().filter(|(_, bucket)| bucket.project == project);
-                // A page has one bucket, so that there are several.
+                // A page has one bucket, so that there are several pages.
                 let after = asked.query.get("pageToken").cloned().unwrap_or_default();
                 let mut items = mine.filter(|(name, _)| name.starts_with(&prefix) && **name > after);
                 let first = items.next();
@@ -295,7 +295,7 @@ impl Model {
             return ok(&json!({"email": email, "displayName": display_name, "description": description}));
         }
         self.accounts.remove(*email);
-        // What names it names it as deleted from now on.
+        // From now on, policies refer to the account as deleted.
         let (found, gone) =
             (format!("\"serviceAccount:{email}\""), format!("\"deleted:serviceAccount:{email}?uid=1\""));
         for bucket in self.buckets.values_mut() {
@@ -304,7 +304,7 @@ impl Model {
         ok(&json!({}))
     }
 
-    /// The refusal of what the administrator may not do.
+    /// Returns a refusal if the administrator lacks the permission.
     fn allowed(&self, permission: &str) -> Option<Reply> {
         self.denied.contains(permission).then(|| {
             let message = format!(

@@ -1,8 +1,7 @@
-//! Google in this process: tokens, service accounts, buckets, keys and objects as far as the provisioner and its pods use them.
+//! Google Cloud in this process: tokens, service accounts, buckets, keys and objects, as far as the provisioner and its pods use them.
 //!
-//! It is strict: tokens are bought with a signed assertion, every change of a policy needs the etag, keys must be switched off
-//! before they go, and the S3 side checks signatures and the policy. Its words for refusals are those of Google's documentation,
-//! of the storage testbench, and of what others have reported.
+//! It is strict: tokens require a signed assertion, every policy change requires the etag, keys must be deactivated before they can be deleted, and
+//! the S3 side checks signatures and the policy. Its error messages come from Google's documentation, the storage testbench, and public reports.
 
 mod json;
 mod listing;
@@ -31,7 +30,7 @@ pub const PROJECT: &str = "shop-project";
 pub const ADMIN: &str = "admin@shop-project.iam.gserviceaccount.com";
 const ADMIN_KEY: &str = include_str!("admin-key.pem");
 
-/// A running server. It ends with its runtime.
+/// A running server. It stops with its runtime.
 #[derive(Clone)]
 pub struct Server {
     /// The address of every service: tokens, metadata, storage, IAM and S3.
@@ -39,27 +38,27 @@ pub struct Server {
     model: Arc<Mutex<Model>>,
 }
 
-/// All that the server knows.
+/// The state of the server.
 #[derive(Default)]
 pub struct Model {
     endpoint: String,
-    /// Those that are good.
+    /// Valid tokens.
     pub tokens: BTreeSet<String>,
-    /// How many there have been.
+    /// Number of tokens issued so far.
     pub tokens_made: u64,
-    /// By address.
+    /// Service accounts by email address.
     pub accounts: BTreeMap<String, Account>,
-    /// By name.
+    /// Buckets by name.
     pub buckets: BTreeMap<String, Bucket>,
-    /// By id.
+    /// Keys by id.
     pub keys: BTreeMap<String, Key>,
-    /// Multipart uploads that have not ended, by id.
+    /// Unfinished multipart uploads by id.
     pub uploads: BTreeMap<String, Upload>,
     /// Permissions that the administrator lacks.
     pub denied: BTreeSet<String>,
     /// Method and path of each request.
     pub log: Vec<String>,
-    /// The faults.
+    /// The injected faults.
     pub faults: Faults,
     requests: u64,
     counter: u64,
@@ -67,29 +66,29 @@ pub struct Model {
 
 /// A service account.
 pub struct Account {
-    /// The owner.
+    /// The description, which names the owner.
     pub description: String,
-    /// What a person reads.
+    /// The human-readable name.
     pub display_name: String,
-    /// How often Cloud Storage says that it does not know it.
+    /// Number of further requests for which Cloud Storage does not know the account.
     pub unknown_for: u32,
-    /// So many times IAM does not show it.
+    /// Number of further requests for which IAM does not show the account.
     pub hidden_for: u32,
 }
 
 /// A bucket.
 pub struct Bucket {
-    /// The owner.
+    /// The owning project.
     pub project: String,
-    /// Its settings, as the JSON API has them.
+    /// Its settings, in the form of the JSON API.
     pub metadata: Value,
-    /// Of the settings; grows with every change.
+    /// The version of the settings; increases with every change.
     pub metageneration: u64,
-    /// Who may do what.
+    /// The IAM policy.
     pub policy: Value,
-    /// Of the policy; grows with every change.
+    /// The version of the policy; increases with every change.
     pub policy_etag: u64,
-    /// Generations by name, the live one last.
+    /// Generations by object name, the live one last.
     pub objects: BTreeMap<String, Vec<(u64, Bytes)>>,
 }
 
@@ -99,7 +98,7 @@ pub struct Upload {
     pub bucket: String,
     /// The object's name.
     pub object: String,
-    /// By number.
+    /// Parts by number.
     pub parts: BTreeMap<u32, Bytes>,
 }
 
@@ -107,30 +106,30 @@ pub struct Upload {
 pub struct Key {
     /// The service account.
     pub email: String,
-    /// Only those that are not can be deleted.
+    /// True if active; only inactive keys can be deleted.
     pub active: bool,
-    /// What signs.
+    /// The signing secret.
     pub secret: String,
-    /// Grows with every change.
+    /// The version of the key; increases with every change.
     pub etag: u64,
 }
 
-/// The faults, each at every Nth request; 0 is never.
+/// The injected faults, each at every Nth request; 0 means never.
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
-    /// 503.
+    /// Responds with 503.
     pub unavailable: u64,
-    /// 429.
+    /// Responds with 429.
     pub too_many: u64,
-    /// The connection breaks before anything is done.
+    /// Breaks the connection before the request is carried out.
     pub cut_before: u64,
-    /// The connection breaks after all is done.
+    /// Breaks the connection after the request was carried out.
     pub cut_after: u64,
-    /// Of every answer.
+    /// The delay of every response.
     pub latency: Duration,
-    /// How often a new service account is unknown to Cloud Storage.
+    /// Number of requests for which a new service account is unknown to Cloud Storage.
     pub spreading: u32,
-    /// How often IAM does not show a new service account.
+    /// Number of requests for which IAM does not show a new service account.
     pub hiding: u32,
 }
 
@@ -162,12 +161,12 @@ impl Reply {
 }
 
 impl Server {
-    /// On a free port of the loopback.
+    /// Starts a server on a free loopback port.
     pub async fn start() -> io::Result<Self> {
         Self::start_at("127.0.0.1:0").await
     }
 
-    /// On this address.
+    /// Starts a server on this address.
     pub async fn start_at(address: &str) -> io::Result<Self> {
         let listener = tokio::net::TcpListener::bind(address).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
@@ -185,7 +184,7 @@ impl Server {
         Ok(Self { endpoint, model })
     }
 
-    /// The key file of the administrator.
+    /// Returns the administrator's key file.
     pub fn admin_key(&self) -> String {
         json!({
             "type": "service_account", "project_id": PROJECT, "private_key_id": "k1", "client_email": ADMIN,
@@ -194,12 +193,12 @@ impl Server {
         .to_string()
     }
 
-    /// All that it knows, to look at and to change.
+    /// Locks the server's state, for inspection and modification.
     pub fn model(&self) -> MutexGuard<'_, Model> {
         self.model.lock().unwrap()
     }
 
-    /// What it holds, without names of keys.
+    /// Describes the server's contents, without names of keys.
     pub fn assets(&self) -> Vec<String> {
         let model = self.model();
         let buckets = model.buckets.iter().map(|(name, bucket)| {
@@ -211,7 +210,7 @@ impl Server {
         buckets.chain(accounts).chain(keys).collect()
     }
 
-    /// How many of these requests there were.
+    /// Returns the number of requests that begin with this text.
     pub fn count(&self, request: &str) -> usize {
         self.model().log.iter().filter(|line| line.starts_with(request)).count()
     }
@@ -224,7 +223,7 @@ async fn answer(model: Arc<Mutex<Model>>, request: Request<Incoming>) -> Result<
     let pairs = parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let pairs: Vec<(String, String)> = pairs.map(|(name, value)| (decoded(name), decoded(value))).collect();
-    // Paths are taken apart while they are encoded: names may hold slashes.
+    // Split paths while they are encoded: names may contain slashes.
     let path = parts.uri.path().to_owned();
     let query = pairs.iter().cloned().collect();
     let asked = Asked { method: parts.method, path, query, pairs, headers: parts.headers, body };
@@ -253,7 +252,7 @@ async fn answer(model: Arc<Mutex<Model>>, request: Request<Incoming>) -> Result<
     Ok(response.body(Full::new(reply.body)).unwrap())
 }
 
-/// The connection breaks.
+/// The error that breaks the connection.
 #[derive(Debug)]
 struct Cut;
 
@@ -316,7 +315,7 @@ fn refusal(status: u16, reason: &str, message: &str) -> Reply {
     Reply::new(status, body.to_string())
 }
 
-/// As the API of IAM does it.
+/// Returns an error in the format of the IAM API.
 fn status(status: u16, name: &str, message: &str) -> Reply {
     let body = json!({"error": {"code": status, "message": message, "status": name}});
     Reply::new(status, body.to_string())

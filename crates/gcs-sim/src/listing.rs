@@ -1,4 +1,4 @@
-//! Lists of objects, in both of S3's versions.
+//! Object lists in both S3 versions.
 //! <https://cloud.google.com/storage/docs/xml-api/get-bucket-list>
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::objects::{LAST_MODIFIED, escaped, etag};
 use super::{Asked, Bucket, Reply};
 
-/// What stays as it is in names that are encoded.
+/// Characters that are not encoded in encoded names.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 pub(super) fn list(asked: &Asked, name: &str, bucket: &Bucket) -> Reply {

@@ -1,4 +1,4 @@
-//! Uploads in parts, as S3 has them.
+//! Multipart uploads over the S3 protocol.
 //! <https://cloud.google.com/storage/docs/multipart-uploads>
 
 use http::Method;
@@ -6,7 +6,7 @@ use http::Method;
 use super::objects::{LAST_MODIFIED, escaped, etag, xml};
 use super::{Asked, Model, Reply, Upload};
 
-/// The least size of all parts but the last. <https://cloud.google.com/storage/quotas#requests>
+/// The minimum size of all parts except the last. <https://cloud.google.com/storage/quotas#requests>
 const LEAST: usize = 5 << 20;
 
 impl Model {
@@ -23,7 +23,7 @@ impl Model {
         Reply::new(200, text)
     }
 
-    /// A request of an upload that has begun.
+    /// Handles a request for an upload that has begun.
     pub(super) fn upload(&mut self, asked: &Asked, bucket: &str, object: &str) -> Reply {
         let id = asked.query["uploadId"].clone();
         let ours = |upload: &&mut Upload| upload.bucket == bucket && upload.object == object;

@@ -1,4 +1,4 @@
-//! Objects by S3's protocol, with keys of service accounts: signatures and the bucket's policy are checked.
+//! Objects over the S3 protocol, with keys of service accounts: signatures and the bucket's policy are checked.
 
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use super::signature::{Signable, authorization, sha256_hex};
 use super::{Asked, Bucket, Model, Reply, listing};
 
-/// All objects are of one moment.
+/// The modification time of all objects.
 pub(super) const LAST_MODIFIED: &str = "2026-01-02T03:04:05.000Z";
 const LAST_MODIFIED_HEADER: &str = "Fri, 02 Jan 2026 03:04:05 GMT";
 
@@ -57,7 +57,7 @@ impl Model {
         generations.push((generation, body));
     }
 
-    /// The service account whose key has signed.
+    /// Returns the service account whose key signed the request.
     fn signer(&self, asked: &Asked) -> Option<String> {
         let text = |name: &str| asked.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let header = text("authorization")?;
@@ -82,7 +82,7 @@ impl Model {
     }
 }
 
-/// Whether the bucket's policy allows it. The lists of uploads and of their parts are no right of those who read.
+/// Returns true if the bucket's policy allows the request. The permission to read does not include listing uploads and their parts.
 fn may(asked: &Asked, email: &str, bucket: &Bucket, object: &str) -> bool {
     let member = format!("serviceAccount:{email}");
     let bindings = bucket.policy["bindings"].as_array().cloned().unwrap_or_default();
@@ -100,14 +100,14 @@ fn may(asked: &Asked, email: &str, bucket: &Bucket, object: &str) -> bool {
         (_, false) if in_parts => has(&[&user, &creator]),
         ("GET" | "HEAD", false) => has(&[&user, &viewer]),
         ("GET" | "HEAD" | "POST", true) => has(&[&reader]),
-        // Those who only create cannot replace.
+        // Members with only the creator role cannot replace objects.
         ("PUT", false) => has(&[&user]) || (!bucket.objects.contains_key(object) && has(&[&creator])),
         ("DELETE", false) => has(&[&user]),
         _ => false,
     }
 }
 
-/// An object, or the part of it that the header `Range` names.
+/// Returns an object, or the range of it given in the header `Range`.
 fn read(asked: &Asked, generation: u64, body: &Bytes) -> Reply {
     let range =
         asked.headers.get("range").and_then(|range| range.to_str().ok()?.strip_prefix("bytes=")?.split_once('-'));
@@ -125,8 +125,8 @@ fn read(asked: &Asked, generation: u64, body: &Bytes) -> Reply {
     reply.header("content-range", format!("bytes {first}-{last}/{}", body.len()))
 }
 
-/// Whether a client adds a checksum of its own, in a header or behind the body. Google takes neither: the body that it sees
-/// and the headers that it signs are others than the client's, and it answers with `SignatureDoesNotMatch`.
+/// Returns true if a client adds its own checksum, in a header or after the body. Google supports neither: the body that it sees and the headers that
+/// it signs differ from the client's, and it responds with `SignatureDoesNotMatch`.
 /// <https://github.com/gramps-project/gramps-web-api/pull/758>
 fn has_checksum(asked: &Asked) -> bool {
     let streams =
@@ -142,7 +142,7 @@ pub(super) fn etag(generation: u64) -> String {
     format!("\"-{generation}=\"")
 }
 
-/// A text within XML. What XML cannot hold is left out, as clients cannot read it.
+/// Escapes a text for XML. Omits characters that XML cannot contain, because clients cannot read them.
 pub(super) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     text.chars().filter(|letter| !letter.is_control()).collect()

@@ -1,4 +1,4 @@
-//! [Signature Version 4](https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html) of S3's requests.
+//! [Signature Version 4](https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html) of S3 requests.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::digest::{SHA256, digest};
@@ -7,18 +7,17 @@ use ring::hmac;
 /// The parts of a request that a signature covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Signable<'a> {
-    /// In upper case.
+    /// The method in upper case.
     pub method: &'a str,
-    /// Not encoded.
+    /// The path, not encoded.
     pub path: &'a str,
-    /// Not encoded.
+    /// The query parameters, not encoded.
     pub query: &'a [(String, String)],
-    /// Ordered by their names, which are in lower case. `x-amz-date` and `x-amz-content-sha256` must be among them.
+    /// The headers, sorted by their lower-case names. Must include `x-amz-date` and `x-amz-content-sha256`.
     pub headers: &'a [(String, String)],
 }
 
-/// The value of the header `authorization`, for a key's id and secret. `None` if a header is missing that each signature
-/// covers.
+/// Returns the value of the header `authorization`, for a key's id and secret. Returns `None` if a header that each signature must cover is missing.
 pub fn authorization((id, secret): (&str, &str), region: &str, signable: Signable<'_>) -> Option<String> {
     const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     const PATH: &AsciiSet = &COMPONENT.remove(b'/');
@@ -46,7 +45,7 @@ pub fn authorization((id, secret): (&str, &str), region: &str, signable: Signabl
     Some(format!("AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}"))
 }
 
-/// The SHA-256 of these bytes, in hexadecimal.
+/// Returns the SHA-256 of these bytes in hexadecimal.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
@@ -55,7 +54,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A header's value without blanks around it, and with one where there are several.
+/// Trims a header's value and collapses consecutive blanks.
 fn trimmed(value: &str) -> String {
     value.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -64,7 +63,7 @@ fn trimmed(value: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The examples of Amazon's page about signatures in headers.
+    /// The examples from AWS's page about signatures in headers.
     #[test]
     fn signatures_of_amazons_examples() {
         const KEY: (&str, &str) = ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");

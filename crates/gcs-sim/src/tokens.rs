@@ -1,4 +1,4 @@
-//! Tokens: bought with an assertion, or given by the metadata server.
+//! Tokens, issued for an assertion or by the metadata server.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

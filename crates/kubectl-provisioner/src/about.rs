@@ -1,4 +1,4 @@
-//! What every explanation needs: events, the replica in charge, and the words for a decision.
+//! Common parts of all explanations: events, the replica in charge, and the words for a decision.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::object::{ago, annotation, at, given, items, name, namespace, text, ti
 use crate::reader::{EVENT, REPLICA};
 use crate::words::Words;
 
-/// Events that are shown.
+/// Maximum number of events shown.
 const SHOWN: usize = 8;
 
 /// One event.
@@ -27,9 +27,9 @@ pub(crate) struct EventSummary {
     source: String,
 }
 
-/// The events about an object, the last one first.
+/// Returns the events about an object, the latest one first.
 pub(crate) async fn events(asked: &Asked<'_>, kind: &str, object: &Value) -> Vec<EventSummary> {
-    // Events about objects without a namespace are here.
+    // Events about cluster-scoped objects are in this namespace.
     let place = Some(namespace(object)).filter(|place| !place.is_empty()).unwrap_or("default");
     let selector = format!("involvedObject.kind={kind},involvedObject.name={}", name(object));
     let found = asked.reader.list(&EVENT, place, ("fieldSelector", &selector)).await;
@@ -44,8 +44,8 @@ pub(crate) fn newest_first(recorded: &mut [EventSummary]) {
     recorded.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
 }
 
-/// The provisioner's last message about the result of its work. Messages of Kubernetes, of the beginning of a call, and of
-/// replicas on other nodes are no result.
+/// Returns the provisioner's last message about the result of its work. Messages from Kubernetes, about the start of a call, and from replicas on
+/// other nodes are not results.
 pub(crate) fn last_word(recorded: &[EventSummary]) -> Option<&EventSummary> {
     const NO_RESULTS: [&str; 3] =
         [" is provisioning a ", " is resizing volume ", " has not provisioned the volume yet; if no other event"];
@@ -82,7 +82,7 @@ impl EventSummary {
         format!("{kind} {reason}{often}{when}{from}: {message}")
     }
 
-    /// Whether a controller of Kubernetes wrote it, such as that of volumes, which also writes `ProvisioningFailed`.
+    /// Returns true if a Kubernetes controller wrote the event, such as the volume controller, which also emits `ProvisioningFailed`.
     fn is_of_kubernetes(&self) -> bool {
         const REASONS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
         const SOURCES: [&str; 5] =
@@ -90,7 +90,7 @@ impl EventSummary {
         REASONS.contains(&&*self.reason) || SOURCES.contains(&&*self.source)
     }
 
-    /// What a person can do about a failure that the controllers report. `None` where the message itself says it.
+    /// Returns the remedy for a failure that the controllers report. Returns `None` if the message itself contains it.
     fn remedy(&self) -> Option<&'static str> {
         const GRANT: &str = "administrator: grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them";
         let known = [
@@ -120,7 +120,7 @@ impl EventSummary {
     }
 }
 
-/// Writes the events down, and what they say of attempts.
+/// Adds the events, and a summary of failed attempts.
 pub(crate) fn add_events(answer: &mut Answer, recorded: &[EventSummary], now: Timestamp) {
     answer.events.extend(recorded.iter().take(SHOWN).map(|event| event.line(now)));
     let failed = |event: &&EventSummary| event.warning && event.reason.contains("Failed") && !event.is_of_kubernetes();
@@ -130,11 +130,11 @@ pub(crate) fn add_events(answer: &mut Answer, recorded: &[EventSummary], now: Ti
     }
 }
 
-/// Where a call of the provisioner has failed last, that is why it takes so long.
+/// Adds the provisioner's last failure, which is the reason why the claim takes so long.
 pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
     let Some(last) = last_word(recorded) else { return };
     if !last.warning {
-        // The backend is at work, or still uses what is to go.
+        // The backend is working, or still uses the object to be deleted.
         if ["Provisioning", "Resizing", "VolumeDelete", "BucketDelete"].contains(&&*last.reason) {
             answer.why.push(format!("In the provisioner's words: {}", last.message));
         }
@@ -154,7 +154,7 @@ pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
     answer.fact("Next", next);
 }
 
-/// Writes down what a decision means. `message` is the controller's text for it.
+/// Adds the meaning of a decision. `message` is the controller's text for it.
 pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.state = words.state.to_owned();
     answer.why = Some(words.why).filter(|text| !text.is_empty()).map(str::to_owned).into_iter().collect();
@@ -162,8 +162,8 @@ pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.remedy.extend(Some(words.remedy).filter(|text| !text.is_empty()).map(str::to_owned));
 }
 
-/// Which of two decisions counts: that of a provisioner that can do all, or of one that can do the least. Where they differ,
-/// an event has the text of the author's code.
+/// Chooses between two decisions: the decision of a provisioner with all capabilities, and of one with the fewest. If they differ, an event has the
+/// text of the author's code.
 pub(crate) fn settled<J: PartialEq>(
     answer: &mut Answer,
     recorded: &[EventSummary],
@@ -178,12 +178,12 @@ pub(crate) fn settled<J: PartialEq>(
     all
 }
 
-/// The fleets of a provisioner.
+/// Returns the fleets of a provisioner.
 pub(crate) async fn fleets(asked: &Asked<'_>, provisioner: &str) -> Fleets {
     Fleets::find(asked, &BTreeSet::from([provisioner.to_owned()])).await
 }
 
-/// Which installation decides.
+/// Returns the installation that decides.
 pub(crate) fn installation(
     asked: &Asked<'_>,
     provisioner: &str,
@@ -198,12 +198,12 @@ pub(crate) fn installation(
     let given = asked.args.identity.as_deref().or(node.as_deref());
     let identity = given.or(fleet.map(|fleet| &*fleet.namespace)).or(noted(protocol::IDENTITY));
     let identity = identity.unwrap_or("default").to_owned();
-    // Where the cluster is unknown, the object is assumed to belong to it.
+    // If the cluster is unknown, assume that the object belongs to it.
     let cluster_id = asked.cluster_id.as_deref().or(noted(protocol::CLUSTER_ID)).unwrap_or_default().to_owned();
     Installation { provisioner: provisioner.to_owned(), identity, cluster_id, node }
 }
 
-/// Who looks after the key, and whether anybody does.
+/// Adds the replica that is responsible for the key, or that there is none.
 pub(crate) async fn add_turn(asked: &Asked<'_>, answer: &mut Answer, provisioner: &str, fleets: &Fleets, key: &str) {
     let of = fleets.of(provisioner);
     for fleet in &of {
@@ -235,7 +235,7 @@ pub(crate) async fn add_turn(asked: &Asked<'_>, answer: &mut Answer, provisioner
     }
 }
 
-/// A replica that has the Lease and is not ready lacks something, such as a right that was taken from it.
+/// Explains why a replica that holds the Lease is not ready: it lacks something, such as a revoked permission.
 async fn add_readiness(asked: &Asked<'_>, answer: &mut Answer, namespace: &str, pod: &str) {
     let found = asked.reader.get(&REPLICA, namespace, pod).await;
     let conditions = found.object().map(|pod| items(pod, &["status", "conditions"])).unwrap_or_default();
@@ -252,7 +252,7 @@ async fn add_readiness(asked: &Asked<'_>, answer: &mut Answer, namespace: &str, 
     ));
 }
 
-/// What the journals record of the key.
+/// Adds the journal entries of the key.
 pub(crate) fn add_journal(answer: &mut Answer, fleets: &[&Fleet], key: &str) {
     for fleet in fleets {
         let Some((journal, _, other)) = fleet.entry(key) else { continue };
@@ -273,22 +273,22 @@ pub(crate) fn add_journal(answer: &mut Answer, fleets: &[&Fleet], key: &str) {
     }
 }
 
-/// Who is asked for a claim, by its annotation.
+/// Returns the provisioner requested for a claim, according to its annotation.
 pub(crate) fn asked_provisioner(claim: &Value) -> Option<&str> {
     annotation(claim, protocol::STORAGE_PROVISIONER).or(annotation(claim, protocol::BETA_STORAGE_PROVISIONER))
 }
 
-/// The class that a claim or volume names.
+/// Returns the class named by a claim or volume.
 pub(crate) fn class_name(object: &Value) -> Option<&str> {
     annotation(object, protocol::BETA_STORAGE_CLASS).or(given(object, &["spec", "storageClassName"]))
 }
 
-/// Who made a volume.
+/// Returns the provisioner that created a volume.
 pub(crate) fn maker(volume: &Value) -> Option<&str> {
     annotation(volume, protocol::PROVISIONED_BY).or(given(volume, &["spec", "csi", "driver"]))
 }
 
-/// The finalizers of an object that is being deleted, and what each waits for.
+/// Adds the finalizers of an object that is being deleted, and what each waits for.
 pub(crate) fn add_finalizers(answer: &mut Answer, object: &Value, now: Timestamp) {
     let Some(since) = given(object, &["metadata", "deletionTimestamp"]) else { return };
     let since = time(since).map_or_else(|| since.to_owned(), |since| ago(now, since));

@@ -1,54 +1,54 @@
-//! An answer, for people and for programs.
+//! An answer, for users and for scripts.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// How the words begin for what is asked of the provisioner, as far as the rules of the controllers go.
+/// The first words if the rules of the controllers do not block what the provisioner is asked for.
 pub(crate) const NO_OBSTACLE: &str = "Nothing stands in the way";
 
-/// How the remedies begin that the claim's owner may have no permission for.
+/// The prefix of remedies for which the claim's owner may lack permission.
 const ADMINISTRATOR: &str = "administrator: ";
 
-/// What is said of one object, or a table.
+/// An answer about one object, or a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
-    /// What it is about.
+    /// The object that it is about.
     pub subject: String,
-    /// How it is, in some words.
+    /// The state of the object in a few words.
     pub state: String,
-    /// The controller's decision, as its code calls it.
+    /// The controller's decision, as named in its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// Why it is so.
+    /// The reasons for the state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
-    /// What a person can do: the claim's owner, or an administrator where the text begins with `administrator: `.
+    /// Remedies: for the claim's owner, or for an administrator if the text begins with `administrator: `.
     #[serde(rename = "do", skip_serializing_if = "Vec::is_empty")]
     pub remedy: Vec<String>,
-    /// What else is known.
+    /// Other known facts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<Fact>,
-    /// The messages about it, the last one first.
+    /// The events about the object, the latest one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
     /// A table as text.
     #[serde(skip)]
     pub table: String,
-    /// The same as data.
+    /// The table as data.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub items: Value,
-    /// What could not be read, and what is not known therefore.
+    /// Objects that could not be read, and the information missing as a result.
     pub unknown: Vec<String>,
 }
 
-/// One thing that is known.
+/// A known fact.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fact {
-    /// What it is about.
+    /// The topic.
     pub about: &'static str,
-    /// What is known.
+    /// The fact.
     pub text: String,
 }
 
@@ -61,7 +61,7 @@ impl Answer {
         self.facts.push(Fact { about, text: text.into() });
     }
 
-    /// Says what stands in the way of what the provisioner is asked for.
+    /// Adds an obstacle to what the provisioner is asked for.
     pub(crate) fn obstacle(&mut self, why: impl Into<String>) {
         if self.why.first().is_some_and(|first| first.starts_with(NO_OBSTACLE)) {
             self.why.clear();
@@ -70,7 +70,7 @@ impl Answer {
         self.why.push(why.into());
     }
 
-    /// Lines for a terminal.
+    /// Formats the answer for a terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         if !self.subject.is_empty() {
@@ -98,9 +98,9 @@ impl Answer {
         text
     }
 
-    /// One JSON object.
+    /// Formats the answer as one JSON object.
     pub(crate) fn json(&self) -> String {
-        // Texts and JSON can be written as JSON.
+        // Texts and JSON values can always be serialized.
         serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
     }
 }
@@ -113,13 +113,13 @@ fn list(text: &mut String, title: &str, lines: &[String]) {
     }
 }
 
-/// One line, whatever others have put into its text: objects are not to move a terminal's cursor.
+/// Writes one line without control characters, because text from objects must not move the terminal's cursor.
 fn line(text: &mut String, before: &str, content: &str) {
     let clean: String = content.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let _ = writeln!(text, "{}", format!("{before}{clean}").trim_end());
 }
 
-/// Rows as columns.
+/// Formats rows as columns.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let head = head.map(str::to_owned);
     let all = || [&head].into_iter().chain(rows);

@@ -1,4 +1,4 @@
-//! `bucket`: claims of buckets.
+//! `bucket`: bucket claims.
 
 use kube_provisioner::explain::Able;
 use kube_provisioner::explain::bucket::{
@@ -22,9 +22,9 @@ struct Case {
     claim: Value,
     class: Found,
     buckets: Vec<Value>,
-    /// The claim whose bucket it asks for.
+    /// The claim whose bucket this claim requests.
     owner: Found,
-    /// That claim's ObjectBuckets, and those of claims that use its own bucket.
+    /// That claim's ObjectBuckets, and the ObjectBuckets of claims that use this claim's own bucket.
     related: Vec<Value>,
     secret: Found,
     config_map: Found,
@@ -73,13 +73,13 @@ impl Case {
             let selector = format!("{}={}", protocol::USES_BUCKET_OF, uid(&claim));
             related.extend(asked.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
         }
-        // Nobody needs the keys for an explanation.
+        // The explanation does not need the keys.
         let names = delivered_names(&claim, class.object(), &buckets);
         let secret = asked.reader.get_metadata(&SECRET, namespace, &names[0]).await;
         let config_map = asked.reader.get(&CONFIG_MAP, namespace, &names[1]).await;
         let of_class = class.object().map(provisioner_of);
         let of_bucket = buckets.iter().find_map(|bucket| annotation(bucket, protocol::BUCKET_PROVISIONER));
-        // An ObjectBucket stays with its maker, whatever the class says now.
+        // An ObjectBucket stays with the provisioner that created it, whatever the class says now.
         let provisioner = of_bucket.or(of_class).map(str::to_owned);
         let fleets = match &provisioner {
             Some(provisioner) => fleets(asked, provisioner).await,
@@ -88,7 +88,7 @@ impl Case {
         Self { claim, class, buckets, owner, related, secret, config_map, provisioner, fleets }
     }
 
-    /// The key of the work on the claim.
+    /// Returns the key of the work on the claim.
     fn key(&self) -> String {
         let claim = &self.claim;
         format!("{}/{}/{}", text(claim, &["metadata", "namespace"]), name(claim), uid(claim))
@@ -139,7 +139,7 @@ impl Case {
         }
     }
 
-    /// In the phase `Failed` nothing is tried until something changes. Events may have expired; the condition stays.
+    /// Explains the phase `Failed`, in which the controller tries nothing until something changes. Events may have expired; the condition stays.
     fn add_end(&self, answer: &mut Answer) {
         if text(&self.claim, &["status", "phase"]) != "Failed" {
             return;
@@ -163,7 +163,7 @@ impl Case {
         let fleets = self.fleets.of(provisioner);
         let made = self.buckets.iter().find(|bucket| annotation(bucket, protocol::IDENTITY).is_some());
         let installation = installation(asked, provisioner, fleets.first().copied(), None, made);
-        // The controller's watches see what has its label alone.
+        // The controller's watches only see objects with its label.
         let delivery = |found| match found {
             &Found::Unknown => Delivery::Unknown,
             Found::Is(object) if label(object, objectbucket_api::names::PROVISIONER_LABEL).is_some() => {
@@ -228,7 +228,7 @@ impl Case {
     }
 }
 
-/// The ObjectBuckets that a claim may have.
+/// Returns the ObjectBuckets that a claim may have.
 async fn object_buckets(asked: &Asked<'_>, claim: &Value) -> Vec<Value> {
     let usual = objectbucket_api::names::object_bucket_name(asked.namespace, name(claim));
     let mut names = vec![usual, format!("obc-{}", uid(claim))];
@@ -243,7 +243,7 @@ async fn object_buckets(asked: &Asked<'_>, claim: &Value) -> Vec<Value> {
     buckets
 }
 
-/// There is no claim: its bucket may be left.
+/// Explains a claim that does not exist: its bucket may be left.
 async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let object = objectbucket_api::names::object_bucket_name(asked.namespace, claim);

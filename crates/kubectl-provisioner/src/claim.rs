@@ -1,4 +1,4 @@
-//! `explain pvc`.
+//! `explain pvc`: PersistentVolumeClaims.
 
 mod checks;
 mod missing;
@@ -19,17 +19,17 @@ use crate::object::{annotation, given, is_going, name, text, uid};
 use crate::reader::{CLAIM, CLASS, Found, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
-/// What classes name whose volumes are made by hand.
+/// The provisioner in classes whose volumes are created manually.
 const HAND_MADE: &str = "kubernetes.io/no-provisioner";
 
-/// What was found of a claim.
+/// The objects found for a claim.
 pub(crate) struct Case {
     claim: Value,
     class: Found,
     volume: Found,
     /// The selected node, until the claim is bound.
     node: Option<(String, Found)>,
-    /// Who is asked, or would be.
+    /// The provisioner that is or would be asked.
     provisioner: Option<String>,
     fleets: Fleets,
 }
@@ -87,7 +87,7 @@ impl Case {
         Self { claim, class, volume, node, provisioner, fleets }
     }
 
-    /// The name of the claim's volume, which is the key of the work on it.
+    /// Returns the name of the claim's volume, which is the key of the work on it.
     fn key(&self) -> String {
         format!("pvc-{}", uid(&self.claim))
     }
@@ -96,19 +96,19 @@ impl Case {
         given(&self.claim, &["spec", "volumeName"]).is_some()
     }
 
-    /// Returns whether the claim's provisioner makes buckets.
+    /// Returns true if the claim's provisioner creates buckets.
     fn is_of_buckets(&self) -> bool {
         let serves_another = |provisioner| self.fleets.serves_another(provisioner, protocol::SERVES_VOLUMES);
         !self.is_bound() && self.provisioner.as_deref().is_some_and(serves_another)
     }
 
-    /// Returns whether Kubernetes has bound the claim, as far as the claim says so. A user may set `spec.volumeName` alone.
+    /// Returns true if Kubernetes has bound the claim, as far as the claim shows. A user may set only `spec.volumeName`.
     fn is_complete(&self) -> bool {
         let phase = given(&self.claim, &["status", "phase"]);
         annotation(&self.claim, protocol::BIND_COMPLETED).is_some() || matches!(phase, Some("Bound" | "Lost"))
     }
 
-    /// Returns whether the volume that the claim names is bound to another claim.
+    /// Returns true if the volume that the claim names is bound to another claim.
     fn names_volume_of_another(&self) -> bool {
         let holder = self.volume.object().and_then(|volume| given(volume, &["spec", "claimRef", "uid"]));
         self.is_bound() && holder.is_some_and(|holder| holder != uid(&self.claim))
@@ -123,7 +123,7 @@ impl Case {
         annotation(&self.claim, protocol::SELECTED_NODE)
     }
 
-    /// The decision of the controller, in words.
+    /// Adds the controller's decision in words.
     fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
         if self.is_bound() && self.volume.is_absent() && !self.is_complete() {
             let volume = text(&self.claim, &["spec", "volumeName"]);
@@ -197,7 +197,7 @@ impl Case {
                 say(answer, volume_rest(NoAction::ClaimTerminating), None);
             }
             Decision::NoAction(why) => say(answer, volume_rest(*why), None),
-            // The rules do not know a class that cannot be read.
+            // The rules cannot represent a class that cannot be read.
             Decision::Refuse(Refusal::ClassMissing(Some(_))) if !self.class.is_absent() => {
                 answer.state = "not known, because its class cannot be read".to_owned();
                 return;
@@ -218,7 +218,7 @@ impl Case {
         }
     }
 
-    /// The decision for the claim in this form. Where only the author's code knows, an event has its text.
+    /// Returns the decision for this form of the claim. If only the author's code can decide, an event has its text.
     fn judgement(
         &self,
         asked: &Asked<'_>,
@@ -239,7 +239,7 @@ impl Case {
     fn decide(&self, asked: &Asked<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
         let fleet = self.fleets.of(provisioner).first().copied();
         let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
-        // Any node refuses a class that lets the scheduler choose none; no node decides before one is chosen.
+        // Any node refuses a class with which the scheduler chooses no node; otherwise no node decides before one is chosen.
         let node = self.selected_node().or(made_by).or((!self.waits_for_consumer()).then_some("any"));
         let installation: Installation = installation(asked, provisioner, fleet, node, self.volume.object());
         let attempt = self.fleets.attempt(provisioner, &self.key());
@@ -252,7 +252,7 @@ impl Case {
         }
     }
 
-    /// Nobody is asked, and nobody would be.
+    /// Explains a claim without a provisioner.
     fn without_provisioner(&self, answer: &mut Answer) {
         if self.is_bound() {
             bound_to_another_programs(answer);
@@ -281,7 +281,7 @@ impl Case {
         }
     }
 
-    /// kube-controller-manager has not asked the provisioner: what would it say?
+    /// Explains what the provisioner would do, because kube-controller-manager has not asked it yet.
     fn not_asked_yet(&self, asked: &Asked<'_>, answer: &mut Answer, provisioner: &str) {
         let hand_made = provisioner == HAND_MADE;
         if is_going(&self.claim) {
@@ -324,7 +324,7 @@ fn bound_to_another_programs(answer: &mut Answer) {
     answer.why = vec!["Its volume was made by hand or by another program. No provisioner looks after it.".to_owned()];
 }
 
-/// What is wrong with the class's parameters, which only the author's code can say.
+/// Returns the problem with the class's parameters, which only the author's code can detect.
 fn bad_parameters(last: &EventSummary) -> Option<String> {
     let (_, problem) = last.message.split_once("StorageClass cannot be used: ")?;
     last.warning.then(|| problem.to_owned())

@@ -1,4 +1,4 @@
-//! The Leases and journals of provisioners, and which replica serves a key.
+//! The Leases and journals of provisioners, and the replica that serves a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ const FLEET: &str = "kube-provisioner/fleet";
 const MEMBER: &str = "kube-provisioner/fleet-member";
 const SHARDS: &str = "kube-provisioner/shards";
 
-/// What was found of provisioners.
+/// The fleets found in the cluster.
 #[derive(Default)]
 pub(crate) struct Fleets {
     pub(crate) all: Vec<Fleet>,
-    /// Both could be read; otherwise there may be more.
+    /// True if all Leases could be read; otherwise there may be more.
     pub(crate) leases_known: bool,
     pub(crate) journals_known: bool,
 }
@@ -31,13 +31,13 @@ pub(crate) struct Fleets {
 #[derive(Default)]
 pub(crate) struct Fleet {
     pub(crate) namespace: String,
-    /// The name of its Lease, made of the provisioner's.
+    /// The name of its Lease, derived from the provisioner's name.
     pub(crate) name: String,
     pub(crate) shards: Vec<Shard>,
     pub(crate) journals: Vec<Listing>,
-    /// What its Leases say that claims are for.
+    /// The kind of claims it serves, according to its Leases.
     serves: Option<String>,
-    /// Replicas that share several shards and live.
+    /// The number of live replicas that share several shards.
     pub(crate) members: usize,
 }
 
@@ -46,21 +46,21 @@ pub(crate) struct Fleet {
 pub(crate) struct Shard {
     pub(crate) lease: String,
     pub(crate) number: u32,
-    /// How many there are, as its holder says.
+    /// The number of shards, according to its holder.
     pub(crate) of: u32,
     pub(crate) holder: Option<String>,
     pub(crate) alive: bool,
-    /// When it was renewed, for people.
+    /// The time of the last renewal, for display.
     pub(crate) renewed: String,
 }
 
 impl Fleets {
-    /// Those of one provisioner, or of all.
+    /// Finds the fleets of these provisioners, or all fleets.
     pub(crate) async fn find(asked: &Asked<'_>, provisioners: &BTreeSet<String>) -> Self {
         let scope = asked.args.provisioner_namespace.as_deref().unwrap_or_default();
         let now = asked.environment.now();
         let mut leases = asked.reader.list(&LEASE, scope, ("labelSelector", FLEET)).await;
-        // Leader election of other programs sets no label.
+        // Other leader election clients set no label.
         for provisioner in provisioners {
             let field = format!("metadata.name={}", lease_name(provisioner));
             let named = asked.reader.list(&LEASE, scope, ("fieldSelector", &field)).await;
@@ -93,7 +93,7 @@ impl Fleets {
         Self { all, leases_known, journals_known }
     }
 
-    /// What the journals of this provisioner record of the key.
+    /// Returns the journal entry of the key for this provisioner.
     pub(crate) fn attempt(&self, provisioner: &str, key: &str) -> Attempt<'_> {
         match self.of(provisioner).into_iter().find_map(|fleet| fleet.entry(key)) {
             None => Attempt::None,
@@ -102,12 +102,12 @@ impl Fleets {
         }
     }
 
-    /// Whether this provisioner serves claims of another kind than `kind`, as far as it is known.
+    /// Returns true if this provisioner is known to serve claims of another kind than `kind`.
     pub(crate) fn serves_another(&self, provisioner: &str, kind: &str) -> bool {
         self.of(provisioner).first().and_then(|fleet| fleet.serves()).is_some_and(|served| served != kind)
     }
 
-    /// The installations of this provisioner, those that work first.
+    /// Returns the installations of this provisioner, active ones first.
     pub(crate) fn of(&self, provisioner: &str) -> Vec<&Fleet> {
         let mut fleets: Vec<&Fleet> = self.all.iter().filter(|fleet| fleet.is_of(provisioner)).collect();
         fleets.sort_by_key(|fleet| !fleet.is_held());
@@ -116,46 +116,46 @@ impl Fleets {
 }
 
 impl Fleet {
-    /// Whether these are replicas of this provisioner. What is too long for a label ends with a hash there.
+    /// Returns true if these are replicas of this provisioner. A label value that was too long ends with a hash.
     pub(crate) fn is_of(&self, provisioner: &str) -> bool {
         let name = lease_name(provisioner);
         self.name == name || selector(Some(&name)).rsplit('=').next() == Some(&self.name)
     }
 
-    /// What claims are for. Attempts for buckets are recorded in no journal.
+    /// Returns the kind of claims it serves. A journal implies volumes, because attempts for buckets are not recorded in journals.
     fn serves(&self) -> Option<&str> {
         let by_journal = (!self.journals.is_empty()).then_some(protocol::SERVES_VOLUMES);
         self.serves.as_deref().or(by_journal)
     }
 
-    /// Whether a shard has a holder that lives. Without Leases nobody can see that.
+    /// Returns true if a shard has a live holder. Without Leases this is unknown.
     pub(crate) fn is_held(&self) -> bool {
         self.shards.iter().any(|shard| shard.alive)
     }
 
-    /// Every node has a replica of its own.
+    /// Returns true if every node has its own replica.
     pub(crate) fn is_per_node(&self) -> bool {
         self.shards.is_empty() && self.journals.iter().any(|journal| journal.layout == "node")
     }
 
-    /// Whether nobody works, as far as Leases show it.
+    /// Returns true if no replica works, as far as Leases show.
     pub(crate) fn is_abandoned(&self) -> bool {
         !self.shards.is_empty() && !self.is_held()
     }
 
-    /// The number of shards: that of the holders that live, if there are any.
+    /// Returns the number of shards according to a live holder, if there is one.
     fn count(&self) -> u32 {
         let alive = self.shards.iter().find(|shard| shard.alive);
         alive.or(self.shards.first()).map_or(1, |shard| shard.of).max(1)
     }
 
-    /// The shard that the work on this key belongs to.
+    /// Returns the shard to which the work on this key belongs.
     pub(crate) fn shard(&self, key: &str) -> Option<&Shard> {
         let (of, number) = (self.count(), shard_of(key, self.count()));
         self.shards.iter().find(|shard| (shard.of, shard.number) == (of, number))
     }
 
-    /// Whose turn it is to work on this key.
+    /// Describes the replica that works on this key.
     pub(crate) fn turn(&self, key: &str) -> String {
         if self.is_per_node() {
             return format!("the replica of its node, in namespace {}", self.namespace);
@@ -175,7 +175,7 @@ impl Fleet {
         }
     }
 
-    /// The journal with an entry, and whether another replica than the present ones wrote it.
+    /// Returns the journal with an entry, and whether it was written by a replica other than the present ones.
     pub(crate) fn entry(&self, key: &str) -> Option<(&Listing, &Entry, bool)> {
         let holding = self
             .journals
@@ -191,7 +191,7 @@ impl Fleet {
 impl Shard {
     fn read(lease: &Value, now: Timestamp) -> Self {
         let of = annotation(lease, SHARDS).and_then(|shards| shards.parse().ok()).unwrap_or(1);
-        // With one shard the Lease has no number.
+        // With one shard, the Lease name has no number.
         let number = if of == 1 { Some("0") } else { name(lease).rsplit('-').next() };
         let renewed = given(lease, &["spec", "renewTime"]).and_then(time);
         let duration = at(lease, &["spec", "leaseDurationSeconds"]).as_i64().unwrap_or(15).clamp(0, 3600);
@@ -217,7 +217,7 @@ impl Shard {
         }
     }
 
-    /// The pod of the replica that has the Lease. Names of pods have no underscores.
+    /// Returns the pod of the replica that holds the Lease. Pod names contain no underscores.
     pub(crate) fn pod(&self) -> Option<&str> {
         self.holder.as_deref().filter(|_| self.alive)?.split('_').next()
     }
@@ -235,7 +235,7 @@ pub(crate) fn or_nobody(holder: &str) -> &str {
     if holder.is_empty() { "nobody" } else { holder }
 }
 
-/// The signs of kube-controller-manager: `Some` where its Lease says that it does not run.
+/// Returns why kube-controller-manager appears not to run, according to its Lease.
 pub(crate) async fn controller_manager_is_gone(asked: &Asked<'_>) -> Option<String> {
     let lease = asked.reader.get(&LEASE, "kube-system", "kube-controller-manager").await;
     match lease.object() {
@@ -251,12 +251,12 @@ pub(crate) async fn controller_manager_is_gone(asked: &Asked<'_>) -> Option<Stri
     }
 }
 
-/// The uid of the entry's claim: entries are called like volumes.
+/// Returns the uid of the entry's claim: entries are named like volumes.
 pub(crate) fn claim_uid(entry: &Entry) -> &str {
     entry.key.strip_prefix("pvc-").unwrap_or(&entry.key)
 }
 
-/// The class's provisioner.
+/// Returns the class's provisioner.
 pub(crate) fn provisioner_of(class: &Value) -> &str {
     text(class, &["provisioner"])
 }

@@ -1,7 +1,7 @@
-//! `kubectl provisioner`: why a claim of a volume or bucket waits, what became of it, and which provisioner serves it.
+//! `kubectl provisioner`: explains why a volume or bucket claim is pending, its current state, and which provisioner serves it.
 //!
-//! The answers come from the controllers' own rules, [`kube_provisioner::explain`], over what the person who asks may read.
-//! What cannot be read is named, and ends no answer. Nothing is ever written, and the data of Secrets are never asked for.
+//! The answers come from the controllers' own rules, [`kube_provisioner::explain`], applied to what the user may read. Unreadable objects are named,
+//! and do not prevent an answer. The plugin never writes anything, and never requests the data of Secrets.
 
 mod about;
 mod answer;
@@ -23,17 +23,17 @@ pub use self::answer::Answer;
 pub use self::args::{Args, Command, Explain, Format};
 use self::reader::{NAMESPACE, Reader};
 
-/// What a command may look at, and the time of day.
+/// The inputs of a command, and the clock.
 pub(crate) struct Asked<'a> {
     pub(crate) reader: Reader,
     pub(crate) environment: Environment,
     pub(crate) args: &'a Args,
     pub(crate) namespace: &'a str,
-    /// The cluster, where it is known.
+    /// The cluster ID, if known.
     pub(crate) cluster_id: Option<String>,
 }
 
-/// The answer to a command, as it is printed. `namespace` is that of the kubeconfig's context.
+/// Returns the printed answer to a command. `namespace` is the namespace of the kubeconfig's context.
 pub async fn answer(args: &Args, client: Client, namespace: &str, environment: Environment) -> String {
     let namespace = args.namespace.as_deref().unwrap_or(namespace);
     let reader = Reader::new(client);

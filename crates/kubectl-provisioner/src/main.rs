@@ -13,7 +13,7 @@ use provisioner_runtime::client::{ConnectError, connect_as};
 async fn main() -> ExitCode {
     match run(&Args::parse()).await {
         Ok(text) => {
-            // Nobody reads on if this fails.
+            // If this fails, the reader has closed the pipe.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

@@ -1,14 +1,14 @@
-//! Reading JSON of the API server, and the times in it.
+//! Access to fields of JSON objects from the API server, and to the times in them.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-/// The text at this path; empty where there is none.
+/// Returns the text at this path; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).as_str().unwrap_or_default()
 }
 
-/// The text at this path, unless it is empty.
+/// Returns the text at this path, unless it is empty.
 pub(crate) fn given<'a>(object: &'a Value, path: &[&str]) -> Option<&'a str> {
     Some(text(object, path)).filter(|text| !text.is_empty())
 }
@@ -17,12 +17,12 @@ pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().fold(object, |value, key| &value[*key])
 }
 
-/// The elements of a list; none where there is no list.
+/// Returns the elements of a list; empty if there is no list.
 pub(crate) fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path).as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The elements of a list of texts.
+/// Returns the elements of a list of texts.
 pub(crate) fn texts<'a>(object: &'a Value, path: &[&str]) -> Vec<&'a str> {
     items(object, path).iter().filter_map(Value::as_str).collect()
 }
@@ -59,7 +59,7 @@ pub(crate) fn time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// How long ago a time was, in its largest unit, as kubectl has it.
+/// Formats how long ago a time was, in its largest unit, like kubectl.
 pub(crate) fn ago(now: Timestamp, time: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
     match seconds {

@@ -1,4 +1,4 @@
-//! `orphans`: what nobody looks after.
+//! `orphans`: objects without a responsible provisioner.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ pub(crate) async fn find(asked: &Asked<'_>) -> Answer {
     Answer { items, table, ..Answer::about("", state) }
 }
 
-/// Attempts whose claim is gone. The holder of the journal removes what they left; without one they stay.
+/// Returns attempts whose claim no longer exists. The holder of the journal removes their leftovers; without a holder they stay.
 fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
     let Some(claims) = claims else { return Vec::new() };
     let live: BTreeSet<&str> = claims.iter().map(uid).collect();
@@ -93,7 +93,7 @@ fn of_volume(
     }
     let orphan = |why: String| Some(Orphan { kind: "PersistentVolume", name: name(volume).to_owned(), why });
     let owner = text(volume, &["spec", "claimRef", "uid"]);
-    // It was deleted after its claimRef was removed.
+    // The volume was deleted after its claimRef was removed.
     let is_unclaimed = is_going(volume) && owner.is_empty();
     let released = given(volume, &["status", "phase"]) == Some("Released") || is_unclaimed;
     let deletes = given(volume, &["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");

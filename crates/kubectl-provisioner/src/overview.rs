@@ -13,7 +13,7 @@ use crate::fleets::{Fleet, Fleets, or_nobody, provisioner_of};
 use crate::object::{annotation, name};
 use crate::reader::{CLASS, VOLUME};
 
-/// Provisioners, their shards, and who holds them.
+/// Lists provisioners, their shards, and the holders.
 pub(crate) async fn list(asked: &Asked<'_>) -> Answer {
     let (fleets, in_classes) = all(asked).await;
     let names = names(asked, in_classes).await;
@@ -68,7 +68,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Answer {
     Answer { items, table, ..Answer::about("", state) }
 }
 
-/// The attempts that the journals record, by namespace.
+/// Lists the attempts recorded in the journals, by namespace.
 pub(crate) async fn journal(asked: &Asked<'_>) -> Answer {
     let fleets = Fleets::find(asked, &BTreeSet::new()).await;
     let mut by_namespace: BTreeMap<String, Vec<Listing>> = BTreeMap::new();
@@ -98,7 +98,7 @@ pub(crate) async fn journal(asked: &Asked<'_>) -> Answer {
     Answer { items: items.into(), table: text, ..Answer::about("", state) }
 }
 
-/// All fleets, and the provisioners that classes name.
+/// Returns all fleets, and the provisioners that classes name.
 pub(crate) async fn all(asked: &Asked<'_>) -> (Fleets, BTreeSet<String>) {
     let classes = asked.reader.list(&CLASS, "", ("", "")).await.unwrap_or_default();
     let in_classes: BTreeSet<String> = classes.iter().map(|class| provisioner_of(class).to_owned()).collect();
@@ -106,9 +106,9 @@ pub(crate) async fn all(asked: &Asked<'_>) -> (Fleets, BTreeSet<String>) {
     (fleets, in_classes)
 }
 
-/// The provisioners that classes or volumes of this project name.
+/// Returns the provisioners named by classes, or by volumes of this project.
 async fn names(asked: &Asked<'_>, in_classes: BTreeSet<String>) -> BTreeSet<String> {
-    // Those of Kubernetes itself have no controller of their own.
+    // Kubernetes' built-in provisioners have no separate controller.
     let mut names: BTreeSet<String> =
         in_classes.into_iter().filter(|name| !name.starts_with("kubernetes.io/")).collect();
     let volumes = asked.reader.list(&VOLUME, "", ("", "")).await.unwrap_or_default();

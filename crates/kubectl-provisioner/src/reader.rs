@@ -1,4 +1,4 @@
-//! What is read of the cluster. What cannot be read is noted, with what is not known therefore, and ends nothing.
+//! Reads from the cluster. Objects that cannot be read are recorded, with the consequence for the answer, and are not fatal.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use provisioner_runtime::call::{CallError, call, unsent};
 use serde_json::{Value, json};
 
-/// How long one request may take.
+/// Time limit of one request.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Objects in one answer.
+/// Maximum number of objects in one response.
 const PAGE: usize = 500;
 
-/// What is escaped in paths and queries. Some texts are from annotations, which anybody may write.
+/// Characters that are escaped in paths and queries. Some texts come from annotations, which any user may write.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 /// A kind of object.
 pub(crate) struct Kind {
-    /// The path of its version.
+    /// The path of its API version.
     version: &'static str,
     plural: &'static str,
-    /// What is not known where it cannot be read.
+    /// The information that is missing if it cannot be read.
     content: &'static str,
 }
 
@@ -51,12 +51,12 @@ pub(crate) const SECRET: Kind = kind(CORE, "secrets", "whether the claim's Secre
 pub(crate) const BUCKET_CLAIM: Kind = kind(BUCKETS, "objectbucketclaims", "what the claims of buckets ask for");
 pub(crate) const BUCKET: Kind = kind(BUCKETS, "objectbuckets", "what was made for the claim");
 
-/// What a request has found.
+/// The result of a request.
 pub(crate) enum Found {
     Is(Value),
-    /// There is no such object.
+    /// The object does not exist.
     Absent,
-    /// It could not be read, which is noted.
+    /// The object could not be read, which is recorded.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ impl Found {
     }
 }
 
-/// Reads objects by the rights of who asks.
+/// Reads objects with the permissions of the user.
 pub(crate) struct Reader {
     client: Client,
     unknown: Mutex<Vec<String>>,
@@ -81,12 +81,12 @@ impl Reader {
         Self { client, unknown: Mutex::default() }
     }
 
-    /// One object. An empty namespace is for kinds without.
+    /// Reads one object. Pass an empty namespace for cluster-scoped kinds.
     pub(crate) async fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Found {
         self.get_as(kind, namespace, name, "application/json").await
     }
 
-    /// One object with its metadata alone: the server sends nothing else, and nothing else is kept.
+    /// Reads only the metadata of one object: the server sends nothing else, and nothing else is kept.
     pub(crate) async fn get_metadata(&self, kind: &Kind, namespace: &str, name: &str) -> Found {
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         match self.get_as(kind, namespace, name, accept).await {
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    /// All objects of a kind; an empty namespace is for all. `None` where they cannot be read, which is noted.
+    /// Lists all objects of a kind; pass an empty namespace for all namespaces. Returns `None` if they cannot be read, which is recorded.
     pub(crate) async fn list(
         &self,
         kind: &Kind,
@@ -135,7 +135,7 @@ impl Reader {
                         objects.extend(items);
                     }
                 }
-                // The kind itself is not there.
+                // The kind itself does not exist.
                 Err(CallError::NotServed(_)) => return Some(objects),
                 Err(error) => {
                     self.note(kind, "list", namespace, &error);
@@ -148,7 +148,7 @@ impl Reader {
         }
     }
 
-    /// What could not be read, and what is not known therefore.
+    /// Returns what could not be read, and the information missing as a result.
     pub(crate) fn unknown(&self) -> Vec<String> {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

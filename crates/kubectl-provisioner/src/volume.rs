@@ -1,4 +1,4 @@
-//! `explain pv`.
+//! `explain pv`: PersistentVolumes.
 
 use std::collections::BTreeSet;
 
@@ -64,14 +64,14 @@ struct Case<'a> {
     recorded: &'a [EventSummary],
 }
 
-/// The claim that the volume names.
+/// Returns the claim that the volume names.
 async fn owner(asked: &Asked<'_>, volume: &Value) -> Found {
     let of = |field| text(volume, &["spec", "claimRef", field]);
     if of("name").is_empty() {
         return Found::Absent;
     }
     match asked.reader.get(&CLAIM, of("namespace"), of("name")).await {
-        // Another claim of the same name is no owner.
+        // Another claim of the same name is not the owner.
         Found::Is(claim) if !of("uid").is_empty() && uid(&claim) != of("uid") => Found::Absent,
         found => found,
     }
@@ -109,7 +109,7 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
     tell_doubt(answer, &decision, claim);
 }
 
-/// The rules take a claim that cannot be read for one that is gone.
+/// Adds the doubt about an unreadable claim, which the rules treat as deleted.
 fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Found) {
     if let (Decision::Delete(_), Found::Unknown) = (decision, claim) {
         answer.state = "released; the provisioner deletes it if its claim is gone".to_owned();
@@ -126,7 +126,7 @@ fn say_action(answer: &mut Answer, decision: &Decision, recorded: &[EventSummary
     }
 }
 
-/// What the words for a rest leave open.
+/// Adds details that the words for an idle state leave open.
 fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
     match why {
         NoAction::Retained => match given(volume, &["status", "phase"]) {
@@ -167,7 +167,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
     }
 }
 
-/// Reads whether the node that the volume names does not exist. Where nodes have no replicas of their own, the result means nothing.
+/// Returns true if the node that the volume names does not exist. If the provisioner does not run per node, the result has no meaning.
 async fn node_is_gone(asked: &Asked<'_>, volume: &Value) -> bool {
     match annotation(volume, protocol::IDENTITY) {
         Some(node) => asked.reader.get(&NODE, "", node).await.is_absent(),
@@ -175,7 +175,8 @@ async fn node_is_gone(asked: &Asked<'_>, volume: &Value) -> bool {
     }
 }
 
-/// The decision of the installation that counts. `is_gone` says that the volume's node does not exist. Where only the author's code knows, an event has it.
+/// Returns the decision of the responsible installation. `is_gone` is true if the volume's node does not exist. If only the author's code can decide,
+/// an event has its decision.
 pub(crate) fn judgement(
     asked: &Asked<'_>,
     fleets: &Fleets,
@@ -187,12 +188,12 @@ pub(crate) fn judgement(
 ) -> Option<Judgement> {
     let identity = annotation(volume, protocol::IDENTITY);
     let of = fleets.of(provisioner);
-    // The namespace shows which of several installations made it, unless the installation has its own name.
+    // The namespace identifies the installation that created the volume, unless the installation has its own name.
     let made = of.iter().find(|fleet| Some(&*fleet.namespace) == identity).or(of.first()).copied();
     let node = identity.filter(|_| made.is_some_and(Fleet::is_per_node));
-    // A journal stays where its node is gone.
+    // A journal remains after its node is deleted.
     let gone = node.is_some_and(|node| is_gone || !has_replica(made, node));
-    // The replicas of other nodes look after what one that is gone has made.
+    // The replicas of other nodes take over the volumes of a deleted node.
     let node = if gone { Some("another") } else { node };
     let installation = installation(asked, provisioner, made, node, Some(volume));
     let attempt = fleets.attempt(provisioner, name(volume));
@@ -203,7 +204,7 @@ pub(crate) fn judgement(
     if least.message.as_ref().is_some_and(is_recorded) { Some(least) } else { Some(all) }
 }
 
-/// Whether the journal of a node's replica is there.
+/// Returns true if the journal of a node's replica exists.
 fn has_replica(fleet: Option<&Fleet>, node: &str) -> bool {
     let part = format!("-journal-node-{node}");
     fleet.is_some_and(|fleet| fleet.journals.iter().any(|journal| journal.name.ends_with(&part)))
@@ -228,7 +229,7 @@ fn tell_object(answer: &mut Answer, volume: &Value, claim: &Found) {
     }
 }
 
-/// Nodes that still have it.
+/// Adds the nodes to which the volume is still attached.
 async fn tell_attachments(asked: &Asked<'_>, answer: &mut Answer, volume: &Value) {
     let phase = given(volume, &["status", "phase"]);
     if given(volume, &["spec", "csi", "driver"]).is_none() || phase == Some("Bound") && !is_going(volume) {
@@ -243,7 +244,7 @@ async fn tell_attachments(asked: &Asked<'_>, answer: &mut Answer, volume: &Value
     }
 }
 
-/// There is no object: an attempt may still be recorded.
+/// Explains a volume that does not exist: an attempt may still be recorded.
 async fn missing(asked: &Asked<'_>, volume: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let fleets = Fleets::find(asked, &BTreeSet::new()).await;

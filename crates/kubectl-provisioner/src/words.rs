@@ -1,4 +1,4 @@
-//! What each decision of the controllers means, in plain words. Every rest and every refusal has its own.
+//! Plain explanations of the controllers' decisions. Every idle state and every refusal has its own.
 
 mod bucket;
 #[cfg(test)]
@@ -8,28 +8,28 @@ mod volume;
 pub(crate) use self::bucket::{action as bucket_action, refusal as bucket_refusal, rest as bucket_rest};
 pub(crate) use self::volume::{action as volume_action, refusal as volume_refusal, rest as volume_rest};
 
-/// What is said of one decision.
+/// The explanation of one decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Words {
-    /// How the object is.
+    /// The state of the object.
     pub(crate) state: &'static str,
-    /// Why that is so; empty where the controller's message says it.
+    /// The reason; empty if the controller's message contains it.
     pub(crate) why: &'static str,
-    /// What a person can do; empty where there is nothing.
+    /// The remedy; empty if there is none.
     pub(crate) remedy: &'static str,
 }
 
-/// Where a person can do nothing, or the controller's message says what.
+/// Explains a decision without a remedy, or whose remedy is in the controller's message.
 const fn words(state: &'static str, why: &'static str) -> Words {
     Words { state, why, remedy: "" }
 }
 
-/// A refusal: the controller's message says why, and what a person can do.
+/// Explains a refusal: the controller's message contains the reason and the remedy.
 const fn title(state: &'static str) -> Words {
     words(state, "")
 }
 
-/// With what a person can do.
+/// Explains a decision with a remedy.
 const fn mendable(state: &'static str, why: &'static str, remedy: &'static str) -> Words {
     Words { state, why, remedy }
 }

@@ -161,24 +161,24 @@ impl Client {
         Ok(Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), endpoint: settings.name("S3"), software })
     }
 
-    /// The same client with another key.
+    /// Returns the same client with another key.
     #[must_use]
     pub fn with_credentials(&self, credentials: impl Into<SharedCredentialsProvider>) -> Self {
         let config = self.sdk.config().to_builder().credentials_provider(credentials.into());
         Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), ..self.clone() }
     }
 
-    /// The service for errors: its address, where one was given.
+    /// Returns the name of the service in errors: the endpoint, if one was configured.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The header `Server` of the first answer that is no failure; empty before it, and where the service has no such header.
+    /// Returns the header `Server` of the first successful response; empty before that, and if the service sends no such header.
     pub fn software(&self) -> &str {
         self.software.get().map_or("", String::as_str)
     }
 
-    /// Amazon's client, for what this one has no method for.
+    /// Returns the AWS SDK client, for requests that this client has no method for.
     pub fn sdk(&self) -> &aws_sdk_s3::Client {
         &self.sdk
     }
@@ -190,19 +190,19 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Amazon's client knows AWS's codes for this, but not the status that stands for it elsewhere.
+/// Classifies busy services: the AWS SDK knows the error codes of AWS for this, but not the status that other services use.
 pub(crate) fn busy() -> HttpStatusCodeClassifier {
     HttpStatusCodeClassifier::new_from_codes(&[429][..])
 }
 
 fn check_endpoint(endpoint: &str) -> Result<(), SettingsError> {
-    // A user and a password in the address stay out of errors.
+    // Keep a user and a password in the endpoint out of errors.
     let malformed = || SettingsError::Endpoint(endpoint.rsplit('@').next().unwrap_or_default().to_owned());
     let uri: Uri = endpoint.parse().map_err(|_| malformed())?;
     let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(malformed());
     };
-    // Amazon's client would put the bucket's name directly behind the path.
+    // The AWS SDK would append the bucket's name directly to the path.
     let has_path = !uri.path().trim_end_matches('/').is_empty();
     if has_path || uri.query().is_some() || authority.as_str().contains('@') || authority.host().is_empty() {
         Err(malformed())

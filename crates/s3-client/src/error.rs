@@ -208,7 +208,7 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once(&format!("</{name}>"))?.0).filter(|text| !text.contains('<'))
 }
 
-/// Same as [`error`], for a body that is read in pieces.
+/// Same as [`error()`], for a body that is read in pieces.
 pub(crate) fn body_error(endpoint: &str, error: &(dyn StdError + 'static)) -> Error {
     let endpoint = endpoint.to_owned();
     match cause::<LengthLimitError>(error) {

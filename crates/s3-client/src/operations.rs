@@ -1,4 +1,4 @@
-//! The operations of S3 that provisioners need, with what they take for success.
+//! The S3 operations that provisioners need, and the responses that each treats as success.
 
 mod buckets;
 mod objects;
@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::error::{Error, error};
 
 impl Client {
-    /// An answer, or the error by meaning.
+    /// Returns a response or a classified error.
     fn read<T, E>(&self, answer: Result<T, SdkError<E, HttpResponse>>) -> Result<T, Error>
     where
         E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
@@ -26,7 +26,7 @@ impl Client {
         answer.map_err(|failed| error(&self.endpoint, failed))
     }
 
-    /// The same, and `None` instead of a refusal with one of these codes.
+    /// Same as [`read`](Self::read), but returns `None` for a refusal with one of these codes.
     fn unless<T, E>(&self, codes: &[&str], answer: Result<T, SdkError<E, HttpResponse>>) -> Result<Option<T>, Error>
     where
         E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
@@ -38,7 +38,7 @@ impl Client {
     }
 }
 
-/// A request that lacks what it must have.
+/// Returns the error for a request that lacks a required value.
 fn incomplete(error: BuildError) -> Error {
     Error::Request(error.to_string())
 }

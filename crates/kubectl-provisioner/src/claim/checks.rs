@@ -1,4 +1,4 @@
-//! What stands around a claim: its class, node, pods, data source and size.
+//! Checks of a claim's surroundings: class, node, pods, data source and size.
 
 use kube_provisioner::protocol;
 use provisioner_runtime::journal::part_journal_name;
@@ -14,7 +14,7 @@ use crate::reader::{CLAIM, CLASS, Found, POD};
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// The class, the default class where there is none, and who has to ask the provisioner.
+/// Adds the class, or the default class if the claim names none, and which component has to ask the provisioner.
 pub(super) async fn tell_class(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
     match (class_name(&case.claim), case.class.object()) {
         (Some(named), Some(class)) => {
@@ -58,7 +58,7 @@ async fn tell_default(asked: &Asked<'_>, answer: &mut Answer) {
     }
 }
 
-/// Where the class allows volumes, and whether the selected node is there.
+/// Checks the class's allowed topologies, and that the selected node exists.
 fn tell_topology(answer: &mut Answer, case: &Case, class: &Value) {
     let terms = items(class, &["allowedTopologies"]);
     if terms.is_empty() || case.is_bound() {
@@ -90,7 +90,7 @@ pub(super) fn tell_volume(answer: &mut Answer, case: &Case) {
     }
 }
 
-/// The selected node.
+/// Checks the selected node.
 pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
     let Some((selected, node)) = &case.node else { return };
     answer.fact("Node", format!("the scheduler has chosen {selected}"));
@@ -120,7 +120,7 @@ pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
     }
 }
 
-/// The pods that use the claim, where something waits for them.
+/// Adds the pods that use the claim, if the claim or its deletion waits for them.
 pub(super) async fn tell_pods(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
     let awaits_node = !case.is_bound() && case.waits_for_consumer() && case.selected_node().is_none();
     if !awaits_node && !is_going(&case.claim) {
@@ -129,7 +129,7 @@ pub(super) async fn tell_pods(asked: &Asked<'_>, answer: &mut Answer, case: &Cas
     let Some(pods) = asked.reader.list(&POD, asked.namespace, ("", "")).await else { return };
     let uses = |pod: &&Value| {
         let of_claim = |volume: &Value| text(volume, &["persistentVolumeClaim", "claimName"]) == name(&case.claim);
-        // A generic ephemeral volume's claim is called like the pod and the volume.
+        // The claim of a generic ephemeral volume is named after the pod and the volume.
         let ephemeral = |volume: &Value| {
             !volume["ephemeral"].is_null() && format!("{}-{}", name(pod), text(volume, &["name"])) == name(&case.claim)
         };
@@ -172,7 +172,7 @@ fn told_pod(pod: &Value) -> String {
     }
 }
 
-/// What the volume is to be filled from.
+/// Checks the data source of the volume.
 pub(super) async fn tell_source(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
     let spec = |field| at(&case.claim, &["spec", field]);
     let source = Some(spec("dataSourceRef")).filter(|source| !source.is_null()).unwrap_or(spec("dataSource"));
@@ -200,7 +200,7 @@ pub(super) async fn tell_source(asked: &Asked<'_>, answer: &mut Answer, case: &C
     }
 }
 
-/// What is asked for and what there is, where they differ.
+/// Adds the requested and the actual size if they differ.
 pub(super) fn tell_size(answer: &mut Answer, claim: &Value) {
     let wanted = given(claim, &["spec", "resources", "requests", "storage"]);
     let has = given(claim, &["status", "capacity", "storage"]);

@@ -1,4 +1,4 @@
-//! A claim that does not exist: whether a quota has refused it, or another event says why.
+//! A claim that does not exist: a quota or another event may explain why.
 
 use serde_json::Value;
 
@@ -11,8 +11,8 @@ use crate::reader::{EVENT, QUOTA};
 pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let events = asked.reader.list(&EVENT, asked.namespace, ("", "")).await.unwrap_or_default();
-    // Controllers that create claims record an event when they fail, and the scheduler when a pod needs one. Other events have
-    // the claim's name as a word of another meaning, or are about an earlier claim.
+    // Controllers that create claims record an event when they fail, and so does the scheduler when a pod needs one. Other events may contain the
+    // claim's name as an ordinary word, or concern an earlier claim.
     let names = [
         format!("create Claim {claim} "),
         format!("persistentvolumeclaims \"{claim}\""),
@@ -41,7 +41,7 @@ pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> 
     answer
 }
 
-/// The quotas on storage that leave no room.
+/// Returns the storage quotas that leave no room.
 async fn full_quotas(asked: &Asked<'_>) -> Vec<String> {
     let quotas = asked.reader.list(&QUOTA, asked.namespace, ("", "")).await.unwrap_or_default();
     let mut full = Vec::new();

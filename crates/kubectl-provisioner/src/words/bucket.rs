@@ -1,10 +1,10 @@
-//! Decisions about claims of buckets.
+//! Decisions about bucket claims.
 
 use kube_provisioner::explain::bucket::{Decision, Ending, NoAction, Reason, Refusal};
 
 use super::{Words, mendable, title, words};
 
-/// Why the controller rests.
+/// Explains why the controller does nothing.
 pub(crate) fn rest(why: NoAction) -> Words {
     match why {
         NoAction::Bound => words("bound", "The bucket can be used with the claim's Secret and ConfigMap."),
@@ -42,7 +42,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
     }
 }
 
-/// Why a claim gets no bucket for now. The provisioner's message says what to do.
+/// Explains why a claim gets no bucket for now. The provisioner's message contains the remedy.
 pub(crate) fn refusal(refusal: &Refusal) -> Words {
     title(match refusal {
         Refusal::Former => "waits until the former claim's bucket is gone",
@@ -70,7 +70,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
     })
 }
 
-/// What the controller does. `None` where it rests or refuses.
+/// Explains what the controller does. Returns `None` if it does nothing or refuses.
 pub(crate) fn action(decision: &Decision) -> Option<Words> {
     Some(match decision {
         Decision::NoAction(_) | Decision::Refuse(_) => return None,

@@ -1,11 +1,11 @@
-//! Every rest and every refusal of both controllers is explained. A new one does not compile before it has its words here
-//! and a sample in these lists.
+//! Every idle state and every refusal of both controllers is explained. A new one does not compile until it has its words and a sample in these
+//! lists.
 
 use kube_provisioner::explain::{bucket, volume};
 
 use super::*;
 
-/// All variants, once each: the match in it is complete.
+/// Returns all variants, once each: the generated match is exhaustive.
 macro_rules! all {
     ($kind:ty: $($pattern:pat => $sample:expr),+ $(,)?) => {{
         fn _is_complete(one: &$kind) {
@@ -100,7 +100,7 @@ fn bucket_actions() -> Vec<bucket::Decision> {
         D::ReleaseClaim => D::ReleaseClaim)
 }
 
-/// Whether these are words for a person, and no two say the same.
+/// Asserts that these are well-formed sentences, and that no two are equal.
 fn check(all: &[Words]) {
     for (at, Words { state, why, remedy }) in all.iter().enumerate() {
         assert!(!state.is_empty() && !state.ends_with('.'), "{state:?}");

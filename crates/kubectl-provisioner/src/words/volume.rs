@@ -4,7 +4,7 @@ use kube_provisioner::explain::volume::{Decision, Deletion, NoAction, Refusal};
 
 use super::{Words, mendable, title, words};
 
-/// Why the controller rests.
+/// Explains why the controller does nothing.
 pub(crate) fn rest(why: NoAction) -> Words {
     match why {
         NoAction::NothingHere => words(
@@ -75,7 +75,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
     }
 }
 
-/// Why a claim gets no volume, or a volume is not deleted.
+/// Explains why a claim gets no volume, or why a volume is not deleted.
 pub(crate) fn refusal(refusal: &Refusal) -> Words {
     title(match refusal {
         Refusal::AccessModes(_) => "refused: access modes",
@@ -110,7 +110,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
     })
 }
 
-/// What the controller does. `None` where it rests or refuses.
+/// Explains what the controller does. Returns `None` if it does nothing or refuses.
 pub(crate) fn action(decision: &Decision) -> Option<Words> {
     Some(match decision {
         Decision::NoAction(_) | Decision::Refuse(_) => return None,

@@ -187,7 +187,7 @@ impl Client {
     }
 }
 
-/// Decodes a name if the service encoded it; services that do not encode names say so by omission.
+/// Decodes a name if the response declares that names are encoded; services that do not encode them do not declare it.
 fn key_of(key: Option<String>, encoded: bool) -> String {
     let key = key.unwrap_or_default();
     if encoded {

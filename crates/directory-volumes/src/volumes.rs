@@ -4,16 +4,14 @@
 //!
 //! | system calls | consequence without them |
 //! |---|---|
-//! | open the root, `.kube-provisioner` and its marker, read it, open `volumes` and `tmp` | a volume on another disk than the marker.
-//! [`Worker`](crate::Worker) does this twice: before the claim's node is certain, and when the volume is created. It is a separate step in the
-//! thread, so that a root that hangs blocks no caller |
+//! | open the root, `.kube-provisioner` and its marker, read it, open `volumes` and `tmp` | a volume on another disk than the marker. [`Worker`](crate::Worker) does this twice: before the claim's node is certain, and when the volume is created. It is a separate step in the thread, so that a root that hangs blocks no caller |
 //! | quotactl of the root, as often | a size that is not enforced, or a wrong warning |
 //! | open `deleting/VOLUME` | the project of an earlier volume of this name is released after this one has got it |
 //! | open and lock one of the locks | two processes mark one path for two volumes |
 //! | open the mark, look up the directory | a directory without a mark is taken over |
 //! | write a file in `tmp`, fsync, link, unlink | the mark is empty after a power cut |
 //! | fsync of the marks | a directory has no mark after a power cut |
-//! | mkdir, open, fstat, fchmod | the umask decides who may use it; a foreign directory changes its owner |
+//! | mkdir, open, fstat, fchmod | the umask decides who may use it; the owner of a foreign directory is changed |
 //! | fsync of the directory | no pod may write to it after a power cut |
 //! | fsync of its parent | the volume is missing after a power cut |
 //!

@@ -40,8 +40,7 @@
 //! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: the distribution of keys over the group's journals |
 //! | annotations | `kube-provisioner/journal-uid` | the object's uid; missing in journals of earlier versions |
 //! | annotations | `kube-provisioner/cluster-id` | [`JournalOptions::cluster_id`] |
-//! | annotations | `kube-provisioner/accept` | the keys of restored entries to finish, separated by commas, or `*`. Set by users, removed by the
-//! holder's next write |
+//! | annotations | `kube-provisioner/accept` | the keys of restored entries to finish, separated by commas, or `*`. Set by users, removed by the holder's next write |
 //! | annotations | `kube-provisioner/drop` | the keys of entries to drop, separated by commas. Set by users, removed by the holder's next write |
 //! | data | `version` | the format, `1`; if it is missing, the format is `1` |
 //! | data | `entries` | one line per entry, ordered by key; missing if there are none |

@@ -1,4 +1,4 @@
-//! The files in `src/generated` come from the `.proto` files in `tests/spec`. With `UPDATE_MESSAGES=1` they are written.
+//! The files in `src/generated` are generated from the `.proto` files in `tests/spec`. With `UPDATE_MESSAGES=1` they are written.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,11 +16,11 @@ pub(crate) const SPECIFICATIONS: [(&str, &str); 3] = [
     ("cosi-v1alpha2.proto", "sigs.k8s.io.cosi.v1alpha2"),
 ];
 
-/// What a provisioner does not need of CSI.
+/// Parts of CSI that provisioners do not need.
 const LEFT_OUT: [&str; 6] =
     ["Health", "GroupSnapshot", "GroupController", "SnapshotMetadata", "GetMetadata", "StorageBackend"];
 
-/// The messages that hide their content, although the specification marks no field of them.
+/// Messages that hide their content, although the specification marks none of their fields as secret.
 const HIDDEN: [&str; 4] = [
     "sigs.k8s.io.cosi.v1alpha2.S3CredentialInfo",
     "sigs.k8s.io.cosi.v1alpha2.AzureCredentialInfo",
@@ -28,7 +28,7 @@ const HIDDEN: [&str; 4] = [
     "sigs.k8s.io.cosi.v1alpha2.DriverGrantBucketAccessResponse.BucketInfo",
 ];
 
-/// Messages become JSON, with the names of JSON and without empty fields.
+/// Serializes messages to JSON, with JSON names and without empty fields.
 const SERDE: &str = r#"#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "camelCase", default))]"#;
 const SERDE_ONEOF: &str =
     r#"#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "camelCase"))]"#;
@@ -62,7 +62,7 @@ pub(crate) fn is_left_out(name: &str) -> bool {
     LEFT_OUT.iter().any(|part| name.contains(part)) || name.starts_with("BlockMetadata")
 }
 
-/// Whether the field is marked as secret, or is one of those that this crate adds.
+/// Returns true if the field is marked as secret, or is one that this crate adds.
 pub(crate) fn is_secret(field: &FieldDescriptor) -> bool {
     let options = field.options();
     let is_marked =
@@ -70,7 +70,7 @@ pub(crate) fn is_secret(field: &FieldDescriptor) -> bool {
     is_marked || field.full_name() == "cosi.v1alpha1.CredentialDetails.secrets"
 }
 
-/// Whether the message shows nothing of this field.
+/// Returns true if the message's `Debug` hides this field.
 pub(crate) fn is_hidden(field: &FieldDescriptor) -> bool {
     is_secret(field) || field.name() != "bucket_id" && HIDDEN.contains(&field.parent_message().full_name())
 }
@@ -78,7 +78,7 @@ pub(crate) fn is_hidden(field: &FieldDescriptor) -> bool {
 fn generate(file: &str, package: &str) -> String {
     let pool = read(file);
     let mut file = pool.get_file_by_name(file).unwrap().file_descriptor_proto().clone();
-    // Comments, by the numbers of the messages in the file.
+    // Remove comments, which are stored by the numbers of the messages in the file.
     file.source_code_info = None;
     file.message_type.retain(|message| !is_left_out(message.name()));
     file.enum_type.retain(|kind| !is_left_out(kind.name()));
@@ -93,7 +93,7 @@ fn generate(file: &str, package: &str) -> String {
     for message in &mut file.message_type {
         let described = pool.get_message_by_name(&format!("{package}.{}", message.name())).unwrap();
         for secret in described.fields().filter(is_secret) {
-            // prost's `Debug` of a map shows everything. On the wire a map is the list of its entries.
+            // prost's `Debug` of a map shows everything. On the wire, a map is a list of entries.
             let Kind::Message(entry) = secret.kind() else { panic!("{secret:?} is no map") };
             config.extern_path(format!(".{}", entry.full_name()), "crate::secrets::Entry");
             message.nested_type.retain(|nested| nested.name() != entry.name());
@@ -110,7 +110,7 @@ fn generate(file: &str, package: &str) -> String {
     code.replace("::prost::alloc::vec::Vec<crate::secrets::Entry>", "crate::Secrets")
 }
 
-/// The attributes of the fields in this message and in those inside.
+/// Adds the serde attributes to the fields in this message and its nested messages.
 fn add_serde(config: &mut Config, message: &DescriptorProto, parent: &str) {
     let path = format!("{parent}.{}", message.name());
     for field in message.field.iter().filter(|field| field.oneof_index.is_none()) {
@@ -121,7 +121,7 @@ fn add_serde(config: &mut Config, message: &DescriptorProto, parent: &str) {
         }
     }
     for oneof in &message.oneof_decl {
-        // With a dot before it, the path would be that of the variants, too.
+        // With a leading dot, the path would also match the variants.
         let path = format!("{path}.{}", oneof.name());
         config
             .field_attribute(&path, SERDE_FIELD)

@@ -132,7 +132,7 @@ pub trait Maker: Send + Sync {
         Ok(())
     }
 
-    /// Returns annotations in addition to those of all provisioners, for an existing volume or a new one.
+    /// Returns annotations in addition to the annotations that all provisioners set, for an existing volume or a new one.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String>;
 
     /// Fills in the source of a new volume.

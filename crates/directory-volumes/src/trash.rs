@@ -177,7 +177,7 @@ impl Root {
         }
     }
 
-    /// Removes expired entries from the trash, except those of other clusters. Tries all of them, and returns the first error.
+    /// Removes expired entries from the trash, except entries of other clusters. Tries all of them, and returns the first error.
     ///
     /// # Errors
     /// Returns what prevented a removal, or that the clock is not plausible.

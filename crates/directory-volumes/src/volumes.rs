@@ -29,7 +29,7 @@
 //!
 //! Nothing is synced after that: if a power cut brings back parts of the mark or the entry, the next start removes them.
 //!
-//! The four fsyncs of a volume are sequential, and those of several volumes share the commits of the file system's journal: the kernel lets all
+//! The four fsyncs of a volume are sequential, and the fsyncs of several volumes share the commits of the file system's journal: the kernel lets all
 //! waiters share one. A second such mechanism here, one fsync of the marks and the root for all waiting threads, was slower on a disk, because a
 //! thread waits for the rest of one round and for the next. A syncfs(2) would wait for writes of pods on the same disk.
 //!

@@ -88,7 +88,7 @@ pub enum EventApi {
     /// `events.k8s.io/v1`.
     #[default]
     Events,
-    /// `v1`, for accounts without permissions on `events.k8s.io`, such as those of the CSI sidecars.
+    /// `v1`, for accounts without permissions on `events.k8s.io`, such as the accounts of the CSI sidecars.
     Core,
 }
 

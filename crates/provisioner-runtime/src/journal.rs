@@ -1,6 +1,6 @@
 //! A record of intents that survives the process: attempts that have begun and are not known to have ended.
 //!
-//! The result of some work, such as creating a volume or bucket in a backend, cannot be found again by inspection. A process that begins such work
+//! The result of some work, such as creating a disk in a backend, cannot be found again by inspection. A process that begins such work
 //! first [records](Journal::record) it. The next holder [takes over the journal](Journal::take_over) and finishes its entries.
 //!
 //! * **One writer.** Every write names the version that the last one produced. Taking over writes the new holder's name. After that, no write of the
@@ -40,7 +40,7 @@
 //! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: the distribution of keys over the group's journals |
 //! | annotations | `kube-provisioner/journal-uid` | the object's uid; missing in journals of earlier versions |
 //! | annotations | `kube-provisioner/cluster-id` | [`JournalOptions::cluster_id`] |
-//! | annotations | `kube-provisioner/accept` | the keys of restored entries to finish, separated by commas, or `*`. Set by users, removed by the holder's next write |
+//! | annotations | `kube-provisioner/accept` | the keys of restored entries to finish, comma-separated, or `*`. Set by users, removed by the holder's next write |
 //! | annotations | `kube-provisioner/drop` | the keys of entries to drop, separated by commas. Set by users, removed by the holder's next write |
 //! | data | `version` | the format, `1`; if it is missing, the format is `1` |
 //! | data | `entries` | one line per entry, ordered by key; missing if there are none |

@@ -8,7 +8,7 @@ const LABEL: usize = 63;
 
 /// Returns the name of the Lease of a controller called `text`.
 ///
-/// For ordinary names it is the same as in Go's external-provisioner library: `/` becomes `-`. A text that is still not a valid name is converted to
+/// For ordinary names it is the same as in the Go library: `/` becomes `-`. A text that is still not a valid name is converted to
 /// one, and ends with a hash of the whole text, so that different texts keep different names.
 ///
 /// ```

@@ -81,7 +81,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
 
     /// Runs a key that awaits a change once more, whatever its inputs. Leaves other keys alone.
     ///
-    /// Use it for a periodic resync like that of Go's external-provisioner library. The attempt number continues.
+    /// Use it for a periodic resync like that of the Go library. The attempt number continues.
     pub fn requeue(&self, key: &K) {
         self.shared.update(|state, now| state.requeue(key, now));
     }
@@ -222,8 +222,8 @@ impl<K: Clone + Eq + Hash> Work<K> {
         self.handout.attempt
     }
 
-    /// Records the inputs this run observed; later wakes are compared against them. They differ from those of the last wake if the worker itself read
-    /// a change before the watch delivered it.
+    /// Records the inputs this run observed; later wakes are compared against them. They differ from the inputs of the last wake if the worker itself
+    /// read a change before the watch delivered it.
     pub fn begin(&self, inputs: u64) {
         self.shared.update(|state, _| state.begin(&self.handout.key, inputs));
     }

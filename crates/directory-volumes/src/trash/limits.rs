@@ -59,7 +59,7 @@ impl TrashLimits {
 }
 
 impl Root {
-    /// Removes the oldest volumes that exceed the limits, except those of other clusters.
+    /// Removes the oldest volumes that exceed the limits, except volumes of other clusters.
     ///
     /// # Errors
     /// Returns what prevented a removal.

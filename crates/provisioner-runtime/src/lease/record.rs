@@ -71,7 +71,7 @@ pub(super) fn next_transition(number: u32) -> u32 {
     if number < i32::MAX.unsigned_abs() { number + 1 } else { 0 }
 }
 
-/// Returns the number of shards that the Lease's holder runs with. Go's external-provisioner library always has one.
+/// Returns the number of shards that the Lease's holder runs with. The Go library always has one.
 pub(super) fn shards_of(lease: &Lease) -> u32 {
     let text = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(SHARDS));
     text.and_then(|text| text.parse().ok()).filter(|shards| *shards > 0).unwrap_or(1)

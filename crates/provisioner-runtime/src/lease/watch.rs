@@ -55,7 +55,7 @@ pub(super) async fn follow(fleet: &Fleet) {
 }
 
 /// Lists the Leases every retry period while the watch delivers nothing. A live fleet always has changes, because its members renew. The Lease of
-/// Go's external-provisioner library has no label, so the watch does not deliver it. Runs until dropped.
+/// the Go library has no label, so the watch does not deliver it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.environment.random("lease poll");
     let period = fleet.options.retry_period;

@@ -7,7 +7,7 @@ use super::Priority;
 /// Number of keys from other priorities that may be handed out in a row while a key of this priority waits.
 ///
 /// The queue promises eight. More urgent levels have lower limits, so that they keep the promise when a less urgent level is overdue at the same time
-/// and goes first.
+/// and is served first.
 const MOST_PASSED_OVER: [u32; LEVELS] = [6, 7, 8];
 
 const LEVELS: usize = 3;

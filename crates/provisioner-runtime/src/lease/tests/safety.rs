@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// Replicas come, go, crash and hang while the server does what it can to confuse them. `shards` are the numbers that
+/// Runs replicas that start, stop, crash and hang, while the server injects faults. `shards` are the numbers that
 /// replicas are started with. Returns what happened.
 async fn storm(seed: u64, shards: &[u32]) -> String {
     let faults = Faults::storm(seed).with(Fault::HangAfter, 0.02).with(Fault::WatchSilence, 0.01);

@@ -132,7 +132,7 @@ pub(crate) fn rules(
 ) -> Result<Rules, RunError> {
     let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
-    let place = options.node_segments.clone().filter(|_| node.is_some()).map(Place::new);
+    let place = node.zip(options.node_segments.clone()).map(|(node, segments)| Place::new(node, segments));
     let identity = options.identity.as_deref().or(node).or((!options.sidecar_rbac).then_some(&process.namespace));
     let identity = place.as_ref().map(Place::identity).or(identity.map(Into::into));
     // Replicas begin at different times.

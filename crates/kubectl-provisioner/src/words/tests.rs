@@ -36,7 +36,7 @@ fn volume_refusals() -> Vec<volume::Refusal> {
         R::DataSource { .. } => R::DataSource { kind: text(), name: text() }, R::Expansion => R::Expansion,
         R::ImmediateClass => R::ImmediateClass, R::MountOptions => R::MountOptions, R::NameTaken => R::NameTaken,
         R::NameShared { .. } => R::NameShared { rival: text() },
-        R::NodeGone { .. } => R::NodeGone { node: text() },
+        R::NodeGone { .. } => R::NodeGone { node: text() }, R::PlaceGone { .. } => R::PlaceGone { place: text() },
         R::Copy { .. } => R::Copy { uid: text() }, R::Nobodys => R::Nobodys,
         R::Unreadable { .. } => R::Unreadable { problem: text() },
         R::UnreadableVolume { .. } => R::UnreadableVolume { problem: text() },

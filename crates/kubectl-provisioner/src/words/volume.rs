@@ -95,7 +95,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::Nobodys => "released, and nobody deletes it",
         Refusal::Unreadable { .. } => "cannot be read",
         Refusal::UnreadableVolume { .. } => "cannot be read",
-        Refusal::NodeGone { .. } => "its node is gone",
+        Refusal::NodeGone { .. } | Refusal::PlaceGone { .. } => "its node is gone",
         Refusal::OtherCluster { .. } => "released, and made in another cluster",
         Refusal::OtherInstallation { .. } => "released, and left to another installation",
         Refusal::Parameters(_) => "refused: its class cannot be used",

@@ -273,7 +273,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         }
         return match &volume.identity {
             // Only this refusal shows the user that the node is gone.
-            Some(identity) if released && rules.is_named_by_node() => {
+            Some(identity) if released && (rules.is_named_by_node() || rules.place.is_some()) => {
                 Decision::LookForNode { name: identity.to_string() }
             }
             None if rules.node.is_some() && growth(volume, facts).is_some() => Decision::Refuse(Refusal::Unadopted),

@@ -24,7 +24,7 @@ pub enum Decision {
     /// Check the node whose replica has to make the claim's volume, or to delete the volume: whether it exists, and runs a
     /// replica.
     LookForNode {
-        /// The node.
+        /// The node, or the place of the volume where it decides.
         name: String,
     },
     /// Add our finalizer to a volume that was made without it.
@@ -134,6 +134,11 @@ pub enum Refusal {
         /// Its name.
         node: String,
     },
+    /// No node with the CSI driver can use the volume any more.
+    PlaceGone {
+        /// Where the volume is, as label selectors.
+        place: String,
+    },
     /// The volume was made in another cluster.
     OtherCluster {
         /// Its id.
@@ -185,6 +190,7 @@ impl Refusal {
             Self::Copy { .. }
                 | Self::Nobodys
                 | Self::NodeGone { .. }
+                | Self::PlaceGone { .. }
                 | Self::OtherCluster { .. }
                 | Self::OtherInstallation { .. }
                 | Self::RetainedTooLate

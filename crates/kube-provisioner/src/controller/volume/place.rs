@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity};
 
-/// The topology segments of our node.
+/// The place of our node.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(BTreeMap<String, String>);
+pub(crate) struct Place {
+    /// The fields that an affinity may name: only the name of the node.
+    fields: BTreeMap<String, String>,
+    segments: BTreeMap<String, String>,
+}
 
 impl Place {
-    pub(crate) fn new(segments: BTreeMap<String, String>) -> Self {
-        Self(segments)
+    pub(crate) fn new(node: &str, segments: BTreeMap<String, String>) -> Self {
+        Self { fields: BTreeMap::from([("metadata.name".to_owned(), node.to_owned())]), segments }
     }
 
     /// The identity of the volumes that our node can use.
     pub(crate) fn identity(&self) -> Box<str> {
-        self.0.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",").into()
+        self.segments.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",").into()
     }
 
     /// The identity of a volume: ours if our node can use it, otherwise its affinity as label selectors.
@@ -30,19 +34,21 @@ impl Place {
 
     /// A term without requirements is met by no node.
     fn meets(&self, term: &NodeSelectorTerm) -> bool {
-        let fields = term.match_fields.as_deref().unwrap_or_default();
-        let labels = term.match_expressions.as_deref().unwrap_or_default();
-        fields.is_empty() && !labels.is_empty() && labels.iter().all(|label| self.has(label))
+        let fields = term.match_fields.iter().flatten().map(|field| (&self.fields, field));
+        let labels = term.match_expressions.iter().flatten().map(|label| (&self.segments, label));
+        let mut all = fields.chain(labels).peekable();
+        all.peek().is_some() && all.all(|(known, requirement)| is_met(requirement, known))
     }
+}
 
-    fn has(&self, NodeSelectorRequirement { key, operator, values }: &NodeSelectorRequirement) -> bool {
-        let is_among = |value: &String| values.iter().flatten().any(|one| one == value);
-        match (&**operator, self.0.get(key)) {
-            ("In", Some(value)) => is_among(value),
-            ("NotIn", Some(value)) => !is_among(value),
-            ("NotIn" | "DoesNotExist", None) | ("Exists", Some(_)) => true,
-            _ => false,
-        }
+fn is_met(requirement: &NodeSelectorRequirement, known: &BTreeMap<String, String>) -> bool {
+    let NodeSelectorRequirement { key, operator, values } = requirement;
+    let is_among = |value: &String| values.iter().flatten().any(|one| one == value);
+    match (&**operator, known.get(key)) {
+        ("In", Some(value)) => is_among(value),
+        ("NotIn", Some(value)) => !is_among(value),
+        ("NotIn" | "DoesNotExist", None) | ("Exists", Some(_)) => true,
+        _ => false,
     }
 }
 
@@ -56,7 +62,7 @@ fn selector(term: &NodeSelectorTerm) -> String {
         ("DoesNotExist", _) => format!("!{key}"),
         (operator, values) => format!("{key} {} ({})", operator.to_lowercase(), values.join(",")),
     };
-    term.match_expressions.iter().flatten().map(requirement).collect::<Vec<_>>().join(",")
+    term.match_fields.iter().chain(&term.match_expressions).flatten().map(requirement).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -66,7 +72,8 @@ mod tests {
     use super::*;
 
     fn identity(required: &Value) -> String {
-        let place = Place::new([("rack", "7"), ("zone", "a")].map(|(key, value)| (key.into(), value.into())).into());
+        let place =
+            Place::new("node-1", [("rack", "7"), ("zone", "a")].map(|(key, value)| (key.into(), value.into())).into());
         let affinity = serde_json::from_value(json!({"required": required})).unwrap();
         place.identity_of(Some(&affinity)).into()
     }
@@ -75,6 +82,10 @@ mod tests {
         let requirement = |(key, operator, values): &(&str, &str, &[&str])| json!({"key": key, "operator": operator, "values": values});
         let term = |term: &&[_]| json!({"matchExpressions": term.iter().map(requirement).collect::<Vec<_>>()});
         json!({"nodeSelectorTerms": terms.iter().map(term).collect::<Vec<_>>()})
+    }
+
+    fn named(name: &str) -> Value {
+        json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]})
     }
 
     #[test]
@@ -96,12 +107,10 @@ mod tests {
             (terms(&[&[("rack", "Gt", &["5"])], &[("rack", "DoesNotExist", &[])]]), "rack gt (5);!rack"),
             (terms(&[&[]]), ""),
             (terms(&[]), ""),
-            (
-                json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]}),
-                "",
-            ),
+            (named("node-2"), "metadata.name=node-2"),
         ] {
             assert_eq!(identity(&other), expected);
         }
+        assert_eq!(identity(&named("node-1")), here);
     }
 }

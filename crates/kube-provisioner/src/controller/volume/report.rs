@@ -122,7 +122,8 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: Next::Wait(Some(SILENCE)), ..OutcomeReport::provision(Some(event), "node_silent") }
         }
         Err(Stopped::Refused(refusal)) if refusal.is_about_volume() => {
-            let same_from_all = matches!(refusal, Refusal::NodeGone { .. } | Refusal::Nobodys);
+            let same_from_all =
+                matches!(refusal, Refusal::NodeGone { .. } | Refusal::PlaceGone { .. } | Refusal::Nobodys);
             let event = warning(EventObject::Volume, reason::DELETE_FAILED, case.refusal_text(&refusal));
             let event = EventDraft { same_from_all, ..event };
             OutcomeReport { next: REMIND, ..OutcomeReport::deletion(Some(event), "refused") }

@@ -455,6 +455,7 @@ async fn the_volumes_of_a_node_without_its_driver_wait_for_it() {
     running[1].abort();
     fleet.remove_driver("node-1");
     fleet.fixture.delete_claim("data");
+    fleet.fixture.says(&volume, "no node with the labels topology.example.com/node=node-1 has the CSI driver").await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((fleet.fixture.volume(&volume).is_some(), fleet.volumes()), (true, vec![0, 1]));
     assert!(fleet.drivers[0].requests::<DeleteVolumeRequest>().is_empty());

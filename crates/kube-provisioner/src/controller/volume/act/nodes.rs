@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::CSINode;
-use kube::api::Api;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::{JournalKind, JournalObject, Listing, part_journal_name};
 
@@ -41,6 +42,12 @@ impl Provisioning {
         let (place, count) = self.context.cache().place_after(&name);
         if !is_turn(step.work().waits(), lookers, place, count) {
             return Ok(Done::LooksAgain { after });
+        }
+        if claim.is_none() && self.context.rules.place.is_some() {
+            return match self.has_node(&name).await? {
+                true => Ok(Done::LooksAgain { after }),
+                false => Err(Stopped::Refused(Refusal::PlaceGone { place: name })),
+            };
         }
         let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
             Ok(node) => Some(node),
@@ -89,6 +96,23 @@ impl Provisioning {
             Ok(false) => Stopped::Behind,
             Err(stopped) => stopped,
         }
+    }
+
+    /// Whether the driver is registered on a node in this place, which is written as label selectors.
+    async fn has_node(&self, place: &str) -> Result<bool, Stopped> {
+        let api = Api::<Node>::all(self.context.client().clone());
+        for selector in place.split(';').filter(|selector| !selector.is_empty()) {
+            let parameters = ListParams::default().labels(selector);
+            let found = self.context.request(api.list_metadata(&parameters)).await;
+            let found = found
+                .map_err(|error| Stopped::CallFailed { doing: "looking for nodes that can use the volume", error })?;
+            for node in found.items {
+                if self.has_driver(&node.name_any()).await? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Whether our CSI driver is registered on the node. Without one there is nothing to register.

@@ -70,6 +70,9 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::NodeGone { node } => format!(
             "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if it returns, keep its name; if its disk is lost, delete the volume manually"
         ),
+        Refusal::PlaceGone { place } => format!(
+            "no node with the labels {place} has the CSI driver {provisioner}, so no replica can delete volume {volume}; let the driver's pod run there; if the node will not return, delete the data and remove the finalizers of the volume"
+        ),
         Refusal::OtherCluster { maker } => format!(
             "volume {volume} belongs to the cluster \"{maker}\", so this provisioner changes neither the volume nor its data; delete it there, or start the provisioner with --cluster-id {maker} if this cluster replaces that one"
         ),

@@ -37,6 +37,7 @@ every!(refusals -> Refusal {
     Refusal::NameShared { .. } => ["\"NAMESPACE/OTHER\"", "\"there/OTHER\""].map(|rival| Refusal::NameShared { rival: rival.to_owned() }),
     Refusal::NameTaken => [Refusal::NameTaken],
     Refusal::Nobodys => [Refusal::Nobodys],
+    Refusal::PlaceGone { .. } => [Refusal::PlaceGone { place: "LABELS".to_owned() }],
     Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],
     Refusal::OtherCluster { .. } => [Refusal::OtherCluster { maker: "CLUSTER".to_owned() }],
     Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { maker: "IDENTITY".to_owned() }],

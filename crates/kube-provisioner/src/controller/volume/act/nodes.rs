@@ -44,10 +44,9 @@ impl Provisioning {
             return Ok(Done::LooksAgain { after });
         }
         if claim.is_none() && self.context.rules.place.is_some() {
-            return match self.has_node(&name).await? {
-                true => Ok(Done::LooksAgain { after }),
-                false => Err(Stopped::Refused(Refusal::PlaceGone { place: name })),
-            };
+            let has_node = self.has_node(&name).await?;
+            let gone = || Err(Stopped::Refused(Refusal::PlaceGone { place: name }));
+            return if has_node { Ok(Done::LooksAgain { after }) } else { gone() };
         }
         let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
             Ok(node) => Some(node),

@@ -123,7 +123,7 @@ fn every_rest_and_every_refusal_of_volumes_is_explained() {
     let actions = volume_actions();
     let all: Vec<Words> =
         rests.chain(refusals.iter().map(volume_refusal)).chain(actions.iter().filter_map(volume_action)).collect();
-    assert_eq!(all.len(), 15 + 29 + 14);
+    assert_eq!(all.len(), 15 + 30 + 15);
     check(&all);
 }
 

@@ -506,3 +506,20 @@ async fn each_node_publishes_its_own_capacity() {
     sleep(Duration::from_secs(600)).await;
     assert_eq!(published(), expected("1023Gi"));
 }
+
+/// Only the replica of that node knows which attempts need the source.
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_that_is_left_on_a_source_is_removed_at_its_node() {
+    let fleet = fleet(2);
+    let running = fleet.start_all().await;
+    fleet.fixture.claim("data", "late", on_node("node-0"));
+    fleet.fixture.until("bound", || fleet.fixture.is_bound("data")).await;
+    running.iter().for_each(JoinHandle::abort);
+    fleet.fixture.protect_claim("data");
+    fleet.fixture.delete_claim("data");
+    let _other = fleet.start_as(1, "node-1", 11).await;
+    sleep(Duration::from_secs(2 * 3600)).await;
+    assert!(fleet.fixture.is_claim_there("data"));
+    let _own = fleet.start_as(0, "node-0", 10).await;
+    fleet.fixture.until("gone", || !fleet.fixture.is_claim_there("data")).await;
+}

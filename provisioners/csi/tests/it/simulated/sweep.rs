@@ -21,12 +21,12 @@ impl Fixture {
         self.cluster.patch(target, None, PatchKind::Json, &patch).unwrap();
     }
 
-    fn protect_claim(&self, name: &str) {
+    pub(super) fn protect_claim(&self, name: &str) {
         let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name };
         self.protect(&target, CLAIM_FINALIZER);
     }
 
-    fn is_claim_there(&self, name: &str) -> bool {
+    pub(super) fn is_claim_there(&self, name: &str) -> bool {
         self.cluster.get("", "persistentvolumeclaims", "default", name).is_ok()
     }
 }

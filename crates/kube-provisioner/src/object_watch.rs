@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube::Api;
 use kube::core::DynamicObject;
-use provisioner_runtime::watch::{Change, Scope};
+use provisioner_runtime::watch::{Change, Scope, WatchHealth};
 
 /// A watch of one kind of object, which the controller runs for the provisioner: see
 /// [`Hooks::watches`](crate::Hooks::watches).
@@ -14,6 +14,7 @@ use provisioner_runtime::watch::{Change, Scope};
 pub struct ObjectWatch {
     pub(crate) plural: &'static str,
     pub(crate) scope: Scope<DynamicObject>,
+    pub(crate) health: WatchHealth,
     pub(crate) on_change: OnChange,
 }
 
@@ -50,7 +51,7 @@ impl ObjectWatch {
         api: Api<DynamicObject>,
         on_change: impl Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static,
     ) -> Self {
-        Self { plural, scope: api.into(), on_change: Box::new(on_change) }
+        Self { plural, scope: api.into(), health: WatchHealth::new(), on_change: Box::new(on_change) }
     }
 
     /// Watches like [`new`](Self::new), but `on_change` receives only the objects' metadata: the API server omits the rest.
@@ -59,7 +60,14 @@ impl ObjectWatch {
         api: Api<DynamicObject>,
         on_change: impl Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static,
     ) -> Self {
-        Self { plural, scope: Scope::metadata(api), on_change: Box::new(on_change) }
+        Self { scope: Scope::metadata(api.clone()), ..Self::new(plural, api, on_change) }
+    }
+
+    /// Returns a function that has all objects listed again: `on_change` then sees [`Change::Begin`], the objects, and [`Change::Ready`].
+    /// For an author who keeps a part of each object, and needs another part.
+    pub fn lister(&self) -> impl Fn() + Send + use<> {
+        let health = self.health.clone();
+        move || health.ask_for_list()
     }
 
     /// Limits the watch to the objects that match this label selector, such as `app=web`.

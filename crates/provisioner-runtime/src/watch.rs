@@ -14,11 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::AsyncReadExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::response::Status;
-use kube::core::{ObjectList, Request};
+use kube::core::{ListMeta, Request};
 use kube::{Api, Resource, ResourceExt};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
@@ -32,6 +35,10 @@ pub(crate) use reader::Reader;
 
 /// How many objects one list request asks for.
 const PAGE: u32 = 500;
+
+/// The same of metadata. Those are wanted of objects that are large, such as nodes with 5 kB of metadata each, and the memory of larger
+/// texts would not be returned to the system.
+const METADATA_PAGE: u32 = 100;
 
 /// How long the server keeps a watch open at least, in seconds: `minWatchTimeout` of client-go's reflector.
 const MIN_WATCH_SECONDS: u32 = 300;
@@ -116,11 +123,23 @@ impl<T> From<Api<T>> for Scope<T> {
     }
 }
 
+/// One page of a list. Its objects are decoded one by one: all of them at once need many times the memory of the text.
+#[derive(Deserialize)]
+struct Page<'a> {
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
 impl<T: Resource + Clone + DeserializeOwned + Debug> Scope<T> {
-    async fn list(&self, params: &ListParams) -> kube::Result<ObjectList<T>> {
+    /// Reads the text of one page. The client's own methods have it in memory three times.
+    async fn page(&self, params: &ListParams, text: &mut String) -> kube::Result<()> {
         let request = Request::new(self.api.resource_url());
         let request = if self.only_metadata { request.list_metadata(params) } else { request.list(params) };
-        self.api.clone().into_client().request(request.map_err(kube::Error::BuildRequest)?).await
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let mut body = pin!(self.api.clone().into_client().request_stream(request).await?);
+        text.clear();
+        body.read_to_string(text).await.map_err(kube::Error::ReadEvents).map(drop)
     }
 
     /// Asks the API server for the current version of this kind.
@@ -224,6 +243,11 @@ impl WatchHealth {
     /// Lists all objects again. Returns when everything is known as it was at the call, or newer.
     pub async fn list_again(&self) {
         self.wait_listed(self.shared.asked.notify()).await;
+    }
+
+    /// Has all objects listed again, without waiting for it.
+    pub fn ask_for_list(&self) {
+        self.shared.asked.notify();
     }
 
     /// The resource version up to which everything has been delivered; 0 before the first list, or where it is no number.
@@ -340,22 +364,27 @@ async fn list<T>(
     sink: &mut (impl FnMut(Change<T>) + Send),
 ) -> Result<(String, usize), WatchError>
 where
-    T: Resource + Clone + DeserializeOwned + Debug,
+    T: Resource + Clone + FromJson + Debug,
 {
-    let mut params = scope.list_params().limit(PAGE);
+    let mut params = scope.list_params().limit(if scope.only_metadata { METADATA_PAGE } else { PAGE });
     let (mut first, mut size) = (true, 0);
+    // One for all pages: between texts of their own, what the sink keeps would split the heap.
+    let mut text = String::new();
     // Before the request: what the API server shows in other answers from here on may be newer than the list.
     sink(Change::Begin);
     loop {
-        let page = answer(LIST, scope.list(&params)).await?;
+        answer(LIST, scope.page(&params, &mut text)).await?;
+        let page: Page<'_> = decoded(serde_json::from_str(&text))?;
         health.progress();
         if std::mem::take(&mut first) {
             health.delivers(page.metadata.resource_version.as_deref().unwrap_or_default());
         }
         let given = |text: &String| !text.is_empty();
         params.continue_token = page.metadata.continue_.filter(given);
-        size += page.items.len();
-        page.items.into_iter().for_each(|object| sink(Change::Listed(object)));
+        for object in page.items.into_iter().flatten() {
+            sink(Change::Listed(decoded(T::from_json(object.get()))?));
+            size += 1;
+        }
         if params.continue_token.is_some() {
             continue;
         }
@@ -455,6 +484,10 @@ async fn answer<T>(limit: Duration, request: impl Future<Output = kube::Result<T
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(WatchError::Failed(CallError::TimedOut(limit))),
     }
+}
+
+fn decoded<T>(read: serde_json::Result<T>) -> Result<T, WatchError> {
+    read.map_err(|error| kube::Error::SerdeError(error).into())
 }
 
 /// Why a list or a watch ended.

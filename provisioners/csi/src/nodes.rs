@@ -3,7 +3,7 @@
 //! The selected node of a claim is read from the API server for each new attempt. What a watch shows serves only for requirements that
 //! depend on all nodes, and wakes the claims that wait for a node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,11 +36,25 @@ pub(crate) struct Nodes {
 
 #[derive(Default)]
 struct State {
+    /// Labels with the driver's topology keys. A node has many others, which would cost megabytes.
     labels: Watched<Labels>,
+    listed: Listed,
     /// The driver's topology keys, where it is registered.
     keys: Watched<Vec<String>>,
+    /// All of them, since the start.
+    all_keys: BTreeSet<String>,
     /// Some claim needs a node that is not there yet.
     is_awaited: bool,
+}
+
+/// Whether all nodes have been listed since the last topology key appeared.
+#[derive(Default, PartialEq, Eq)]
+enum Listed {
+    #[default]
+    No,
+    /// The list is being read.
+    Begun,
+    Yes,
 }
 
 impl Nodes {
@@ -128,40 +142,57 @@ impl Nodes {
     /// The topology segments of the nodes on which the driver is registered. `None` until the nodes are known.
     pub(crate) fn segments(&self) -> Option<BTreeSet<Term>> {
         let state = self.lock();
-        let (labels, keys) = (state.labels.all()?, state.keys.all()?);
+        let (labels, keys) = (state.labels()?, state.keys.all()?);
         Some(keys.iter().filter_map(|(name, keys)| labels.get(name)?.term(keys).ok()).collect())
     }
 
     pub(crate) fn segment_of(&self, node: &str) -> Option<Term> {
         let state = self.lock();
-        state.labels.all()?.get(node)?.term(state.keys.all()?.get(node)?).ok()
+        state.labels()?.get(node)?.term(state.keys.all()?.get(node)?).ok()
     }
 
     /// Whether the node has been deleted, as far as is known.
     pub(crate) fn is_gone(&self, node: &str) -> bool {
-        self.lock().labels.all().is_some_and(|all| !all.contains_key(node))
+        self.lock().labels().is_some_and(|all| !all.contains_key(node))
     }
 
     pub(crate) fn watches(&self, client: &Client) -> [ObjectWatch; 2] {
         let nodes = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
         let csi_nodes = Api::all_with(client.clone(), &ApiResource::erase::<CSINode>(&()));
         let (this, that) = (self.clone(), self.clone());
-        [
-            ObjectWatch::of_metadata("nodes", nodes, move |change| this.node_event(change)),
-            ObjectWatch::new("csinodes", csi_nodes, move |change| that.csi_node_event(change)),
-        ]
+        let nodes = ObjectWatch::of_metadata("nodes", nodes, move |change| this.node_event(change));
+        let list_nodes = nodes.lister();
+        [nodes, ObjectWatch::new("csinodes", csi_nodes, move |change| that.csi_node_event(change, &list_nodes))]
     }
 
     fn node_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
-        let change = change.map(|node| (node.name_any(), Some(Labels::new(node.labels()))));
         let mut state = self.lock();
+        let (begins, is_complete) = (matches!(change, Change::Begin), matches!(change, Change::Ready));
+        let all_keys = &state.all_keys;
+        let labels =
+            |node: &DynamicObject| Labels::new(node.labels().iter().filter(|(key, _)| all_keys.contains(*key)));
+        let change = change.map(|node| (node.name_any(), Some(labels(&node))));
         let changed = state.labels.apply(change);
+        if begins && state.listed == Listed::No {
+            state.listed = Listed::Begun;
+        } else if is_complete && state.listed == Listed::Begun {
+            state.listed = Listed::Yes;
+            self.listed.notify_waiters();
+            self.changed.notify_one();
+            return vec![Wake::Claims];
+        }
         self.wakes(state, changed)
     }
 
-    fn csi_node_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+    fn csi_node_event(&self, change: Change<DynamicObject>, list_nodes: impl Fn()) -> Vec<Wake> {
         let change = change.map(|node| (node.name_any(), keys(&node, &self.driver)));
         let mut state = self.lock();
+        if let Change::Listed((_, Some(keys))) | Change::Applied((_, Some(keys))) = &change
+            && state.learn(keys)
+        {
+            state.listed = Listed::No;
+            list_nodes();
+        }
         let changed = state.keys.apply(change);
         self.wakes(state, changed)
     }
@@ -195,9 +226,21 @@ pub(crate) fn refusal(unmet: Unmet) -> ProvisionError {
 }
 
 impl State {
+    /// `None` until they are known of all nodes.
+    fn labels(&self) -> Option<&BTreeMap<String, Labels>> {
+        self.labels.all().filter(|_| self.listed == Listed::Yes)
+    }
+
+    /// Whether one of these keys is new.
+    fn learn(&mut self, keys: &[String]) -> bool {
+        let known = self.all_keys.len();
+        self.all_keys.extend(keys.iter().cloned());
+        self.all_keys.len() > known
+    }
+
     /// `None` until all nodes are known.
     fn choose(&mut self, wish: &Wish<'_>) -> Option<Result<Option<Requirement>, Unmet>> {
-        let (labels, keys) = (self.labels.all()?, self.keys.all()?);
+        let (labels, keys) = (self.labels()?, self.keys.all()?);
         let keys = keys.iter().filter(|(_, keys)| !keys.is_empty());
         let registered = keys.filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));
         let chosen = wish.requirement(&registered.collect::<Vec<_>>());

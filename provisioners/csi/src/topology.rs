@@ -22,14 +22,14 @@ const WHOLE: usize = 10_000;
 /// The most bytes of each part of a longer list.
 const PART: usize = 2_000;
 
-/// The labels of a node, in as little memory as possible: a cluster may have thousands of nodes.
+/// Some labels of a node, in as little memory as possible: a cluster may have thousands of nodes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Labels(Box<str>);
 
 impl Labels {
-    pub(crate) fn new(labels: &BTreeMap<String, String>) -> Self {
+    pub(crate) fn new<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         // Neither keys nor values contain these separators.
-        Self(labels.iter().map(|(key, value)| format!("{key}={value}\n")).collect::<String>().into())
+        Self(labels.into_iter().map(|(key, value)| format!("{key}={value}\n")).collect::<String>().into())
     }
 
     fn get(&self, key: &str) -> Option<&str> {

@@ -222,7 +222,7 @@ impl Reconciler for VolumeReconciler {
             tracing::warn!("the provisioner's code crashed in `watches`: {panic}");
             Vec::new()
         });
-        watches.extend(of_author.into_iter().map(|ObjectWatch { plural, scope, on_change }| {
+        watches.extend(of_author.into_iter().map(|ObjectWatch { plural, scope, health, on_change }| {
             let wakes = move |change| {
                 catch_panic(|| on_change(change)).unwrap_or_else(|panic| {
                     tracing::warn!("the provisioner's code crashed at a change of {plural}: {panic}");
@@ -231,7 +231,7 @@ impl Reconciler for VolumeReconciler {
             };
             let apply =
                 |cache: &mut VolumeCache, wakes: Vec<Wake>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
-            WatchSpec::new(plural, scope, WatchHealth::new(), wakes, apply).optional()
+            WatchSpec::new(plural, scope, health, wakes, apply).optional()
         }));
         watches
     }

@@ -14,6 +14,11 @@ pub(super) fn limit(plan: &mut Plan) {
     for life in plan.slots.iter_mut().flatten().filter(|life| life.sharing == Sharing::Nodes) {
         life.sharing = Sharing::Leases(1);
     }
+    // The volume of an attempt that has ended with its class may be saved late, when the class is there again and the next attempt is
+    // under way. Nobody can prevent that.
+    if plan.deeds.iter().any(|(_, deed)| matches!(deed, Deed::DropClass(_) | Deed::MakeClass(_))) {
+        plan.api.late = 0.0;
+    }
     for class in &mut plan.classes {
         class.waits = dice.chance(0.7);
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use csi_sim::{Capability, Method, Settings, Step};
+use csi_sim::{Capability, Method, Pool, Settings, Step};
 use driver_rpc::csi::controller_service_capability::rpc::Type as Rpc;
 use driver_rpc::csi::plugin_capability::service::Type as Service;
 use driver_rpc::csi::*;
@@ -14,6 +14,9 @@ use tokio::task::JoinHandle;
 
 use super::ledger::Ledger;
 use super::peer::Peer;
+
+/// The topology key.
+pub(super) const ZONE: &str = "topology.bench.example.com/zone";
 
 /// How long the driver takes for one call: any time between the two.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +51,24 @@ struct Inner {
 }
 
 impl Driver {
-    /// As most drivers of block storage are: it makes, deletes and attaches volumes, and has no snapshots, copies and topology.
-    pub(super) fn new(name: &str, folder: &Path, pace: Pace, seed: u64) -> Self {
+    /// As most drivers of block storage are: it makes, deletes and attaches volumes, and has no snapshots and copies. With zones it has
+    /// topology, and a pool in each of them.
+    pub(super) fn new(name: &str, folder: &Path, pace: Pace, seed: u64, zones: &[&str]) -> Self {
         let capabilities = [
             Capability::Plugin(Service::ControllerService),
             Capability::Controller(Rpc::CreateDeleteVolume),
             Capability::Controller(Rpc::PublishUnpublishVolume),
         ];
-        let settings = Settings { name: name.to_owned(), capabilities: capabilities.into(), ..Settings::default() };
+        let mut settings = Settings { name: name.to_owned(), capabilities: capabilities.into(), ..Settings::default() };
+        if !zones.is_empty() {
+            settings.capabilities.insert(Capability::Plugin(Service::VolumeAccessibilityConstraints));
+            let pool = |zone: &&str| Pool {
+                name: (*zone).to_owned(),
+                segments: [(ZONE.to_owned(), (*zone).to_owned())].into(),
+                size: 1 << 50,
+            };
+            settings.pools = zones.iter().map(pool).collect();
+        }
         let inner = Inner {
             sim: csi_sim::Driver::new(settings),
             pace,
@@ -137,7 +150,11 @@ impl Controller for Driver {
     }
 
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {
-        self.ledger().create_begins(&request.name, self.caller, Instant::now());
+        {
+            let mut ledger = self.ledger();
+            ledger.create_begins(&request.name, self.caller, Instant::now());
+            ledger.require(&request.name, request.accessibility_requirements.as_ref());
+        }
         let driver = self.clone();
         let call = tokio::spawn(async move {
             let name = request.name.clone();

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
+use driver_rpc::csi::TopologyRequirement;
+
 use super::peer::Peer;
 
 #[derive(Default)]
@@ -23,6 +25,10 @@ pub(super) struct Ledger {
     deleted: HashMap<String, Vec<(Peer, usize)>>,
     /// Calls of CreateVolume after the name's volume was deleted.
     pub(super) create_after_delete: usize,
+    /// Where each volume was to be by the first call of CreateVolume for its name.
+    required: HashMap<String, Option<TopologyRequirement>>,
+    /// Later calls of CreateVolume with another requirement.
+    pub(super) other_requirements: usize,
 }
 
 impl Ledger {
@@ -40,6 +46,12 @@ impl Ledger {
         if ids.is_some_and(|ids| ids.iter().any(|id| self.deleted.contains_key(id))) {
             self.create_after_delete += 1;
         }
+    }
+
+    /// CreateVolume is called with this requirement.
+    pub(super) fn require(&mut self, name: &str, required: Option<&TopologyRequirement>) {
+        let first = self.required.entry(name.to_owned()).or_insert_with(|| required.cloned());
+        self.other_requirements += usize::from(first.as_ref() != required);
     }
 
     pub(super) fn create_ends(&mut self, name: &str, id: Option<&str>) {

@@ -7,11 +7,13 @@ mod driver;
 mod handover;
 mod kills;
 mod ledger;
+mod lost_nodes;
 mod peer;
 mod restarts;
 mod stage;
 mod suite;
 mod swap;
+mod topology;
 mod traffic;
 
 use clap::Subcommand;
@@ -22,6 +24,10 @@ use crate::waiting::median;
 pub(crate) enum Command {
     /// The sidecar is killed at random moments while claims come and go: what is left in the driver, and what was asked twice
     Kills(kills::Settings),
+    /// The sidecar is killed between CreateVolume and the PersistentVolume, and the node of the claim is deleted meanwhile
+    LostNodes(lost_nodes::Settings),
+    /// Claims with a selected node, with a driver with topology and with one without; memory beside many large nodes
+    Topology(topology::Settings),
     /// The driver restarts while claims come and go: ends of the sidecar, claims that are lost, and the time to the next call
     Restarts(restarts::Settings),
     /// How long a claim waits after SIGTERM or SIGKILL of the active replica
@@ -37,6 +43,8 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Kills(settings) => kills::run(settings).await,
+        Command::LostNodes(settings) => lost_nodes::run(settings).await,
+        Command::Topology(settings) => topology::run(settings).await,
         Command::Restarts(settings) => restarts::run(settings).await,
         Command::Handover(settings) => handover::run(settings).await,
         Command::Burst(settings) => burst::run(settings).await,

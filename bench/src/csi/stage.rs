@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::CSINode;
 use kube::api::{DeleteParams, ListParams, Patch, PostParams};
-use kube::{Api, Client, ResourceExt};
-use kube_provisioner::protocol::STORAGE_PROVISIONER;
+use kube::{Api, Client, Resource, ResourceExt};
+use kube_provisioner::protocol::{SELECTED_NODE, STORAGE_PROVISIONER};
 use serde_json::json;
 use testbed::cluster::{Program, apply, class, random_suffix};
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
 use testbed::scenario::csi_rights;
 
-use super::driver::{Driver, Pace};
+use super::driver::{Driver, Pace, ZONE};
 use super::ledger::Ledger;
 use super::peer::{Peer, Programs};
 use crate::wait::until;
@@ -29,7 +30,7 @@ const STILL: Duration = Duration::from_secs(3);
 
 pub(super) struct Stage {
     state: State,
-    client: Client,
+    pub(super) client: Client,
     programs: Programs,
     /// Of the namespace and of the class.
     pub(super) name: String,
@@ -76,6 +77,17 @@ impl Left {
 impl Stage {
     /// `what` is measured, by a driver of this pace.
     pub(super) async fn set(programs: &Programs, what: &str, pace: Pace, seed: u64) -> anyhow::Result<Self> {
+        Self::set_in_zones(programs, what, pace, seed, &[]).await
+    }
+
+    /// The same with a driver that has topology, if there are zones.
+    pub(super) async fn set_in_zones(
+        programs: &Programs,
+        what: &str,
+        pace: Pace,
+        seed: u64,
+        zones: &[&str],
+    ) -> anyhow::Result<Self> {
         let state = State::for_tests()?;
         let client = client_from(&state.kubeconfig).await?;
         let name = format!("{what}-{}", random_suffix());
@@ -86,9 +98,12 @@ impl Stage {
         apply(&client, &objects).await?;
         let classes = Api::all(client.clone());
         classes.create(&PostParams::default(), &class(&name, &driver_name)).await?;
+        let mut delayed = class(&delayed(&name), &driver_name);
+        delayed.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
+        classes.create(&PostParams::default(), &delayed).await?;
         let kubeconfig = kubeconfig_for_service_account(&client, &state, &name, ACCOUNT).await?;
         let folder = tempfile::tempdir()?;
-        let driver = Driver::new(&driver_name, folder.path(), pace, seed);
+        let driver = Driver::new(&driver_name, folder.path(), pace, seed, zones);
         driver.serve()?;
         Ok(Self { state, client, programs: programs.clone(), name, driver, driver_name, kubeconfig, _sockets: folder })
     }
@@ -163,6 +178,35 @@ impl Stage {
         let mut claim = testbed::cluster::claim(name, &self.name);
         claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), self.driver_name.clone());
         self.create(claim).await
+    }
+
+    /// Creates a claim that waits for a pod, as the scheduler leaves it. Returns the name that its volume will have.
+    pub(super) async fn create_delayed_claim(&self, name: &str, node: &str) -> anyhow::Result<String> {
+        let mut claim = testbed::cluster::claim(name, &delayed(&self.name));
+        claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), self.driver_name.clone());
+        claim.annotations_mut().insert(SELECTED_NODE.to_owned(), node.to_owned());
+        self.create(claim).await
+    }
+
+    /// Creates a node where the driver is registered.
+    pub(super) async fn create_node(&self, mut node: Node, zone: &str) -> anyhow::Result<()> {
+        node.labels_mut().insert(ZONE.to_owned(), zone.to_owned());
+        let created = Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await?;
+        let registered = json!([{"name": self.driver_name, "nodeID": created.name_any(), "topologyKeys": [ZONE]}]);
+        let object: CSINode = serde_json::from_value(json!({
+            "metadata": {"name": created.name_any(), "ownerReferences": [created.owner_ref(&())]},
+            "spec": {"drivers": registered},
+        }))?;
+        Api::<CSINode>::all(self.client.clone()).create(&PostParams::default(), &object).await?;
+        Ok(())
+    }
+
+    /// Deletes a node and what the driver has registered there.
+    pub(super) async fn delete_node(&self, name: &str) -> anyhow::Result<()> {
+        Api::<Node>::all(self.client.clone()).delete(name, &DeleteParams::default()).await?;
+        // The garbage collector may be faster.
+        let _ = Api::<CSINode>::all(self.client.clone()).delete(name, &DeleteParams::default()).await;
+        Ok(())
     }
 
     async fn create(&self, claim: PersistentVolumeClaim) -> anyhow::Result<String> {
@@ -242,6 +286,11 @@ impl Stage {
         let entries = leases.items.into_iter().filter_map(|mut lease| lease.annotations_mut().remove(JOURNAL_ENTRIES));
         Ok(entries.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect())
     }
+}
+
+/// The class of claims that wait for a pod.
+fn delayed(stage: &str) -> String {
+    format!("{stage}-delayed")
 }
 
 /// The driver and the id of a volume.

@@ -1,0 +1,212 @@
+//! Claims with a selected node, with a driver that has topology and with one that has none; and memory beside many large nodes.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow::{Break, Continue};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{ContainerImage, Node, NodeStatus, PersistentVolume};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
+use testbed::control_plane::State;
+use tokio::time::sleep;
+
+use super::driver::Pace;
+use super::peer::{Peer, Programs};
+use super::stage::Stage;
+use crate::burst::mb;
+use crate::process::memory;
+use crate::wait::until;
+use crate::waiting::median;
+
+const ZONES: [&str; 3] = ["a", "b", "c"];
+/// Requests under way at a time while objects are created.
+const AT_ONCE: usize = 32;
+const PATIENCE: Duration = Duration::from_secs(1800);
+const IDLE: Duration = Duration::from_secs(20);
+/// Nodes of the measurement.
+const LABEL: &str = "bench.example.com/node";
+
+#[derive(Args, Clone)]
+pub(crate) struct Settings {
+    /// Claims that wait when the sidecar starts
+    #[arg(long, default_value_t = 3000)]
+    claims: usize,
+    /// The nodes that are selected for them
+    #[arg(long, default_value_t = 100)]
+    nodes: usize,
+    /// Rounds of each; the table has all of them and the medians
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Instead: memory beside so many nodes of 15 kB
+    #[arg(long, default_value_t = 0)]
+    memory: usize,
+    /// Also measure external-provisioner
+    #[arg(long)]
+    both: bool,
+}
+
+/// A driver and flags.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Without,
+    Strict,
+    NotStrict,
+}
+
+impl Which {
+    const ALL: [Self; 3] = [Self::Without, Self::Strict, Self::NotStrict];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Without => "without topology",
+            Self::Strict => "with topology, strict",
+            Self::NotStrict => "with topology, not strict",
+        }
+    }
+
+    async fn stage(self, programs: &Programs, peer: Peer) -> anyhow::Result<Stage> {
+        let zones: &[&str] = if self == Self::Without { &[] } else { &ZONES };
+        Stage::set_in_zones(programs, &format!("topology-{}", peer.slug()), Pace::AT_ONCE, 1, zones).await
+    }
+
+    fn flags(self, peer: Peer) -> Vec<&'static str> {
+        let mut flags = vec![if self == Self::Strict { "--strict-topology" } else { "--strict-topology=false" }];
+        if peer == Peer::Go {
+            flags.extend(["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"]);
+        }
+        flags
+    }
+}
+
+pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+    let programs = Programs::find(&State::for_tests()?).await?;
+    let peers: &[Peer] = if settings.both { &Peer::BOTH } else { &[Peer::Ours] };
+    if settings.memory > 0 {
+        return memories(&programs, peers, &settings).await;
+    }
+    println!(
+        "| {} claims that wait, {} nodes | | volumes/s | peak memory |\n|---|---|---|---|",
+        settings.claims, settings.nodes
+    );
+    for peer in peers {
+        let mut rates = [const { Vec::new() }; Which::ALL.len()];
+        for _ in 0..settings.rounds {
+            for (which, rates) in Which::ALL.into_iter().zip(&mut rates) {
+                let (rate, peak) = rate(which, *peer, &programs, &settings).await?;
+                println!("| {} | {} | {rate:.0} | {peak:.1} MB |", peer.title(), which.title());
+                rates.push(rate);
+            }
+        }
+        let [without, strict, not_strict] = rates.each_mut().map(|rates| median(rates));
+        let share = |rate: f64| format!("{rate:.0}, {:.0} %", 100.0 * rate / without);
+        println!(
+            "| medians | without; strict; not strict | {without:.0}; {}; {} | |",
+            share(strict),
+            share(not_strict)
+        );
+    }
+    Ok(())
+}
+
+/// Volumes per second and the most memory in MB.
+async fn rate(which: Which, peer: Peer, programs: &Programs, settings: &Settings) -> anyhow::Result<(f64, f64)> {
+    let stage = &which.stage(programs, peer).await?;
+    create_nodes(stage, settings.nodes, |_| Node::default()).await?;
+    let create = |at: usize| async move {
+        let node = name(stage, at % settings.nodes);
+        stage.create_delayed_claim(&format!("claim-{at}"), &node).await.map(drop)
+    };
+    stream::iter(0..settings.claims).map(create).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    sleep(Duration::from_secs(5)).await;
+    let begun = Instant::now();
+    let sidecar = stage.start(peer, "sidecar", &which.flags(peer))?;
+    until(PATIENCE, Duration::from_millis(50), async || {
+        let saved = volumes(stage).await?;
+        Ok(if saved >= settings.claims { Break(()) } else { Continue(format!("only {saved} volumes are saved")) })
+    })
+    .await?;
+    let took = begun.elapsed().as_secs_f64();
+    let peak = mb(memory(sidecar.id().pid, "VmHWM")?);
+    drop(sidecar);
+    stage.forget_all().await?;
+    delete_nodes(stage).await?;
+    Ok((settings.claims as f64 / took, peak))
+}
+
+async fn memories(programs: &Programs, peers: &[Peer], settings: &Settings) -> anyhow::Result<()> {
+    println!("| nodes | | | resident memory after 20 s | peak |\n|---|---|---|---|---|");
+    for nodes in [0, settings.memory] {
+        for peer in peers {
+            for which in Which::ALL {
+                let stage = &which.stage(programs, *peer).await?;
+                create_nodes(stage, nodes, large).await?;
+                for _ in 0..settings.rounds {
+                    let sidecar = stage.start(*peer, "sidecar", &which.flags(*peer))?;
+                    sleep(IDLE).await;
+                    let pid = sidecar.id().pid;
+                    let (now, peak) = (mb(memory(pid, "VmRSS")?), mb(memory(pid, "VmHWM")?));
+                    println!("| {nodes} | {} | {} | {now:.1} MB | {peak:.1} MB |", peer.title(), which.title());
+                }
+                delete_nodes(stage).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many volumes there are, of whatever provisioner.
+async fn volumes(stage: &Stage) -> anyhow::Result<usize> {
+    let api = Api::<PersistentVolume>::all(stage.client.clone());
+    let page = api.list_metadata(&ListParams::default().limit(1)).await?;
+    let rest = page.metadata.remaining_item_count.unwrap_or_default();
+    Ok(page.items.len() + usize::try_from(rest)?)
+}
+
+fn name(stage: &Stage, number: usize) -> String {
+    format!("{}-{number}", stage.name)
+}
+
+async fn create_nodes(stage: &Stage, count: usize, node: impl Fn(usize) -> Node) -> anyhow::Result<()> {
+    let create = |number: usize| {
+        let mut node = node(number);
+        node.metadata.name = Some(name(stage, number));
+        node.metadata.labels.get_or_insert_default().insert(LABEL.to_owned(), "yes".to_owned());
+        async move { stage.create_node(node, ZONES[number % ZONES.len()]).await }
+    };
+    stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn delete_nodes(stage: &Stage) -> anyhow::Result<()> {
+    let api = Api::<Node>::all(stage.client.clone());
+    api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(LABEL)).await?;
+    // The garbage collector deletes their CSINodes.
+    let csi_nodes = Api::<k8s_openapi::api::storage::v1::CSINode>::all(stage.client.clone());
+    csi_nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    Ok(())
+}
+
+/// A node of some 15 kB, as clouds make them: 4 kB are labels and annotations, and most of the rest names images.
+fn large(number: usize) -> Node {
+    let texts = |kind: &str, count: usize, length: usize| -> BTreeMap<String, String> {
+        let text = |at: usize| (format!("{kind}.example.com/number-{at}"), format!("{number:0length$}"));
+        (0..count).map(text).collect()
+    };
+    let image = |at: usize| ContainerImage {
+        names: Some(vec![
+            format!("registry.example.com/some/repository/image-{at}@sha256:{number:064}"),
+            format!("registry.example.com/some/repository/image-{at}:v1.2.{number}"),
+        ]),
+        size_bytes: Some(123_456_789),
+    };
+    Node {
+        metadata: ObjectMeta {
+            labels: Some(texts("label", 25, 20)),
+            annotations: Some(texts("annotation", 10, 150)),
+            ..ObjectMeta::default()
+        },
+        status: Some(NodeStatus { images: Some((0..45).map(image).collect()), ..NodeStatus::default() }),
+        ..Node::default()
+    }
+}

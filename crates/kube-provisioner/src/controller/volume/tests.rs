@@ -10,10 +10,11 @@ mod reports;
 mod volumes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube_sim::merge_patch;
 use provisioner_runtime::watch::Change;
-use provisioner_runtime::{Cache as _, Journaled as _};
+use provisioner_runtime::{Backoff, Cache as _, Journaled as _};
 use serde_json::{Value, json};
 
 use super::cache::VolumeCache;
@@ -25,6 +26,7 @@ use super::journal_entry;
 use super::key::Key;
 use super::names::VolumeNames;
 use super::partial;
+use super::place::Place;
 use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::controller::shared::watched::WatchedClass;
@@ -115,6 +117,15 @@ impl Fixture {
         let rules = Arc::new(rules);
         let cache = VolumeCache::new(rules.clone());
         Self { rules, cache }.class(waiting_class())
+    }
+
+    /// As the replica of a node whose place decides about volumes. With `bids` it takes claims that wait for no pod.
+    fn in_place(self, node: &str, key: &str, value: &str, bids: bool) -> Self {
+        let place = Place::new(node, [(key.to_owned(), value.to_owned())].into());
+        let bids = bids.then(|| Backoff::fixed(Duration::from_secs(1)));
+        let (identity, place) = (Some(place.identity()), Some(place));
+        let rules = Arc::new(Rules { identity, node: Some(node.into()), place, bids, ..(*self.rules).clone() });
+        Self { cache: VolumeCache::new(rules.clone()), rules }
     }
 
     fn class(mut self, class: Value) -> Self {

@@ -224,6 +224,33 @@ fn g44_a_node_of_its_own_serves_no_class_that_binds_at_once() {
 }
 
 #[test]
+fn a_claim_that_waits_for_no_pod_is_taken_by_a_node_that_bids() {
+    let decision = |bids, selected: Value| {
+        let claim = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": selected}}}));
+        Fixture::new().in_place("node-1", "zone", "a", bids).class(class(json!({}))).claim(claim).about_claim()
+    };
+    assert_eq!(decision(true, Value::Null), Decision::Bid);
+    assert_eq!(decision(false, Value::Null), Decision::NoAction(NoAction::AwaitsNode));
+    assert_eq!(decision(true, json!("node-1")), Decision::Provision);
+    assert_eq!(decision(true, json!("node-2")), Decision::LookForNode { name: "node-2".into() });
+}
+
+#[test]
+fn the_place_decides_about_volumes_whoever_made_them() {
+    let decision = |zone: &str, phase: &str| {
+        let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
+        let affinity = json!({"required": {"nodeSelectorTerms": [term]}});
+        let change = json!({
+            "metadata": {"annotations": {"kube-provisioner/identity": "node-7"}}, "spec": {"nodeAffinity": affinity},
+        });
+        Fixture::new().in_place("node-1", "zone", "a", true).volume(volume(phase, "Delete", change)).about_volume()
+    };
+    assert!(matches!(decision("a", "Released"), Decision::Delete(_)));
+    assert_eq!(decision("b", "Released"), Decision::LookForNode { name: "zone=b".into() });
+    assert_eq!(decision("b", "Bound"), Decision::NoAction(NoAction::OtherNode));
+}
+
+#[test]
 fn g16_parameters_are_named_in_the_refusal() {
     let fixture = Fixture::new().class(class(json!({"parameters": {"sever": "x", "zz": "y"}}))).claim(claim(json!({})));
     match fixture.about_claim() {

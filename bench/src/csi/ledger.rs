@@ -25,7 +25,7 @@ pub(super) struct Ledger {
     deleted: HashMap<String, Vec<(Peer, usize)>>,
     /// Calls of CreateVolume after the name's volume was deleted.
     pub(super) create_after_delete: usize,
-    /// Where each volume was to be by the first call of CreateVolume for its name.
+    /// The topology requirement in the first call of CreateVolume for each name.
     required: HashMap<String, Option<TopologyRequirement>>,
     /// Later calls of CreateVolume with another requirement.
     pub(super) other_requirements: usize,

@@ -19,9 +19,9 @@ use super::stage::{Left, Stage};
 const ZONES: [&str; 2] = ["a", "b"];
 /// The sidecar is killed so many milliseconds after CreateVolume is called, which takes 300 to 2000 ms.
 const AFTER: std::ops::Range<u64> = 0..1500;
-/// How long the first call for a new claim may take.
+/// Limit of the first call for a new claim.
 const CALL: Duration = Duration::from_secs(120);
-/// How long the last claims may take.
+/// Limit of the last claims.
 const BINDING: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(420);
 const QUIET: Duration = Duration::from_secs(75);
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     /// Only csi-provisioner
     #[arg(long)]
     ours: bool,
-    /// Where the chance comes from
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -44,7 +44,7 @@ struct Outcome {
     between: usize,
     calls: usize,
     other_requirements: usize,
-    /// Claims that were not deleted, and those of them that were never bound.
+    /// Claims that were not deleted, and how many of them were never bound.
     kept: usize,
     unbound: usize,
     left: Left,

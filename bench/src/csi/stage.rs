@@ -194,7 +194,9 @@ impl Stage {
         let created = Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await?;
         let registered = json!([{"name": self.driver_name, "nodeID": created.name_any(), "topologyKeys": [ZONE]}]);
         let object: CSINode = serde_json::from_value(json!({
-            "metadata": {"name": created.name_any(), "ownerReferences": [created.owner_ref(&())]},
+            "metadata": {
+                "name": created.name_any(), "labels": created.labels(), "ownerReferences": [created.owner_ref(&())],
+            },
             "spec": {"drivers": registered},
         }))?;
         Api::<CSINode>::all(self.client.clone()).create(&PostParams::default(), &object).await?;

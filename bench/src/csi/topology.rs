@@ -1,4 +1,4 @@
-//! Claims with a selected node, with a driver that has topology and with one that has none; and memory beside many large nodes.
+//! Claims with a selected node, with a driver that has topology and with one that has none; and memory in a cluster with many large nodes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{ContainerImage, Node, NodeStatus, PersistentVolume};
+use k8s_openapi::api::storage::v1::CSINode;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use testbed::control_plane::State;
@@ -39,7 +40,7 @@ pub(crate) struct Settings {
     /// Rounds of each; the table has all of them and the medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Instead: memory beside so many nodes of 15 kB
+    /// Instead: memory in a cluster with this number of nodes of 15 kB
     #[arg(long, default_value_t = 0)]
     memory: usize,
     /// Also measure external-provisioner
@@ -156,7 +157,7 @@ async fn memories(programs: &Programs, peers: &[Peer], settings: &Settings) -> a
     Ok(())
 }
 
-/// How many volumes there are, of whatever provisioner.
+/// The number of volumes of all provisioners.
 async fn volumes(stage: &Stage) -> anyhow::Result<usize> {
     let api = Api::<PersistentVolume>::all(stage.client.clone());
     let page = api.list_metadata(&ListParams::default().limit(1)).await?;
@@ -179,11 +180,9 @@ async fn create_nodes(stage: &Stage, count: usize, node: impl Fn(usize) -> Node)
 }
 
 async fn delete_nodes(stage: &Stage) -> anyhow::Result<()> {
-    let api = Api::<Node>::all(stage.client.clone());
-    api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(LABEL)).await?;
-    // The garbage collector deletes their CSINodes.
-    let csi_nodes = Api::<k8s_openapi::api::storage::v1::CSINode>::all(stage.client.clone());
-    csi_nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    let (delete, ours) = (DeleteParams::default(), ListParams::default().labels(LABEL));
+    Api::<Node>::all(stage.client.clone()).delete_collection(&delete, &ours).await?;
+    Api::<CSINode>::all(stage.client.clone()).delete_collection(&delete, &ours).await?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Where volumes must be, and where they are.
+//! The places that volumes must have, and those that they have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Judge {
         }
     }
 
-    /// What is wrong with the first requirement of an attempt.
+    /// Returns the fault of the first requirement of an attempt.
     fn unfit(&self, claim: &str, required: Option<&TopologyRequirement>, plan: &Topology) -> Option<&'static str> {
         // What is cleaned up may have lost its claim.
         let claim = self.picture.claims.get(claim)?;
@@ -66,7 +66,7 @@ impl Judge {
         (!claim.selected.iter().any(is_there)).then_some("the selected node was never there while it was selected")
     }
 
-    /// Whether a node was in a place at any time since a version of the cluster.
+    /// Returns true if a node was in a place at any time since a version of the cluster.
     fn was_in(&self, node: &str, since: u64, place: &Segments) -> bool {
         let Some(zones) = self.picture.zones.get(node) else { return false };
         let ends = zones.iter().skip(1).map(|(version, _)| *version).chain([u64::MAX]);
@@ -93,7 +93,7 @@ impl Judge {
         self.places.answered.insert(number, places.collect());
     }
 
-    /// Whether a volume is saved with other places than the driver has said.
+    /// Accuses the controller if a volume is saved with other places than the driver has returned.
     pub(super) fn check_places(&mut self, at: Duration, name: &str) {
         let Some(volume) = self.picture.volumes.get(name) else { return };
         let answered = volume.asset.parse().ok().and_then(|number: u64| self.places.answered.get(&number));

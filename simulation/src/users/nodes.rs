@@ -10,10 +10,24 @@ use crate::backend::DRIVER;
 pub(crate) const ZONE: &str = "topology.example.com/zone";
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
-const NODE_KIND: (&str, &str) = ("", "nodes");
-const CSI_NODE_KIND: (&str, &str) = ("storage.k8s.io", "csinodes");
+/// The two objects of a node.
+#[derive(Clone, Copy)]
+enum Kind {
+    Node,
+    CsiNode,
+}
 
-/// The zone of a node while nobody changes it.
+impl Kind {
+    fn target(self, name: &str) -> Target<'_> {
+        let (group, plural) = match self {
+            Self::Node => ("", "nodes"),
+            Self::CsiNode => ("storage.k8s.io", "csinodes"),
+        };
+        Target { group, plural, namespace: "", name }
+    }
+}
+
+/// The zone that a node has at first.
 pub(crate) fn zone_of(node: usize) -> usize {
     node % 2
 }
@@ -38,15 +52,13 @@ impl Users {
 
     /// The garbage collector deletes its CSINode later.
     pub(super) fn lose_node(&self, node: usize) {
-        self.remove(NODE_KIND, NODES[node]);
+        self.remove(Kind::Node, NODES[node]);
     }
 
     pub(super) fn label(&self, node: usize, number: Option<usize>) {
-        let (group, plural) = NODE_KIND;
-        let target = Target { group, plural, namespace: "", name: NODES[node] };
         let labels = json!({"metadata": {"labels": {ZONE: number.map(zone)}}});
-        // It may be gone.
-        let _ = self.cluster.patch(&target, None, PatchKind::Merge, &labels);
+        // The node may not exist.
+        let _ = self.cluster.patch(&Kind::Node.target(NODES[node]), None, PatchKind::Merge, &labels);
     }
 
     /// As the kubelet does it: a CSINode that is left of a former node of this name keeps its owner.
@@ -54,7 +66,7 @@ impl Users {
         let name = NODES[node];
         let keys = &[ZONE, HOSTNAME][..keys];
         let drivers = json!([{"name": DRIVER, "nodeID": name, "topologyKeys": keys}]);
-        let Some(found) = self.object(NODE_KIND, name) else { return };
+        let Some(found) = self.object(Kind::Node, name) else { return };
         if self.set_drivers(name, &drivers) {
             return;
         }
@@ -69,16 +81,16 @@ impl Users {
         self.set_drivers(NODES[node], &json!([]));
     }
 
-    /// Whether there is a CSINode.
+    /// Returns true if there is a CSINode.
     fn set_drivers(&self, name: &str, drivers: &Value) -> bool {
-        let Some(mut found) = self.object(CSI_NODE_KIND, name) else { return false };
+        let Some(mut found) = self.object(Kind::CsiNode, name) else { return false };
         found["spec"]["drivers"] = drivers.clone();
-        // Nobody else acts at this moment.
+        // The simulated people act one at a time.
         let _ = self.cluster.update(&found);
         true
     }
 
-    /// In the end the first node is there, and others may be gone for good. All that are there have their labels, and the driver
+    /// At the end the first node exists, and others may have been deleted. All nodes that exist have their labels, and the driver
     /// is registered on them.
     pub(super) fn settle_nodes(&self) {
         let back = if self.stage.plan.seed.is_multiple_of(3) { 1 } else { 2 };
@@ -89,17 +101,18 @@ impl Users {
         for (node, keys) in topology.keys.into_iter().enumerate() {
             self.label(node, Some(zone_of(node)));
             // It may be of a former node.
-            self.remove(CSI_NODE_KIND, NODES[node]);
+            self.remove(Kind::CsiNode, NODES[node]);
             self.register(node, keys);
         }
     }
 
-    fn object(&self, (group, plural): (&str, &str), name: &str) -> Option<Value> {
+    fn object(&self, kind: Kind, name: &str) -> Option<Value> {
+        let Target { group, plural, .. } = kind.target(name);
         self.cluster.get(group, plural, "", name).ok()
     }
 
-    fn remove(&self, (group, plural): (&str, &str), name: &str) {
-        // It may be gone already.
-        let _ = self.cluster.delete(&Target { group, plural, namespace: "", name }, DeleteOptions::default());
+    fn remove(&self, kind: Kind, name: &str) {
+        // The object may not exist.
+        let _ = self.cluster.delete(&kind.target(name), DeleteOptions::default());
     }
 }

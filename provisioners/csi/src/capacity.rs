@@ -1,12 +1,13 @@
 //! Publishes how much storage there is: one CSIStorageCapacity for each class of the driver and topology segment of the nodes, which the
 //! scheduler reads before it selects a node.
 //!
-//! The objects are those of external-provisioner v6.4.0, so that either program continues with the objects of the other:
+//! The objects are the same as external-provisioner v6.4.0 creates, so that either program continues with the objects of the other:
 //! <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/pkg/capacity/capacity.go>.
 
 mod owner;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,16 +25,13 @@ use kube_provisioner::prometheus_client::metrics::gauge::Gauge;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::quantity::{format_bytes, parse_bytes};
 use kube_provisioner::{Change, ObjectWatch, StartError, Wake, error_chain};
-use provisioner_runtime::{
-    Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, call, short_hash, stable_hash,
-};
-use serde_json::Value;
+use provisioner_runtime::{Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, call, short_hash};
 use tokio::time::{Instant, sleep};
 
 use crate::nodes::Nodes;
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
-use crate::topology::Term;
+use crate::topology::{self, Term};
 use crate::watched::{Changed, Watched};
 
 const DRIVER: &str = "csi.storage.k8s.io/drivername";
@@ -57,7 +55,7 @@ pub struct CapacitySettings {
     pub threads: usize,
     /// The interval between two calls for the same object.
     pub poll_interval: Duration,
-    /// Whether classes whose volumes wait for no pod have objects, too.
+    /// Also publish for classes with immediate binding.
     pub for_immediate_binding: bool,
     /// The delay after the first failure.
     pub retry_interval_start: Duration,
@@ -80,7 +78,7 @@ impl CapacitySettings {
     }
 }
 
-/// What an object is about.
+/// The class and the topology segment of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     class: String,
@@ -113,30 +111,21 @@ struct Class {
 
 impl Class {
     /// `None` for a class of another driver.
-    fn read(class: DynamicObject, driver: &str) -> Option<Self> {
-        let text = |key: &str| class.data.get(key).and_then(Value::as_str);
-        (text("provisioner") == Some(driver)).then(|| Self {
-            is_immediate: text("volumeBindingMode") == Some("Immediate"),
-            parameters: class.data.get("parameters").map(texts).unwrap_or_default(),
-            allowed: serde_json::from_value(class.data["allowedTopologies"].clone()).unwrap_or_default(),
+    fn read(class: &DynamicObject, driver: &str) -> Option<Self> {
+        let class: StorageClass =
+            class.clone().try_parse().ok().filter(|class: &StorageClass| class.provisioner == driver)?;
+        Some(Self {
+            is_immediate: class.volume_binding_mode.as_deref() == Some("Immediate"),
+            parameters: class.parameters.unwrap_or_default(),
+            allowed: class.allowed_topologies.unwrap_or_default(),
         })
     }
 
-    /// Whether the class's volumes may be in this segment, by the keys that both name.
+    /// Returns true if the class's volumes may be in this segment, by the keys that both name.
     fn allows(&self, segment: &Term) -> bool {
-        let is_within = |term: &TopologySelectorTerm| {
-            term.match_label_expressions.iter().flatten().all(|allowed| {
-                let value = segment.iter().find(|(key, _)| *key == allowed.key).map(|(_, value)| value);
-                value.is_none_or(|value| allowed.values.contains(value))
-            })
-        };
-        self.allowed.is_empty() || self.allowed.iter().any(is_within)
+        let value_of = |key: &str| segment.iter().find(|(own, _)| own == key).map(|(_, value)| value);
+        topology::allows(&self.allowed, |one| value_of(&one.key).is_none_or(|value| one.values.contains(value)))
     }
-}
-
-fn texts(map: &Value) -> Texts {
-    let pairs = map.as_object().into_iter().flatten();
-    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 #[derive(Default)]
@@ -219,7 +208,7 @@ impl Capacity {
     }
 
     fn class_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
-        let change = change.map(|class| (class.name_any(), Class::read(class, &self.driver)));
+        let change = change.map(|class| (class.name_any(), Class::read(&class, &self.driver)));
         let mut state = self.lock();
         match state.classes.apply(change) {
             Changed::Nothing => {}
@@ -351,7 +340,7 @@ impl Capacity {
     /// The time until the next poll. Each object has its own point of time in the interval, so that the calls are spread over it.
     fn until_poll(&self, key: &Key, begin: Instant) -> Duration {
         let interval = self.settings.poll_interval.max(Duration::from_millis(100)).as_nanos();
-        let own = u128::from(stable_hash(&format!("{key:?}"))) % interval;
+        let own = u128::from(BuildHasherDefault::<DefaultHasher>::default().hash_one(key)) % interval;
         let passed = (begin.elapsed().as_nanos() + interval - own) % interval;
         Duration::from_nanos(u64::try_from(interval - passed).unwrap_or(u64::MAX))
     }
@@ -369,10 +358,7 @@ impl Capacity {
         let request =
             GetCapacityRequest { parameters, accessible_topology: Some(Topology { segments }), ..Default::default() };
         let Key { class, segment } = key;
-        let place = || {
-            let segment: Vec<_> = segment.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            format!("of the class {class} in the segment {:?}", segment.join(","))
-        };
+        let place = || format!("of the class {class} in the segment {:?}", topology::described(segment));
         let answer = driver.get_capacity(request).await;
         let answer = answer.map_err(|error| format!("the capacity {} is unknown: {}", place(), error_chain(&error)))?;
         let Some(object) = self.object(key, before.as_ref(), &answer) else { return Ok(()) };

@@ -103,7 +103,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
         None => flags.options(driver.name()),
     };
     let identity = identity(&driver, settings.own_node.as_ref());
-    let another = another_driver(client.clone(), (driver.clone(), settings.own_node.clone()), reconnected);
+    let another = another_driver(client.clone(), driver.clone(), settings.own_node.clone(), reconnected);
     let provisioner = CsiProvisioner::new(client, driver, settings, identity).with_metrics(operations);
     tokio::select! {
         ended = Controller::new(provisioner, options).run() => Ok(ended?),
@@ -124,7 +124,8 @@ async fn own_node(client: &Client, driver: &DriverInfo, name: Option<&str>) -> R
 /// kubelet starts the program anew then.
 async fn another_driver(
     client: Client,
-    (known, node): (DriverInfo, Option<OwnNode>),
+    known: DriverInfo,
+    node: Option<OwnNode>,
     reconnected: impl Future<Output = ()>,
 ) -> String {
     reconnected.await;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube_provisioner::k8s_openapi::api::core::v1::{Node, TopologySelectorTerm};
+use kube_provisioner::k8s_openapi::api::core::v1::{Node, TopologySelectorLabelRequirement, TopologySelectorTerm};
 use kube_provisioner::k8s_openapi::api::storage::v1::CSINode;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
@@ -28,9 +28,9 @@ const LISTING: Duration = Duration::from_secs(10);
 pub(crate) struct Nodes {
     driver: Arc<str>,
     state: Arc<Mutex<State>>,
-    /// Told when a list was read.
+    /// Notified when a list was read.
     listed: Arc<Notify>,
-    /// Told of each change.
+    /// Notified of each change.
     pub(crate) changed: Arc<Notify>,
 }
 
@@ -69,18 +69,11 @@ impl Nodes {
         settings: &Settings,
         request: &ProvisionRequest<Texts>,
     ) -> Result<Option<Requirement>, ProvisionError> {
-        let allowed = request.allowed_topologies();
         let selected = match &request.selected_node {
-            Some(node) => Some(self.place_of(client, node, allowed).await?),
+            Some(node) => Some(self.place_of(client, node, request.allowed_topologies()).await?),
             None => None,
         };
-        let wish = Wish {
-            claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
-            allowed,
-            selected,
-            strict: settings.strict_topology,
-            immediate: settings.immediate_topology,
-        };
+        let wish = Wish::of(request, settings, selected);
         if wish.needs_nodes() { self.among_all(&wish).await } else { wish.requirement(&[]).map_err(refusal) }
     }
 
@@ -100,7 +93,10 @@ impl Nodes {
         let (node, csi_node) = tokio::join!(nodes.get_metadata_opt(name), csi_nodes.get_opt(name));
         let node = node.map_err(unread)?.ok_or_else(|| gone("Node"))?;
         let labels = Labels::new(node.labels());
-        if !allows(allowed, &labels) {
+        let holds = |one: &TopologySelectorLabelRequirement| {
+            labels.get(&one.key).is_some_and(|value| one.values.iter().any(|allowed| allowed == value))
+        };
+        if !allows(allowed, holds) {
             let text = "the allowedTopologies of the class exclude the selected node";
             return Err(ProvisionError::reschedule(format!("{text} {name} by its present labels")));
         }

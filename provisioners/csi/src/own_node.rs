@@ -50,13 +50,7 @@ impl OwnNode {
         request: &ProvisionRequest<Texts>,
     ) -> Result<Option<Requirement>, Unmet> {
         let keys: Vec<String> = self.segments.keys().cloned().collect();
-        let wish = Wish {
-            claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
-            allowed: request.allowed_topologies(),
-            selected: Some(self.segment()),
-            strict: settings.strict_topology,
-            immediate: settings.immediate_topology,
-        };
+        let wish = Wish::of(request, settings, Some(self.segment()));
         wish.requirement(&[Registered { keys: &keys, labels: &Labels::new(&self.segments) }])
     }
 }

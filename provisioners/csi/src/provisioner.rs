@@ -370,12 +370,11 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
                 Err(problem) => format!("{fault}; and it cannot be deleted yet: {problem}"),
             }));
         }
-        let segments = if self.info.chooses_places(&self.settings) {
-            topology::affinity(&made.accessible_topology).map(|places| topology::segments(&places))
-        } else {
-            None
-        };
-        self.refresh_capacity(&request.class.name_any(), &segments.unwrap_or_default());
+        let places = made.accessible_topology.iter().filter(|_| self.info.chooses_places(&self.settings));
+        let segments = places
+            .filter(|place| !place.segments.is_empty())
+            .map(|place| place.segments.iter().map(|(key, value)| (key.clone(), value.clone())).collect());
+        self.refresh_capacity(&request.class.name_any(), &segments.collect::<Vec<Term>>());
         Ok(answer::volume(made, &attempt.wanted, &request, &self.info, &self.settings, &self.identity))
     }
 
@@ -605,8 +604,8 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
         let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
         let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
-        let chooses_places = self.info.chooses_places(&self.settings) || self.capacity.is_some();
-        let needs_nodes = chooses_places && self.settings.own_node.is_none();
+        let needs_nodes =
+            self.settings.own_node.is_none() && (self.info.chooses_places(&self.settings) || self.capacity.is_some());
         let nodes = needs_nodes.then(|| self.nodes.watches(client)).into_iter().flatten();
         let capacity = self.capacity.iter().flat_map(|capacity| capacity.watches(client));
         attachments.into_iter().chain(snapshots).chain(grants).chain(nodes).chain(capacity).collect()

@@ -6,10 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use driver_rpc::csi::{Topology, TopologyRequirement};
+use kube_provisioner::ProvisionRequest;
 use kube_provisioner::k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, TopologySelectorLabelRequirement, TopologySelectorTerm,
 };
 use thiserror::Error;
+
+use crate::parameters::Texts;
+use crate::request::Settings;
 
 /// The labels of a place, sorted by key.
 pub(crate) type Term = Vec<(String, String)>;
@@ -32,7 +36,7 @@ impl Labels {
         Self(labels.into_iter().map(|(key, value)| format!("{key}={value}\n")).collect::<String>().into())
     }
 
-    fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
     }
 
@@ -83,7 +87,18 @@ pub(crate) enum Unmet {
     TooMany(usize),
 }
 
-impl Wish<'_> {
+impl<'a> Wish<'a> {
+    /// The wish of a claim, if its selected node has this place.
+    pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Term>) -> Self {
+        Self {
+            claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
+            allowed: request.allowed_topologies(),
+            selected,
+            strict: settings.strict_topology,
+            immediate: settings.immediate_topology,
+        }
+    }
+
     /// Whether the requirement depends on all nodes.
     pub(crate) fn needs_nodes(&self) -> bool {
         self.allowed.is_empty() && if self.selected.is_some() { !self.strict } else { self.immediate }
@@ -128,8 +143,8 @@ impl Wish<'_> {
     }
 
     fn first_with(&self, places: &[Term], selected: &Term) -> Result<usize, Unmet> {
-        let described = || selected.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
-        places.iter().position(|place| is_within(place, selected)).ok_or_else(|| Unmet::NotAllowed(described()))
+        let place = places.iter().position(|place| is_within(place, selected));
+        place.ok_or_else(|| Unmet::NotAllowed(described(selected)))
     }
 }
 
@@ -190,12 +205,17 @@ fn sorted(keys: &[String]) -> Vec<&String> {
     keys
 }
 
-/// Whether the scheduler may select a node with these labels.
-pub(crate) fn allows(allowed: &[TopologySelectorTerm], labels: &Labels) -> bool {
-    let holds = |wanted: &TopologySelectorLabelRequirement| {
-        labels.get(&wanted.key).is_some_and(|value| wanted.values.iter().any(|one| one == value))
-    };
-    allowed.is_empty() || allowed.iter().any(|term| term.match_label_expressions.iter().flatten().all(holds))
+/// Returns true if `holds` is true of each requirement of one of these terms, or if there are none.
+pub(crate) fn allows(
+    allowed: &[TopologySelectorTerm],
+    holds: impl Fn(&TopologySelectorLabelRequirement) -> bool,
+) -> bool {
+    allowed.is_empty() || allowed.iter().any(|term| term.match_label_expressions.iter().flatten().all(&holds))
+}
+
+/// A segment as text, such as `rack=7,zone=a`.
+pub(crate) fn described(segment: &Term) -> String {
+    segment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
 /// The combinations of the values of each term.

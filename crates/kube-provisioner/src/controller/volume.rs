@@ -101,7 +101,7 @@ pub(crate) fn control_loop(
         fencing: rules.safeguards.include(Safeguard::Fencing),
         restored: rules.safeguards.include(Safeguard::Journals),
     };
-    let journals = (process.namespace.clone(), process.journal);
+    let (namespace, journal) = (process.namespace.clone(), process.journal);
     let (client, loop_options) = process.into_loop(options, "volumes", str::to_owned, safeguards);
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |runtime: Context<VolumeCache>| VolumeReconciler {
@@ -115,7 +115,8 @@ pub(crate) fn control_loop(
                 claims: WatchHealth::new(),
                 volumes: WatchHealth::new(),
             },
-            journals,
+            namespace,
+            journal,
         ),
         thresholds: Thresholds::of(options),
         metrics: VolumeMetrics::new(),

@@ -48,11 +48,16 @@ pub(crate) struct Actions {
 }
 
 impl Actions {
-    /// `journals` is the namespace of the journals, and where they are stored.
-    pub(crate) fn new(context: ActContext, journals: (String, JournalKind)) -> Self {
+    /// `namespace` is the namespace of the journals, and `journal` the kind of object that stores them.
+    pub(crate) fn new(context: ActContext, namespace: String, journal: JournalKind) -> Self {
         let context = Arc::new(context);
         Self {
-            provisioning: Provisioning { context: context.clone(), journals, no_clean_up: AtomicBool::new(false) },
+            provisioning: Provisioning {
+                context: context.clone(),
+                namespace,
+                journal,
+                no_clean_up: AtomicBool::new(false),
+            },
             deleting: Deleting { context: context.clone(), no_guard: AtomicBool::new(false) },
             expanding: Expanding { context: context.clone() },
             context,

@@ -18,7 +18,7 @@ use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 
 impl Provisioning {
     /// Waits for a random time first, so that not all nodes take the claim at once. No worker is held meanwhile, and if another node
-    /// takes the claim, the work on the key begins anew.
+    /// takes the claim, the work on the key starts again.
     pub(super) async fn bid(
         &self,
         claim: Option<Arc<PersistentVolumeClaim>>,

@@ -69,7 +69,7 @@ impl Provisioning {
         if node.as_ref().is_some_and(is_unready) {
             return Err(Stopped::NodeSilent { node: name, why: NodeSilence::NotReady });
         }
-        let why = match self.journals.1 {
+        let why = match self.journal {
             // Its replica writes none.
             JournalKind::Memory => NodeSilence::Replica,
             _ if self.journal_of(&name).await?.is_none() => NodeSilence::NoReplica,
@@ -133,7 +133,7 @@ impl Provisioning {
         if self.context.rules.place.is_none() {
             return Ok(false);
         }
-        if self.journals.1 == JournalKind::Memory {
+        if self.journal == JournalKind::Memory {
             return Ok(true);
         }
         let key = key.to_string();
@@ -145,8 +145,8 @@ impl Provisioning {
 
     /// The journal of another node. A replica writes it as soon as it runs.
     async fn journal_of(&self, node: &str) -> Result<Option<Listing>, Stopped> {
-        let (namespace, kind) = &self.journals;
-        let api: Api<JournalObject> = Api::namespaced_with(self.context.client().clone(), namespace, kind);
+        let api: Api<JournalObject> =
+            Api::namespaced_with(self.context.client().clone(), &self.namespace, &self.journal);
         match self.context.request(api.get(&part_journal_name(&self.context.rules.names.own, node))).await {
             Ok(journal) => Ok(Some(Listing::read(&journal))),
             Err(CallError::NotFound) => Ok(None),

@@ -23,8 +23,10 @@ use crate::volume::Volume;
 /// Attempts to make a volume, and their end.
 pub(crate) struct Provisioning {
     pub(super) context: Arc<ActContext>,
-    /// The namespace of the journals, and where they are stored.
-    pub(super) journals: (String, JournalKind),
+    /// The namespace of the journals.
+    pub(super) namespace: String,
+    /// The kind of object that stores them.
+    pub(super) journal: JournalKind,
     /// Whether a call has shown that the author has no `clean_up`.
     pub(super) no_clean_up: AtomicBool,
 }

@@ -220,7 +220,7 @@ fn count(root: &Path, above: &str, inventory: &mut Inventory) -> anyhow::Result<
         let what = match metadata.is_dir() {
             true => format!("directory {:o} of {}", metadata.permissions().mode() & 0o7777, metadata.uid()),
             // A mark gets the UID of its volume some time after the volume is saved.
-            false if above == MARKS => without_volume_uid(&fs::read_to_string(full)?),
+            false if Path::new(above).starts_with(MARKS) => without_volume_uid(&fs::read_to_string(full)?),
             false => fs::read_to_string(full)?,
         };
         if path != OWN && above != OWN {

@@ -2,9 +2,9 @@
 
 use anyhow::Context;
 use kube::api::ListParams;
-use objectbucket_api::{GROUP, Validation};
+use objectbucket_api::Validation;
 use serde_json::{Value, json};
-use testbed::cluster::{DEFAULT_LIMIT, TestSpace, eventually, install_bucket_crds};
+use testbed::cluster::{DEFAULT_LIMIT, TestSpace, eventually};
 
 #[path = "../../../crates/objectbucket-api/tests/it/served.rs"]
 mod served;
@@ -13,25 +13,19 @@ use served::{Served, assert_refused};
 
 const ROOK: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/rook.yaml");
 const NOOBAA: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/noobaa.yaml");
+const UPSTREAM: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/upstream.yaml");
 
-/// The standard definitions have their own name here: other tests use them, too.
 #[tokio::test]
 async fn standard() -> anyhow::Result<()> {
     let space = TestSpace::new("obc-standard").await?;
-    let served = served(&space, GROUP.to_owned());
-    install_bucket_crds(&space.client()).await?;
+    let served = own_group(&space, "standard");
+    install(&space, &served, &served.definitions(Validation::Standard)).await?;
 
     served.takes_what_others_left(false).await;
     served.takes_nulls(true).await;
     served.keeps_status_apart().await;
     served.refuses_nonsense().await;
     served.takes_changes().await;
-    for bucket in &served.api("ObjectBucket").list(&ListParams::default()).await? {
-        let name = bucket.metadata.name.as_deref().unwrap_or_default();
-        if name.starts_with(space.namespace()) {
-            served.api("ObjectBucket").delete(name, &Default::default()).await?;
-        }
-    }
     space.done().await
 }
 
@@ -88,6 +82,15 @@ async fn rook() -> anyhow::Result<()> {
     install(&space, &served, &served.definitions_of(ROOK)).await?;
     served.takes_what_others_left(false).await;
     served.takes_nulls(false).await;
+    space.done().await
+}
+
+#[tokio::test]
+async fn upstream() -> anyhow::Result<()> {
+    let space = TestSpace::new("obc-upstream").await?;
+    let served = own_group(&space, "upstream");
+    install(&space, &served, &served.definitions_of(UPSTREAM)).await?;
+    served.takes_what_others_left(false).await;
     space.done().await
 }
 

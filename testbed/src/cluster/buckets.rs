@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::{DEFAULT_LIMIT, apply, eventually};
 
-/// Installs the standard definitions, if they are not, and waits until they are served. They stay, as tests that run at
-/// the same time use them, too.
+/// Installs the definitions of the charts unless they exist, and waits until they are served. They are not removed, because concurrent tests use
+/// them.
 pub async fn install_bucket_crds(client: &Client) -> anyhow::Result<()> {
-    let definitions = crds(Validation::Standard).map(|definition| {
+    let definitions = crds(Validation::Strict).map(|definition| {
         let mut definition = json!(definition);
         definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
         definition["kind"] = "CustomResourceDefinition".into();

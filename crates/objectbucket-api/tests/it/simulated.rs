@@ -7,6 +7,7 @@ use crate::served::Served;
 
 const ROOK: &str = include_str!("../../fixtures/crds/rook.yaml");
 const NOOBAA: &str = include_str!("../../fixtures/crds/noobaa.yaml");
+const UPSTREAM: &str = include_str!("../../fixtures/crds/upstream.yaml");
 
 fn served() -> (Cluster, Served) {
     let cluster = Cluster::new();
@@ -50,6 +51,13 @@ async fn rook() {
     install(&cluster, &served.definitions_of(ROOK));
     served.takes_what_others_left(false).await;
     served.takes_nulls(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn upstream() {
+    let (cluster, served) = served();
+    install(&cluster, &served.definitions_of(UPSTREAM));
+    served.takes_what_others_left(false).await;
 }
 
 #[tokio::test(start_paused = true)]

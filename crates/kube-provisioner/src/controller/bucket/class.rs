@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use objectbucket_api::names::CLASS_BUCKET_NAME;
+use objectbucket_api::names::{CLASS_BUCKET_NAME, PROVISIONER_LABEL};
 use provisioner_runtime::controller::catch_panic;
 use provisioner_runtime::watch::Change;
 
@@ -14,6 +14,7 @@ use super::decide::Rules;
 use super::delivered_names;
 use super::facts::{OurClass, ReclaimPolicy};
 use crate::bucket::BucketCapabilities;
+use crate::controller::shared::checksum::CHECKSUM;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::watched::WatchedClass;
@@ -24,6 +25,10 @@ use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 const OVERLAP: &str = "credentialsOverlap";
 /// The class parameter with the keys of `additionalConfig` that its claims may use.
 const ALLOWED_CONFIG: &str = "allowedAdditionalConfig";
+/// The class parameters with the keys of the claim's labels and annotations that its Secret and ConfigMap receive, too.
+const COPIED: [&str; 2] = ["copyClaimLabels", "copyClaimAnnotations"];
+/// The keys that must not be copied: they have a meaning on the objects themselves.
+const NOT_COPIED: [&str; 3] = [PROVISIONER_LABEL, CHECKSUM, "kubectl.kubernetes.io/last-applied-configuration"];
 /// The keys of `additionalConfig` that are not passed to the provisioner.
 const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
 /// The default validity of a key after it was rotated out.
@@ -83,6 +88,7 @@ pub(crate) fn read_texts(
     of_author.remove(CLASS_BUCKET_NAME);
     of_author.remove(OVERLAP);
     of_author.remove(ALLOWED_CONFIG);
+    COPIED.iter().for_each(|parameter| drop(of_author.remove(*parameter)));
     let of_names = delivered_names::take(&mut of_author);
     let read = ClassParameters::read(of_author, &capabilities.secrets, parse);
     if matches!(read, Err(BadParameters::Crashed(_))) {
@@ -92,7 +98,8 @@ pub(crate) fn read_texts(
         Err(BadParameters::Wrong(problem)) => Some(problem.clone()),
         _ => None,
     };
-    let problems: Vec<String> = [of_author, overlap(texts).err(), of_names.err()].into_iter().flatten().collect();
+    let problems: Vec<String> =
+        [of_author, overlap(texts).err(), of_names.err(), copied(texts).err()].into_iter().flatten().collect();
     if problems.is_empty() { read } else { Err(BadParameters::Wrong(problems.join("; "))) }
 }
 
@@ -104,6 +111,23 @@ pub(crate) fn overlap(texts: &BTreeMap<String, String>) -> Result<Duration, Stri
             crate::options::parse_time_limit(text).map_err(|problem| format!("parameter \"{OVERLAP}\": {problem}"))
         }
     }
+}
+
+/// Returns the keys of the claim's labels and annotations that its Secret and ConfigMap receive.
+pub(super) fn copied(texts: &BTreeMap<String, String>) -> Result<[Vec<String>; 2], String> {
+    let keys = COPIED.map(|parameter| texts.get(parameter).map(|keys| list(keys)).unwrap_or_default());
+    match COPIED
+        .iter()
+        .zip(&keys)
+        .find_map(|(parameter, keys)| Some((parameter, keys.iter().find(|key| is_reserved(key))?)))
+    {
+        Some((parameter, key)) => Err(format!("parameter \"{parameter}\": \"{key}\" is reserved and cannot be copied")),
+        None => Ok(keys),
+    }
+}
+
+fn is_reserved(key: &str) -> bool {
+    NOT_COPIED.contains(&key) || key.starts_with("kube-provisioner/")
 }
 
 /// Returns the keys of `additionalConfig` that claims can use. A panic of the provisioner's code is reported when it reads a claim.

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::cache::{BucketCache, key_of};
+use super::class::copied;
 use super::decide::Rules;
 use super::delivered::{Deliverable, DeliveredFacts, checksum, config_map_entries};
 use super::facts::{BucketFacts, ClaimFacts, Delivered, Facts, OurClass, ReclaimPolicy};
@@ -526,6 +527,9 @@ impl Objects {
             },
             K::ENTRIES: entries,
         });
+        if write == Write::Persist {
+            self.copy_metadata(claim, record, &mut body).await?;
+        }
         let doing = if K::KIND == "Secret" { "writing the claim's Secret" } else { "writing the claim's ConfigMap" };
         let failed = |error| Stopped::CallFailed { doing, error };
         let dry_run = write == Write::DryRun;
@@ -563,6 +567,29 @@ impl Objects {
         };
         if !dry_run {
             self.cache().observe_delivered(K::INDEX, written.seen(), lists);
+        }
+        Ok(())
+    }
+
+    /// Copies the claim's labels and annotations that the class lists. Labels and annotations are not watched, so the claim is read.
+    async fn copy_metadata(&self, claim: &ClaimFacts, record: &Record, body: &mut Value) -> Result<(), Stopped> {
+        let Some(Ok([labels, annotations])) = record.parameters.as_ref().map(copied) else { return Ok(()) };
+        if labels.is_empty() && annotations.is_empty() {
+            return Ok(());
+        }
+        let api: Api<ObjectBucketClaim> = Api::namespaced(self.context.client().clone(), &claim.namespace);
+        let live = match self.context.request(api.get_metadata(&claim.name)).await {
+            Ok(live) => live.metadata,
+            Err(CallError::NotFound) => return Err(Stopped::Changed),
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
+        };
+        let [of_labels, of_annotations] = [live.labels, live.annotations].map(Option::unwrap_or_default);
+        for (field, keys, values) in [("labels", labels, of_labels), ("annotations", annotations, of_annotations)] {
+            for key in keys {
+                if let Some(value) = values.get(&key) {
+                    body["metadata"][field][key] = json!(value);
+                }
+            }
         }
         Ok(())
     }

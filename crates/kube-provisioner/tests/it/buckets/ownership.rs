@@ -15,6 +15,7 @@ use super::refusing::refusing;
 use super::store::Failure;
 
 pub(super) const ROOK: &str = include_str!("../../../../objectbucket-api/fixtures/crds/rook.yaml");
+const UPSTREAM: &str = include_str!("../../../../objectbucket-api/fixtures/crds/upstream.yaml");
 const NOOBAA: &str = include_str!("../../../../objectbucket-api/fixtures/crds/noobaa.yaml");
 pub(super) const OBJECT: &str = "obc-default-photos";
 
@@ -165,6 +166,22 @@ async fn z20_a_restored_object_bucket_is_removed_when_a_person_deletes_it() {
     fixture.until("it is told", || told(&fixture, OBJECT, "ClaimMissing")).await;
     fixture.delete(BUCKETS, OBJECT);
     fixture.until("it is gone", || fixture.get(BUCKETS, OBJECT).is_none()).await;
+    assert!(fixture.store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn z39_serves_claims_whose_conditions_the_definition_of_lib_bucket_provisioner_drops() {
+    let fixture = fixture(UPSTREAM);
+    fixture.claim("photos", json!({}));
+    fixture.claim("named", json!({"generateBucketName": null, "bucketName": "named"}));
+    let _running = fixture.start(1);
+    for claim in ["photos", "named"] {
+        fixture.bound(claim).await;
+    }
+    for claim in ["photos", "named"] {
+        fixture.delete(CLAIMS, claim);
+        fixture.gone(claim).await;
+    }
     assert!(fixture.store.is_empty());
 }
 

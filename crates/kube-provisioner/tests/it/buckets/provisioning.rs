@@ -298,6 +298,39 @@ async fn w17_a_class_lists_the_keys_that_its_claims_may_use() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn w18_copies_labels_and_annotations_that_the_class_lists() {
+    let fixture = Fixture::new();
+    let class = |labels: &str| {
+        let parameters = json!({"copyClaimLabels": labels, "copyClaimAnnotations": "example.com/owner"});
+        json!({"parameters": parameters})
+    };
+    fixture.class("copies", class("team, absent"));
+    fixture.class("reserved", class("bucket-provisioner"));
+    fixture.claim("photos", json!({"storageClassName": "copies"}));
+    fixture.claim("refused", json!({"storageClassName": "reserved"}));
+    let metadata = json!({
+        "labels": {"team": "blue", "tier": "gold"},
+        "annotations": {"example.com/owner": "ada", "example.com/other": "x"},
+    });
+    fixture.patch(CLAIMS, "photos", json!({"metadata": metadata}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    for plural in ["secrets", "configmaps"] {
+        let written = fixture.get(plural, "photos").unwrap();
+        let (labels, annotations) = (&written["metadata"]["labels"], &written["metadata"]["annotations"]);
+        assert_eq!((&labels["team"], &annotations["example.com/owner"]), (&json!("blue"), &json!("ada")), "{written}");
+        assert_eq!(labels["bucket-provisioner"], "example.com-bucket", "{written}");
+        assert!(labels.get("tier").is_none() && annotations.get("example.com/other").is_none(), "{written}");
+    }
+    fixture.until("the class is refused", || fixture.ready("refused").0 == "InvalidClass").await;
+    assert!(
+        fixture.ready("refused").1.contains("\"bucket-provisioner\" is reserved"),
+        "{:?}",
+        fixture.ready("refused")
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn u2_u3_a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
     let fixture = Fixture::new();
     fixture.class("bad", json!({"parameters": {"hots": "x"}}));

@@ -62,6 +62,7 @@ impl Driver {
         let mut settings = Settings { name: name.to_owned(), capabilities: capabilities.into(), ..Settings::default() };
         if !zones.is_empty() {
             settings.capabilities.insert(Capability::Plugin(Service::VolumeAccessibilityConstraints));
+            settings.capabilities.insert(Capability::Controller(Rpc::GetCapacity));
             let pool = |zone: &&str| Pool {
                 name: (*zone).to_owned(),
                 segments: [(ZONE.to_owned(), (*zone).to_owned())].into(),
@@ -147,6 +148,10 @@ impl Controller for Driver {
         request: ControllerGetCapabilitiesRequest,
     ) -> Result<ControllerGetCapabilitiesResponse, Error> {
         self.inner.sim.controller_get_capabilities(request).await
+    }
+
+    async fn get_capacity(&self, request: GetCapacityRequest) -> Result<GetCapacityResponse, Error> {
+        self.inner.sim.get_capacity(request).await
     }
 
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {

@@ -15,6 +15,7 @@ mod suite;
 mod swap;
 mod topology;
 mod traffic;
+mod zones;
 
 use clap::Subcommand;
 

@@ -112,6 +112,7 @@ impl Stage {
     pub(super) fn start(&self, peer: Peer, host: &str, more: &[&str]) -> anyhow::Result<Program> {
         let mut arguments =
             ["--uts", "sh", "-c", r#"hostname "$0" && HOSTNAME="$0" exec "$@""#, host].map(str::to_owned).to_vec();
+        arguments.extend(["env".to_owned(), format!("NAMESPACE={}", self.name)]);
         arguments.push(self.programs.path(peer).display().to_string());
         arguments.push(format!("--csi-address={}", self.driver.socket(peer).display()));
         arguments.push(format!("--kubeconfig={}", self.kubeconfig.display()));

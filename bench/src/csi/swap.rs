@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::Args;
 use fastrand::Rng;
 use testbed::control_plane::{Signal, State};
@@ -14,6 +15,7 @@ use super::median_and_longest;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use super::traffic::Traffic;
+use super::zones::{self, ZONES};
 
 /// The arguments of the chart, which both get. With its default limits the Go program would serve only a few of the claims between two swaps.
 const FLAGS: [&str; 3] = ["--leader-election", "--kube-api-qps=100", "--kube-api-burst=200"];
@@ -37,21 +39,30 @@ pub(crate) struct Settings {
     /// Where the chance comes from
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// With a driver that has three zones and publishes its capacity
+    #[arg(long)]
+    topology: bool,
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let programs = Programs::find(&State::for_tests()?).await?;
-    let stage = Arc::new(Stage::set(&programs, "swap", Pace::SLOW, settings.seed).await?);
+    let (zones, more): (&[&str], &[&str]) = if settings.topology { (&ZONES, &zones::FLAGS) } else { (&[], &[]) };
+    let flags = [&FLAGS, more].concat();
+    let stage = Arc::new(Stage::set_in_zones(&programs, "swap", Pace::SLOW, settings.seed, zones).await?);
+    if settings.topology {
+        zones::create_nodes(&stage).await?;
+    }
+    let watch = settings.topology.then(|| zones::Watch::start(&stage));
     let mut rng = Rng::with_seed(settings.seed);
-    let mut sidecar = stage.start(Peer::Go, "pod-0", &FLAGS)?;
+    let mut sidecar = stage.start(Peer::Go, "pod-0", &flags)?;
     stage.wait_for_holder(&["pod-0"], Duration::from_secs(60)).await?;
-    let traffic = Traffic::start(&stage, settings.claims, settings.seed);
+    let traffic = Traffic::start_on(&stage, settings.claims, settings.seed, settings.topology);
     let (mut to_ours, mut to_go) = (Vec::new(), Vec::new());
     for number in 1..=settings.times {
         sleep(Duration::from_millis(rng.u64(WORKS))).await;
         let (peer, times) = if number % 2 == 1 { (Peer::Ours, &mut to_ours) } else { (Peer::Go, &mut to_go) };
         let overlap = Duration::from_millis(rng.u64(OVERLAP));
-        times.push(replace(&stage, &mut sidecar, peer, number, overlap).await?);
+        times.push(replace(&stage, &mut sidecar, peer, number, overlap, &flags).await?);
         eprintln!("{number} swaps, {}", stage.left().await?.shown());
     }
     let counts = traffic.stop().await?;
@@ -64,13 +75,24 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     println!("|---|---|");
     print_ledger([(&stage, &outcome)]);
     // What csi-provisioner has recorded and the Go program knows nothing of.
-    replace(&stage, &mut sidecar, Peer::Ours, settings.times + 1, Duration::from_secs(1)).await?;
+    replace(&stage, &mut sidecar, Peer::Ours, settings.times + 1, Duration::from_secs(1), &flags).await?;
     let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
     println!("\n| and when csi-provisioner has been back | |\n|---|---|");
     print_ledger([(&stage, &Outcome { counts, left, settled, journal: stage.journal().await? })]);
     println!("\n| from the SIGTERM until the other one holds the Lease | median, longest |\n|---|---|");
     for (peer, times) in [(Peer::Ours, &mut to_ours), (Peer::Go, &mut to_go)] {
         println!("| {} | {} |", peer.title(), median_and_longest(times));
+    }
+    if let Some(watch) = watch {
+        let seen = watch.finish(&stage).await?;
+        zones::delete_nodes(&stage).await?;
+        println!("\n| topology and capacity | |\n|---|---|");
+        println!("| volumes seen | {} |", seen.volumes.len());
+        println!("| **of these not in the zone of their node** | {} |", seen.wrong.len());
+        println!("| CSIStorageCapacity objects at the end | {} |", seen.published);
+        println!("| **most objects of one class and segment at a time** | {} |", seen.most_of_one);
+        ensure!(seen.wrong.is_empty(), "these volumes are in a wrong zone: {:?}", seen.wrong);
+        ensure!(seen.most_of_one <= 1, "some capacity was published more than once");
     }
     Ok(())
 }
@@ -82,9 +104,10 @@ async fn replace(
     peer: Peer,
     number: usize,
     overlap: Duration,
+    flags: &[&str],
 ) -> anyhow::Result<f64> {
     let host = format!("pod-{number}");
-    let mut old = std::mem::replace(sidecar, stage.start(peer, &host, &FLAGS)?);
+    let mut old = std::mem::replace(sidecar, stage.start(peer, &host, flags)?);
     sleep(overlap).await;
     let told = Instant::now();
     // From here on, what is asked again is asked by the new one.

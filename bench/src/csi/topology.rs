@@ -54,16 +54,19 @@ enum Which {
     Without,
     Strict,
     NotStrict,
+    Capacity,
 }
 
 impl Which {
-    const ALL: [Self; 3] = [Self::Without, Self::Strict, Self::NotStrict];
+    const OF_RATES: [Self; 3] = [Self::Without, Self::Strict, Self::NotStrict];
+    const OF_MEMORY: [Self; 4] = [Self::Without, Self::Strict, Self::NotStrict, Self::Capacity];
 
     fn title(self) -> &'static str {
         match self {
             Self::Without => "without topology",
             Self::Strict => "with topology, strict",
             Self::NotStrict => "with topology, not strict",
+            Self::Capacity => "with topology and capacity",
         }
     }
 
@@ -74,6 +77,9 @@ impl Which {
 
     fn flags(self, peer: Peer) -> Vec<&'static str> {
         let mut flags = vec![if self == Self::Strict { "--strict-topology" } else { "--strict-topology=false" }];
+        if self == Self::Capacity {
+            flags.extend(["--enable-capacity", "--capacity-ownerref-level=-1"]);
+        }
         if peer == Peer::Go {
             flags.extend(["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"]);
         }
@@ -92,9 +98,9 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
         settings.claims, settings.nodes
     );
     for peer in peers {
-        let mut rates = [const { Vec::new() }; Which::ALL.len()];
+        let mut rates = [const { Vec::new() }; Which::OF_RATES.len()];
         for _ in 0..settings.rounds {
-            for (which, rates) in Which::ALL.into_iter().zip(&mut rates) {
+            for (which, rates) in Which::OF_RATES.into_iter().zip(&mut rates) {
                 let (rate, peak) = rate(which, *peer, &programs, &settings).await?;
                 println!("| {} | {} | {rate:.0} | {peak:.1} MB |", peer.title(), which.title());
                 rates.push(rate);
@@ -140,7 +146,7 @@ async fn memories(programs: &Programs, peers: &[Peer], settings: &Settings) -> a
     println!("| nodes | | | resident memory after 20 s | peak |\n|---|---|---|---|---|");
     for nodes in [0, settings.memory] {
         for peer in peers {
-            for which in Which::ALL {
+            for which in Which::OF_MEMORY {
                 let stage = &which.stage(programs, *peer).await?;
                 create_nodes(stage, nodes, large).await?;
                 for _ in 0..settings.rounds {

@@ -13,6 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::stage::Stage;
+use super::zones;
 
 /// So many of a hundred claims are deleted soon, mostly during CreateVolume.
 const EARLY: u32 = 40;
@@ -37,13 +38,18 @@ pub(super) struct Counts {
 impl Traffic {
     /// Keeps so many claims on their way.
     pub(super) fn start(stage: &Arc<Stage>, at_a_time: usize, seed: u64) -> Self {
+        Self::start_on(stage, at_a_time, seed, false)
+    }
+
+    /// Same as [`start`](Self::start), with claims that wait for nodes in all zones.
+    pub(super) fn start_on(stage: &Arc<Stage>, at_a_time: usize, seed: u64, has_zones: bool) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (seen, bound) = watch::channel(HashSet::new());
         let looking = tokio::spawn(look(stage.clone(), seen));
         let mut places = JoinSet::new();
         for place in 0..at_a_time {
             let rng = Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(place as u64));
-            places.spawn(one_after_the_other(stage.clone(), place, rng, stopped.clone(), bound.clone()));
+            places.spawn(one_after_the_other(stage.clone(), (place, has_zones), rng, stopped.clone(), bound.clone()));
         }
         Self { stop, places, looking }
     }
@@ -76,7 +82,7 @@ async fn look(stage: Arc<Stage>, seen: watch::Sender<HashSet<String>>) {
 
 async fn one_after_the_other(
     stage: Arc<Stage>,
-    place: usize,
+    (place, has_zones): (usize, bool),
     mut rng: Rng,
     mut stopped: watch::Receiver<bool>,
     mut bound: watch::Receiver<HashSet<String>>,
@@ -86,7 +92,11 @@ async fn one_after_the_other(
     sleep(Duration::from_millis(rng.u64(..2000))).await;
     while !*stopped.borrow() {
         let name = format!("claim-{place}-{}", counts.made);
-        stage.create_claim(&name).await?;
+        if has_zones {
+            stage.create_delayed_claim(&name, &zones::node(&stage, zones::zone_of(place))).await?;
+        } else {
+            stage.create_claim(&name).await?;
+        }
         counts.made += 1;
         if rng.u32(..100) < EARLY {
             counts.early += 1;

@@ -19,16 +19,33 @@ const LONGEST_WRITE: Duration = Duration::from_secs(3600);
 /// The size that most marks and records do not exceed.
 const USUAL: usize = 1 << 10;
 
-/// Creates a file durably. Returns `EXIST` if it already exists; the content of a file never changes.
+/// The time at which a new file is synced to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durable {
+    /// Before the file has its name.
+    Now,
+    /// By a later call of [`sync`]. Until then, a power cut may leave an empty file.
+    Later,
+}
+
+/// Creates a file. Returns `EXIST` if it already exists; the content of a file never changes.
 pub(crate) fn create(
     tmp: BorrowedFd<'_>,
     directory: BorrowedFd<'_>,
     name: impl Arg + Copy,
     content: &[u8],
+    durable: Durable,
 ) -> Result<(), Errno> {
-    let written = Written::new(tmp, content)?;
+    let written = Written::new(tmp, content, durable)?;
     // Unlike a rename, a hard link never replaces an existing file, on any file system.
     rustix::fs::linkat(tmp, &*written.name, directory, name, AtFlags::empty())?;
+    if durable == Durable::Now { rustix::fs::fsync(directory) } else { Ok(()) }
+}
+
+/// Syncs a file and its name to disk.
+pub(crate) fn sync(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(directory, name, flags, Mode::empty())?)?;
     rustix::fs::fsync(directory)
 }
 
@@ -39,7 +56,7 @@ pub(crate) fn replace(
     name: impl Arg + Copy,
     content: &[u8],
 ) -> Result<(), Errno> {
-    let written = Written::new(tmp, content)?;
+    let written = Written::new(tmp, content, Durable::Now)?;
     rustix::fs::renameat(tmp, &*written.name, directory, name)?;
     rustix::fs::fsync(directory)
 }
@@ -110,14 +127,14 @@ pub(crate) fn names(directory: &OwnedFd) -> Result<Vec<(String, FileType)>, Errn
     Ok(names)
 }
 
-/// A file whose content is on disk, but which has only a temporary name. Dropping it removes that name.
+/// A file that has only a temporary name. Dropping it removes that name.
 struct Written<'a> {
     tmp: BorrowedFd<'a>,
     name: String,
 }
 
 impl<'a> Written<'a> {
-    fn new(tmp: BorrowedFd<'a>, content: &[u8]) -> Result<Self, Errno> {
+    fn new(tmp: BorrowedFd<'a>, content: &[u8], durable: Durable) -> Result<Self, Errno> {
         // In containers every process may have the same pid, and other processes may share the root.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let time = since_epoch(SystemTime::now());
@@ -127,7 +144,8 @@ impl<'a> Written<'a> {
         let file = rustix::fs::openat(tmp, &*name, flags, Mode::RUSR | Mode::WUSR)?;
         let written = Self { tmp, name };
         let mut file = File::from(file);
-        let stored = file.write_all(content).and_then(|()| file.sync_all());
+        let synced = |file: &File| if durable == Durable::Now { file.sync_all() } else { Ok(()) };
+        let stored = file.write_all(content).and_then(|()| synced(&file));
         stored.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         Ok(written)
     }
@@ -152,7 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tmp = OwnedFd::from(File::open(folder.path()).unwrap());
         // Leave the name behind, as a crashed process would.
-        std::mem::forget(Written::new(tmp.as_fd(), b"mark").unwrap());
+        std::mem::forget(Written::new(tmp.as_fd(), b"mark", Durable::Now).unwrap());
         std::fs::write(folder.path().join("by-hand"), "").unwrap();
         let left = || names(&tmp).unwrap().len();
         let now = SystemTime::now();

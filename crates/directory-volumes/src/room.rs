@@ -176,7 +176,7 @@ mod tests {
         let error = check(disk.size + 1, Reserve::default()).unwrap_err();
         assert!(error.contains("has no room for a volume of"), "{error}");
         assert!(check(1, Reserve::Bytes(disk.size)).is_err());
-        root.enter().unwrap().reserve(&path, &owner("pvc-1"), false).unwrap();
+        root.enter().unwrap().reserve(&path, &owner("pvc-1"), false, crate::files::Durable::Now).unwrap();
         assert_eq!(check(1, Reserve::Bytes(disk.size)), Ok(()), "it is there already");
         let measured = root.usage().unwrap();
         assert!(measured.size == disk.size && measured.free > 0 && measured.volumes.is_empty(), "{measured:?}");

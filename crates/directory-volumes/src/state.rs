@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
 use crate::error::{DirectoryError, Holder, failed};
+use crate::files::Durable;
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::{descend, files, lock};
@@ -60,9 +61,9 @@ impl State {
         descend::open(self.own.as_fd(), name).map_err(|error| failed("cannot open", format!("{OWN}/{name}"), error))
     }
 
-    /// Creates a small file in one of the provisioner's own directories, see [`files::create`].
+    /// Creates a small file durably in one of the provisioner's own directories, see [`files::create`].
     pub(crate) fn create_file(&self, directory: BorrowedFd<'_>, name: &str, content: &[u8]) -> Result<(), Errno> {
-        files::create(self.tmp.as_fd(), directory, name, content)
+        files::create(self.tmp.as_fd(), directory, name, content, Durable::Now)
     }
 
     /// Returns the mark of a directory.
@@ -83,6 +84,7 @@ impl State {
         path: &VolumePath,
         owner: &Owner,
         retain: bool,
+        durable: Durable,
     ) -> Result<(Mark, bool), DirectoryError> {
         let mark = Mark { owner: owner.clone(), volume_uid: None, created: Timestamp::now(), kept: None, retain };
         let content = to_json(&mark);
@@ -96,7 +98,7 @@ impl State {
                 Err(Errno::NOTDIR | Errno::LOOP) => return Err(self.nested(path)),
                 Err(failure) => return Err(error(failure)),
             };
-            match self.create_file(directory.as_fd(), last, &content) {
+            match files::create(self.tmp.as_fd(), directory.as_fd(), last, &content, durable) {
                 Ok(()) => return Ok((mark, true)),
                 Err(Errno::NOENT) => continue,
                 // The directory was above volumes, but no longer is.
@@ -110,6 +112,19 @@ impl State {
             }
         }
         Err(error(Errno::BUSY))
+    }
+
+    /// Syncs a mark to disk.
+    pub(crate) fn sync_mark(&self, path: &VolumePath) -> Result<(), Errno> {
+        let (above, last) = path.split();
+        files::sync(self.above(&above)?.as_fd(), last)
+    }
+
+    /// Returns true if a power cut left the mark without content, before it was synced.
+    pub(crate) fn is_mark_empty(&self, path: &VolumePath) -> Result<bool, Errno> {
+        let (above, last) = path.split();
+        let content = files::read(self.above(&above)?.as_fd(), last)?;
+        Ok(content.is_some_and(|content| content.iter().all(|byte| *byte == 0)))
     }
 
     /// Updates a mark with new information about its owner.

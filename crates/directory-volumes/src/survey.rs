@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::above::Proof;
 use crate::entry::Discarded;
 use crate::error::{DirectoryError, failed};
-use crate::files::names;
+use crate::files::{Durable, names};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::root::Root;
@@ -80,7 +80,7 @@ impl Root {
             Err(error) => return Err(self.not_a_directory(path, error, "cannot open the directory")),
         }
         self.check_above(&state, path, Proof::Rights)?;
-        self.expect(path, owner, &state.reserve(path, owner, retain)?.0)?;
+        self.expect(path, owner, &state.reserve(path, owner, retain, Durable::Now)?.0)?;
         Ok(self.path().join(path.as_str()))
     }
 

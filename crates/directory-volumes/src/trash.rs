@@ -18,7 +18,7 @@ use crate::clock;
 use crate::descend;
 use crate::entry::{DATA, Discarded};
 use crate::error::{DirectoryError, failed};
-use crate::files;
+use crate::files::{self, Durable};
 use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::root::Root;
@@ -41,7 +41,7 @@ impl Root {
     ) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
-        let Some(mark) = self.marked(&state, path, owner)? else {
+        let Some(mark) = self.recovered(&state, path, owner)? else {
             return Ok(());
         };
         if !fencing_token.is_valid() {
@@ -230,7 +230,7 @@ impl Root {
         let (_, last) = path.split();
         let proof = if state.mark(path)?.is_some() { Proof::Rights } else { Proof::Made };
         self.check_above(state, path, proof)?;
-        let (mark, is_new) = state.reserve(path, &discarded.mark.owner, discarded.mark.retain)?;
+        let (mark, is_new) = state.reserve(path, &discarded.mark.owner, discarded.mark.retain, Durable::Now)?;
         self.expect(path, &discarded.mark.owner, &mark)?;
         state.update(path, &discarded.mark)?;
         let moved = (|| {

@@ -9,9 +9,10 @@
 //! | open `deleting/VOLUME` | the project of an earlier volume of this name is released after this one has got it |
 //! | open and lock one of the locks | two processes mark one path for two volumes |
 //! | open the mark, look up the directory | a directory without a mark is taken over |
-//! | write a file in `tmp`, fsync, link, unlink | the mark is empty after a power cut |
-//! | fsync of the marks | a directory has no mark after a power cut |
+//! | write a file in `tmp`, link, unlink | a killed process leaves a mark without its whole content |
 //! | mkdir, open, fstat, fchmod | the umask decides who may use it; the owner of a foreign directory is changed |
+//! | open the mark, fsync | the mark of a volume that is in use is empty after a power cut |
+//! | fsync of the marks | a directory has no mark after a power cut |
 //! | fsync of the directory | no pod may write to it after a power cut |
 //! | fsync of its parent | the volume is missing after a power cut |
 //!
@@ -29,13 +30,13 @@
 //!
 //! Nothing is synced after that: if a power cut brings back parts of the mark or the entry, the next start removes them.
 //!
-//! The four fsyncs of a volume are sequential, and the fsyncs of several volumes share the commits of the file system's journal: the kernel lets all
-//! waiters share one. A second such mechanism here, one fsync of the marks and the root for all waiting threads, was slower on a disk, because a
+//! The four fsyncs of a volume come last, so that the first of them commits everything and the others find nothing to write. A power cut before that
+//! can leave an empty mark, with or without an empty directory; the next attempt or the deletion removes both, see `Root::recovered`. The fsyncs of
+//! several volumes share the commits of the file system's journal: the kernel lets all waiters share one. A second such mechanism here, one fsync of the marks and the root for all waiting threads, was slower on a disk, because a
 //! thread waits for the rest of one round and for the next. A syncfs(2) would wait for writes of pods on the same disk.
 //!
-//! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without the fsync after the rename,
-//! and on XFS without the fsync of the directory. On these file systems, the fsync of the directory also persists the names of the directory and its
-//! mark; other file systems do not guarantee that.
+//! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without the fsync after the rename.
+//! On these file systems, the fsync of the mark also persists the directory and both names; other file systems do not guarantee that.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -51,7 +52,7 @@ use crate::above::Proof;
 use crate::descend;
 use crate::entry::Discarded;
 use crate::error::{DirectoryError, Holder, failed};
-use crate::files;
+use crate::files::{self, Durable};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::remove;
@@ -118,9 +119,9 @@ impl Root {
             return Err(DirectoryError::Fenced(path.to_string()));
         }
         // An earlier attempt that marked the path has already checked it.
-        let proof = if self.marked(state, path, owner)?.is_some() { Proof::Rights } else { Proof::Made };
+        let proof = if self.recovered(state, path, owner)?.is_some() { Proof::Rights } else { Proof::Made };
         self.check_above(state, path, proof)?;
-        let (mark, is_new) = state.reserve(path, owner, retain)?;
+        let (mark, is_new) = state.reserve(path, owner, retain, Durable::Later)?;
         self.expect(path, owner, &mark)?;
         for _ in 0..MOST_ATTEMPTS {
             let directory = match self.make_above(state, path) {
@@ -146,7 +147,9 @@ impl Root {
                 self.limit(state, path, owner, &opened, bytes)?;
             }
             self.open_up(state, path, &opened, permissions)?;
-            // Sync both, even if an earlier attempt has created it: that attempt may have ended before it was on disk.
+            // Sync all of it, even if an earlier attempt has created it: that attempt may have ended before it was on disk. The first fsync writes
+            // one commit of the file system's journal with all of it, and the others find nothing left to write.
+            state.sync_mark(path).map_err(error)?;
             rustix::fs::fsync(&opened).map_err(error)?;
             rustix::fs::fsync(&directory).map_err(error)?;
             return Ok(self.path().join(path.as_str()));
@@ -165,7 +168,7 @@ impl Root {
         // Remove what an earlier call left first.
         self.finish_removal(&state, &owner.volume, fencing_token)?;
         let lock = state.lock(path)?;
-        let Some(mark) = self.marked(&state, path, owner)? else {
+        let Some(mark) = self.recovered(&state, path, owner)? else {
             return Ok(());
         };
         if !fencing_token.is_valid() {
@@ -250,6 +253,34 @@ impl Root {
             }
             None => Ok(None),
         }
+    }
+
+    /// Same as [`marked`](Self::marked), after the removal of a mark that a power cut left empty, and of its empty directory. A mark is synced before
+    /// its volume can be used, so no pod has written to it. Requires the lock.
+    pub(crate) fn recovered(
+        &self,
+        state: &State,
+        path: &VolumePath,
+        owner: &Owner,
+    ) -> Result<Option<Mark>, DirectoryError> {
+        let error = |error| failed("cannot remove the unfinished directory", path.as_str(), error);
+        match self.marked(state, path, owner) {
+            Err(DirectoryError::Damaged { .. }) if state.is_mark_empty(path).map_err(error)? => {}
+            found => return found,
+        }
+        let (above, last) = path.split();
+        match open_down(state.root.as_fd(), &above)
+            .and_then(|above| files::remove(above.as_fd(), last, AtFlags::REMOVEDIR))
+        {
+            Ok(_) | Err(Errno::NOENT) => {}
+            // The mark was damaged in another way.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => return self.marked(state, path, owner),
+            Err(failure) => return Err(error(failure)),
+        }
+        self.release_project(state, owner)?;
+        state.unmark(path)?;
+        self.remove_above(state, path);
+        Ok(None)
     }
 
     fn remove_in_place(

@@ -1,6 +1,7 @@
 //! The root's marker and the volumes' marks.
 
 use super::*;
+use crate::files::Durable;
 
 #[test]
 fn a_root_has_one_marker_for_ever() {
@@ -171,14 +172,53 @@ fn a_crash_between_any_two_steps_of_making_is_made_good() {
     let token = FencingToken::unlimited();
     // Only the mark exists, and then the mark with a directory that no pod may use yet.
     let state = root.enter().unwrap();
-    state.reserve(&at("pvc-1"), &owner("pvc-1"), false).unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durable::Later).unwrap();
     root.make("pvc-1", &token).unwrap();
     fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(mode(&root.make("pvc-1", &token).unwrap()), 0o777);
     root.take_away("pvc-1", &token).unwrap();
-    state.reserve(&at("pvc-1"), &owner("pvc-1"), false).unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durable::Later).unwrap();
     root.take_away("pvc-1", &token).unwrap();
     assert_empty(dir.path());
+}
+
+#[test]
+fn recovers_from_a_mark_that_a_power_cut_left_empty() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    let mark = dir.path().join(".kube-provisioner/volumes/pvc-1");
+    let cut = |has_directory: bool| {
+        root.make("pvc-1", &token).unwrap();
+        fs::write(&mark, if has_directory { &b""[..] } else { &[0; 300] }).unwrap();
+        if !has_directory {
+            fs::remove_dir(dir.path().join("pvc-1")).unwrap();
+        }
+    };
+    for has_directory in [true, false] {
+        cut(has_directory);
+        root.make("pvc-1", &token).unwrap();
+        fs::write(&mark, "").unwrap();
+        // Any volume may have the path, because no volume has finished there.
+        root.create(&at("pvc-1"), &owner("pvc-2"), false, &OPEN, None, &token).unwrap();
+        root.remove(&at("pvc-1"), &owner("pvc-2"), &token).unwrap();
+        assert_empty(dir.path());
+        cut(has_directory);
+        root.take_away("pvc-1", &token).unwrap();
+        assert_empty(dir.path());
+        cut(has_directory);
+        root.move_to_trash(&at("pvc-1"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
+        assert_empty(dir.path());
+    }
+    // A directory with data had a complete mark before.
+    cut(true);
+    fs::write(dir.path().join("pvc-1/data"), "x").unwrap();
+    assert!(matches!(root.make("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
+    assert!(matches!(root.take_away("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
+    assert_eq!(fs::read_to_string(dir.path().join("pvc-1/data")).unwrap(), "x");
+    // A mark that is damaged in another way does not prove that its directory is unused.
+    fs::remove_file(dir.path().join("pvc-1/data")).unwrap();
+    fs::write(&mark, "{").unwrap();
+    assert!(matches!(root.take_away("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
 }
 
 /// A mark of an earlier version names no cluster.

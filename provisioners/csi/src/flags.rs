@@ -54,6 +54,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     immediate_topology: bool,
 
+    /// Send the driver the whole topology of the nodes that a class's allowedTopologies match, instead of only the labels in them
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    filter_allowed_topologies: bool,
+
     /// Beginning of the names of volumes, before a hyphen and the uid of the claim
     #[arg(long, value_name = "TEXT", default_value = "pvc", value_parser = NonEmptyStringValueParser::new())]
     volume_name_prefix: String,
@@ -235,6 +239,7 @@ impl Flags {
         settings.topology = self.features.has_topology();
         settings.immediate_topology = self.immediate_topology;
         settings.strict_topology = self.strict_topology;
+        settings.filter_allowed_topologies = self.filter_allowed_topologies;
         settings.retry_interval_max = self.retry_interval_max;
         Ok(settings)
     }

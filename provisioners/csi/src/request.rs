@@ -37,6 +37,8 @@ pub struct Settings {
     pub immediate_topology: bool,
     /// Whether the driver gets only the selected node's topology for claims that wait for a pod. Otherwise it gets that of all nodes.
     pub strict_topology: bool,
+    /// True if the driver receives the whole topology of the nodes that the class's `allowedTopologies` match, instead of the labels in them.
+    pub filter_allowed_topologies: bool,
     /// The node of this process, if each node has a replica: only its volumes are served, and no other node is looked at.
     pub own_node: Option<OwnNode>,
     /// The pause after a request that the driver calls invalid.
@@ -57,6 +59,7 @@ impl Default for Settings {
             topology: true,
             immediate_topology: true,
             strict_topology: false,
+            filter_allowed_topologies: false,
             own_node: None,
             retry_interval_max: Duration::from_secs(300),
             capacity: None,

@@ -64,6 +64,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) selected: Option<Term>,
     pub(crate) strict: bool,
     pub(crate) immediate: bool,
+    /// True if `allowed` selects among the places of the nodes, instead of being sent itself.
+    pub(crate) filters: bool,
 }
 
 /// Where a volume must be.
@@ -96,12 +98,13 @@ impl<'a> Wish<'a> {
             selected,
             strict: settings.strict_topology,
             immediate: settings.immediate_topology,
+            filters: settings.filter_allowed_topologies,
         }
     }
 
     /// Whether the requirement depends on all nodes.
     pub(crate) fn needs_nodes(&self) -> bool {
-        self.allowed.is_empty() && if self.selected.is_some() { !self.strict } else { self.immediate }
+        (self.allowed.is_empty() || self.filters) && if self.selected.is_some() { !self.strict } else { self.immediate }
     }
 
     /// Where the volume must be. `None` leaves the choice to the driver.
@@ -113,7 +116,7 @@ impl<'a> Wish<'a> {
                 }
                 vec![selected.clone()]
             }
-            _ if !self.allowed.is_empty() => combinations(self.allowed)?,
+            _ if !self.allowed.is_empty() && !self.filters => combinations(self.allowed)?,
             Some(selected) => {
                 let keys: Vec<String> = selected.iter().map(|(key, _)| key.clone()).collect();
                 // The watch of the nodes may not show yet what the selected node's objects contain.
@@ -127,8 +130,14 @@ impl<'a> Wish<'a> {
             }
             None => return Ok(None),
         };
+        if self.filters {
+            places.retain(|place| self.allows(place));
+        }
         if places.is_empty() {
-            return if self.allowed.is_empty() { Err(Unmet::NoPlaces) } else { Ok(None) };
+            if let Some(selected) = self.selected.as_ref().filter(|_| self.filters) {
+                return Err(Unmet::NotAllowed(described(selected)));
+            }
+            return if self.allowed.is_empty() || self.filters { Err(Unmet::NoPlaces) } else { Ok(None) };
         }
         places.sort_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)));
         places.dedup();
@@ -140,6 +149,13 @@ impl<'a> Wish<'a> {
         };
         let places = places.into_iter().map(Segments::from_iter).collect();
         Ok(Some(Requirement { places, first }.bounded()))
+    }
+
+    /// Returns true if the class's `allowedTopologies` match a place.
+    fn allows(&self, place: &Term) -> bool {
+        allows(self.allowed, |requirement| {
+            place.iter().any(|(key, value)| *key == requirement.key && requirement.values.contains(value))
+        })
     }
 
     fn first_with(&self, places: &[Term], selected: &Term) -> Result<usize, Unmet> {

@@ -51,7 +51,7 @@ impl Situation {
             .filter(|node| !node.keys.is_empty())
             .collect();
         let allowed = self.allowed.as_deref().unwrap_or_default();
-        let wish = Wish { claim: &self.claim, allowed, selected, strict, immediate };
+        let wish = Wish { claim: &self.claim, allowed, selected, strict, immediate, filters: false };
         let nodes: &[_] = if wish.needs_nodes() { &registered } else { &[] };
         wish.requirement(nodes).ok()
     }
@@ -117,8 +117,34 @@ fn too_many_combinations_are_refused() {
     let requirement = |key: &str| json!({"key": key, "values": values});
     let term = json!([{"matchLabelExpressions": [requirement("a"), requirement("b"), requirement("c")]}]);
     let allowed: Vec<TopologySelectorTerm> = serde_json::from_value(term).unwrap();
-    let wish = Wish { claim: "data", allowed: &allowed, selected: None, strict: false, immediate: true };
+    let wish =
+        Wish { claim: "data", allowed: &allowed, selected: None, strict: false, immediate: true, filters: false };
     assert_eq!(wish.requirement(&[]), Err(Unmet::TooMany(125_000)));
+}
+
+/// <https://github.com/kubernetes-csi/external-provisioner/issues/1568>
+#[test]
+fn allowed_topologies_can_filter_whole_places() {
+    let keys = ["rack".to_owned(), "zone".to_owned()];
+    let place = |rack: &str, zone: &str| Term::from([("rack".into(), rack.into()), ("zone".into(), zone.into())]);
+    let labels =
+        [("1", "a"), ("2", "a"), ("3", "b")].map(|(rack, zone)| Labels::new(&BTreeMap::from_iter(place(rack, zone))));
+    let nodes: Vec<_> = labels.iter().map(|labels| Registered { keys: &keys, labels }).collect();
+    let allowed: Vec<TopologySelectorTerm> =
+        serde_json::from_value(json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a", "c"]}]}])).unwrap();
+    let wish = |selected, filters| {
+        let wish = Wish { claim: "data", allowed: &allowed, selected, strict: false, immediate: true, filters };
+        assert_eq!(wish.needs_nodes(), filters);
+        wish.requirement(&nodes).map(|requirement| {
+            let requirement = requirement.unwrap().into_request();
+            (requirement.requisite.len(), requirement.preferred[0].segments.clone())
+        })
+    };
+    // Without the filter the driver does not learn the rack of the selected node.
+    assert_eq!(wish(Some(place("2", "a")), false), Ok((2, [("zone".to_owned(), "a".to_owned())].into())));
+    assert_eq!(wish(Some(place("2", "a")), true), Ok((2, BTreeMap::from_iter(place("2", "a")))));
+    assert_eq!(wish(Some(place("3", "b")), true), Err(Unmet::NotAllowed("rack=3,zone=b".to_owned())));
+    assert_eq!(wish(None, true).unwrap().0, 2);
 }
 
 fn terms(places: &[&[(&str, &str)]]) -> Value {

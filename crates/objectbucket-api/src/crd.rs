@@ -16,8 +16,9 @@ pub enum Validation {
     /// Same as `Standard`, but claims keep the fields by which they were provisioned. The charts install it.
     ///
     /// * A claim names a class, and its prefix is one that S3 accepts.
-    /// * The class does not change. Neither do `bucketName`, `generateBucketName` and `objectBucketName`, once they are set. The newest CRD of Go's
-    ///   lib-bucket-provisioner also keeps the first two: <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
+    /// * The class does not change. Neither do `bucketName` and `generateBucketName`, once they are set. The newest CRD of Go's lib-bucket-provisioner
+    ///   has similar rules: <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
+    /// * `objectBucketName` can change: if the name is taken when the ObjectBucket is created, the provisioner chooses another one.
     ///
     /// Claims may have both a name and a prefix, or neither: provisioners write the name next to the prefix, and a class can name an existing bucket,
     /// with any name that a store accepts.
@@ -90,11 +91,9 @@ fn restrict(spec: &mut JSONSchemaProps) {
     prefix.max_length = Some(63);
     prefix.pattern = Some("^([a-z0-9][a-z0-9.-]*)?$".to_owned());
     field(spec, "objectBucketName").max_length = Some(253);
-
     spec.x_kubernetes_validations = Some(vec![
         keeps("bucketName", "the name of a claim's bucket cannot change"),
         keeps("generateBucketName", "the prefix of a claim's bucket cannot change"),
-        keeps("objectBucketName", "a claim cannot move to another ObjectBucket"),
     ]);
 }
 

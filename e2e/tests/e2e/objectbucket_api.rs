@@ -53,8 +53,6 @@ async fn keeps_what_was_set(served: &Served) -> anyhow::Result<()> {
         (json!({"bucketName": ""}), "the name of a claim's bucket cannot change"),
         (json!({"bucketName": null}), "the name of a claim's bucket cannot change"),
         (json!({"generateBucketName": "picture"}), "the prefix of a claim's bucket cannot change"),
-        (json!({"objectBucketName": "obc-a-c"}), "a claim cannot move to another ObjectBucket"),
-        (json!({"objectBucketName": null}), "a claim cannot move to another ObjectBucket"),
     ];
     for (index, (change, why)) in refused.into_iter().enumerate() {
         assert_refused(served.change(&format!("refused-{index}"), spec.clone(), change).await, why);

@@ -37,7 +37,7 @@ pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconc
         }
     };
     if bucket.is_given_to(claim) {
-        objects.prepare_claim(claim, &bucket.name, &bucket.endpoint.bucket).await?;
+        objects.prepare_claim(claim, &bucket.name, Some(&bucket.endpoint.bucket)).await?;
         objects.assign_bucket(bucket, &record, claim).await?;
     } else {
         objects.write_bucket(bucket, &record, None).await?;

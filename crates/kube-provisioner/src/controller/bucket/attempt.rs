@@ -200,7 +200,9 @@ impl<'a> Attempt<'a> {
             }
             object_name(claim, |name| cache.is_taken(name))
         };
-        objects.prepare_claim(claim, &object, &self.name).await?;
+        // Until the bucket is granted, a corrected class or `bucketClaimName` can name another one.
+        let final_name = Some(&*self.name).filter(|_| self.source == Source::Provisioned);
+        objects.prepare_claim(claim, &object, final_name).await?;
         match objects.create_bucket(&object, claim, class, &self.record, &self.name).await {
             Ok(bucket) => {
                 self.check_claim(&bucket).await?;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use objectbucket_api::names::generated_bucket_name;
+
 use super::decision::{
     BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
 };
@@ -185,7 +187,10 @@ pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect
     let (claim, bucket) = (facts.claim.as_ref()?, facts.bucket()?);
     let record = bucket.record().filter(|record| record.made && facts.is_served())?;
     let made = &*bucket.endpoint.bucket;
-    if claim.bucket_name.as_deref().is_some_and(|name| name != made) && !made.is_empty() {
+    // An earlier attempt, for another class of the same name, may have written the generated name.
+    let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
+    let differs = |name: &str| name != made && generated.as_deref() != Some(name);
+    if claim.bucket_name.as_deref().is_some_and(differs) && !made.is_empty() {
         return Some(ChangeWithoutEffect::BucketName { bucket: made.to_owned() });
     }
     if let (Some(class), Some(other)) = (&bucket.class, &claim.class)
@@ -210,7 +215,7 @@ pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect
 /// Decides about a bucket that needs no call to the provisioner.
 fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let is_reported = claim.is_bound() && claim.is_ready() != Some(false) && bucket.is_bound();
-    let is_prepared = rules.is_prepared(claim, &bucket.name, &bucket.endpoint.bucket)
+    let is_prepared = rules.is_prepared(claim, &bucket.name, Some(&bucket.endpoint.bucket))
         || !rules.safeguards.include(BucketSafeguard::Finalizer);
     let ready = is_reported && is_prepared && facts.config_map == Delivered::Intact;
     if ready { Decision::NoAction(NoAction::Bound) } else { Decision::Restore }
@@ -342,7 +347,7 @@ pub(crate) fn bucket_name(claim: &ClaimFacts, class: &OurClass) -> Option<String
     if let Some(name) = class.bucket.as_deref().or(claim.bucket_name.as_deref()) {
         return Some(name.to_owned());
     }
-    claim.prefix.as_deref().map(|prefix| objectbucket_api::names::generated_bucket_name(prefix, &claim.uid))
+    claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid))
 }
 
 /// Checks the rules for names of S3 buckets:
@@ -378,10 +383,11 @@ impl Rules {
         }
     }
 
-    /// Returns true if the claim has our finalizer and label and names its ObjectBucket and its bucket.
-    pub(crate) fn is_prepared(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> bool {
+    /// Returns true if the claim has our finalizer and label and names its ObjectBucket, and its bucket if that has a final name.
+    pub(crate) fn is_prepared(&self, claim: &ClaimFacts, object: &str, bucket: Option<&str>) -> bool {
         let is_named = match claim.bucket_claim() {
-            Some(_) => claim.bucket_name.as_deref() == Some(bucket),
+            _ if bucket.is_none() => true,
+            Some(_) => claim.bucket_name.as_deref() == bucket,
             None => claim.bucket_name.is_some(),
         };
         let is_ours = claim.has_finalizer() && self.has_label(claim.label.as_deref());

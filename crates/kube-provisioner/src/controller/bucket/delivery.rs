@@ -96,7 +96,7 @@ pub(super) async fn restore(objects: &Objects, facts: &Facts) -> Outcome {
     let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
     let Some(record) = bucket.record() else { return Err(Stopped::Changed) };
     objects.confirm_claim(claim).await?;
-    objects.prepare_claim(claim, &bucket.name, &bucket.endpoint.bucket).await?;
+    objects.prepare_claim(claim, &bucket.name, Some(&bucket.endpoint.bucket)).await?;
     objects.own_delivered(facts, claim).await?;
     if facts.config_map != Delivered::Intact {
         objects.write_config_map(claim, bucket, record).await?;

@@ -76,8 +76,14 @@ impl Objects {
         self.context.environment().now()
     }
 
-    /// Writes the names of the bucket and its ObjectBucket to the claim, and adds our finalizer, which keeps the claim until we remove it.
-    pub(super) async fn prepare_claim(&self, claim: &ClaimFacts, object: &str, bucket: &str) -> Result<(), Stopped> {
+    /// Adds our finalizer to the claim, which keeps it until we remove it, and writes the names of its ObjectBucket and its bucket. The bucket's name
+    /// is `None` while it may still change: CustomResourceDefinitions do not let a claim's `bucketName` change.
+    pub(super) async fn prepare_claim(
+        &self,
+        claim: &ClaimFacts,
+        object: &str,
+        bucket: Option<&str>,
+    ) -> Result<(), Stopped> {
         if self.rules.is_prepared(claim, object, bucket) {
             return Ok(());
         }
@@ -88,7 +94,7 @@ impl Objects {
             finalizers.push(FINALIZER.to_owned());
         }
         let mut spec = json!({"objectBucketName": object});
-        if !keeps_name {
+        if let Some(bucket) = bucket.filter(|_| !keeps_name) {
             spec["bucketName"] = bucket.into();
         }
         let patch = json!({

@@ -162,6 +162,28 @@ async fn z40_an_attempt_that_has_asked_nothing_pins_no_class() {
     assert_eq!(fixture.record("photos")["parameters"]["host"], "right");
 }
 
+/// CustomResourceDefinitions do not let a claim's `bucketName` change once it is set.
+#[tokio::test(start_paused = true)]
+async fn z40_a_claim_receives_the_name_of_a_granted_bucket_after_the_class_is_corrected() {
+    let fixture = Fixture::new();
+    for bucket in ["right", "wrong"] {
+        fixture.store.state().buckets.insert(bucket.to_owned(), "somebody".to_owned());
+    }
+    fixture.class("shared", json!({"parameters": {"bucketName": "wrong"}}));
+    fixture.claim("photos", json!({"storageClassName": "shared"}));
+    (0..1000).for_each(|_| fixture.store.fail("grant", Failure::NoChange));
+    let _running = fixture.start(1);
+    fixture.until("it is told", || fixture.ready("photos").1.contains("the store cannot be reached")).await;
+    let name = || fixture.get(CLAIMS, "photos").unwrap()["spec"]["bucketName"].clone();
+    assert!(name().is_null(), "{}", name());
+    fixture.delete("storageclasses", "shared");
+    fixture.store.state().failures.clear();
+    fixture.class("shared", json!({"parameters": {"bucketName": "right"}}));
+    fixture.bound("photos").await;
+    fixture.until("the bucket is named", || name() == "right").await;
+    assert_eq!(fixture.ready("photos").0, "Bound");
+}
+
 /// Another call may have created something by the parameters that it had.
 #[tokio::test(start_paused = true)]
 async fn z40_an_attempt_that_may_have_left_something_says_how_to_abandon_it() {

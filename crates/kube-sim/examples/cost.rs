@@ -138,7 +138,7 @@ fn report(out: &mut impl Write, what: &str, start: Duration) -> Result<(), Box<d
     Ok(())
 }
 
-/// The processor time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Result<Duration, Box<dyn std::error::Error>> {
     Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?)
 }

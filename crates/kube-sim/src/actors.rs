@@ -1,9 +1,8 @@
-//! The controllers and the scheduler that run beside the API server in a real cluster, as far as provisioners need
-//! them.
+//! The controllers and the scheduler of a real cluster, as far as provisioners need them.
 //!
 //! [`Cluster::run`] starts the actors. Each is kube-scheduler or one controller of kube-controller-manager. It reacts
-//! to changes in the cluster and makes the writes of the real one. An actor can be prompt, slow, late or absent. Its
-//! delays are drawn from the cluster's seed, so the same seed gives the same run.
+//! to changes in the cluster and sends the same writes as the real component. An actor can be prompt, slow, late or
+//! absent. Its delays are drawn from the cluster's seed, so the same seed gives the same run.
 //!
 //! Not simulated: CSI migration of in-tree provisioners, recycling of volumes, and anything that needs a kubelet.
 
@@ -42,7 +41,7 @@ pub enum Actor {
     Protection,
     /// `kube-scheduler`: selects nodes for claims that wait for their first consumer, and binds pods to nodes.
     Scheduler,
-    /// `garbage-collector-controller`: deletes objects whose owners are gone.
+    /// `garbage-collector-controller`: deletes objects whose owners no longer exist.
     GarbageCollector,
     /// `namespace-controller`: deletes the objects of terminating namespaces, then finalizes the namespaces.
     Namespaces,
@@ -56,7 +55,7 @@ impl Actor {
     pub const ALL: [Self; 6] =
         [Self::Binder, Self::Protection, Self::Scheduler, Self::GarbageCollector, Self::Namespaces, Self::Nodes];
 
-    /// Its user name.
+    /// Returns its user name.
     pub fn user(self) -> &'static str {
         match self {
             Self::Binder => "system:serviceaccount:kube-system:persistent-volume-binder",
@@ -69,7 +68,7 @@ impl Actor {
     }
 }
 
-/// How fast an actor is. Each delay is drawn from its range every time.
+/// Speed of an actor. Each delay is drawn from its range every time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Delay between [`Cluster::run`] and the actor's start.
@@ -88,43 +87,43 @@ impl Pace {
         request: Duration::ZERO..=Duration::ZERO,
     };
 
-    /// As in a cluster with little load.
+    /// Typical delays of a cluster with little load.
     pub const USUAL: Self = Self {
         start: Duration::ZERO..=Duration::ZERO,
         lag: Duration::ZERO..=Duration::from_millis(10),
         request: Duration::from_millis(1)..=Duration::from_millis(15),
     };
 
-    /// As in an overloaded cluster.
+    /// Typical delays of an overloaded cluster.
     pub const SLOW: Self = Self {
         start: Duration::ZERO..=Duration::ZERO,
         lag: Duration::from_millis(50)..=Duration::from_secs(3),
         request: Duration::from_millis(20)..=Duration::from_secs(2),
     };
 
-    /// The same pace with a late start, as of a controller whose leader election takes that long.
+    /// Returns the same pace with a late start, like a controller whose leader election takes that long.
     #[must_use]
     pub fn starting_after(self, start: Duration) -> Self {
         Self { start: start..=start, ..self }
     }
 }
 
-/// Which actors a cluster has, and how fast they are.
+/// The actors of a cluster, each with its pace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actors(BTreeMap<Actor, Pace>);
 
 impl Actors {
-    /// All actors, prompt.
+    /// Returns all actors at [`Pace::PROMPT`].
     pub fn all() -> Self {
         Actor::ALL.into_iter().fold(Self::none(), |actors, actor| actors.with(actor, Pace::PROMPT))
     }
 
-    /// No actors.
+    /// Returns an empty set of actors.
     pub fn none() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// All actors, each at a pace drawn from the seed: prompt, usual or slow, some with a late start.
+    /// Returns all actors, each at a pace drawn from the seed: prompt, usual or slow, some with a late start.
     pub fn drawn(seed: u64) -> Self {
         const PACES: [Pace; 3] = [Pace::PROMPT, Pace::USUAL, Pace::SLOW];
         const LATEST: u64 = 60;
@@ -187,7 +186,7 @@ impl Cluster {
 }
 
 impl Running {
-    /// Starts an actor. A running one is replaced by one with an empty cache, as after a crash.
+    /// Starts an actor. If it is already running, it restarts with an empty cache, as after a crash.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -205,7 +204,7 @@ impl Running {
         self.tasks.insert(actor, task);
     }
 
-    /// Stops an actor at once, even in the middle of its work.
+    /// Stops an actor immediately, even in the middle of its work.
     pub fn stop(&mut self, actor: Actor) {
         self.tasks.remove(&actor);
     }

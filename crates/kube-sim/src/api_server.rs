@@ -1,4 +1,4 @@
-//! The API server behind a cluster: its state, and what else takes part in a request.
+//! The API server behind a cluster: its state, and the other components that take part in a request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Authorization. Without an [`Authorizer`] everybody may do everything.
+//! Authorization. Without an [`Authorizer`], every request is allowed.
 
 mod rbac;
 
@@ -15,19 +15,19 @@ use crate::status::{Details, Status};
 
 /// Decides whether requests are allowed, and answers access reviews.
 pub trait Authorizer: Send + Sync {
-    /// Whether it is allowed.
+    /// Returns whether a request is allowed.
     fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
 
-    /// The `status` of a SelfSubjectRulesReview.
+    /// Returns the `status` of a SelfSubjectRulesReview.
     fn rules(&self, user: &str, groups: &[String], namespace: &str) -> Value;
 }
 
 /// The decision of an [`Authorizer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// True if the request is allowed.
     pub allowed: bool,
-    /// The reason, for people; often empty. A refusal's message ends with it.
+    /// Human-readable reason; often empty. The message of a refusal ends with it.
     pub reason: String,
 }
 
@@ -55,8 +55,8 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// The attributes as apiserver's `endpoints/request/requestinfo.go` derives them. `selector` is the parsed field
-    /// selector.
+    /// Derives the attributes of a request as apiserver's `endpoints/request/requestinfo.go` does. `selector` is the
+    /// parsed field selector.
     pub(crate) fn of(request: &'a Request, selector: Option<&'a FieldSelector>) -> Self {
         let spans =
             matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection) && request.name.is_empty();
@@ -119,7 +119,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The groups that the server derives from a user's name.
+/// Returns the groups that the server derives from a user's name.
 pub(crate) fn groups_of(user: &str) -> Arc<[String]> {
     let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     match account {

@@ -16,12 +16,12 @@ impl SimClock {
     /// 2030-01-01T00:00:00Z, the default start.
     pub const EPOCH: Timestamp = Timestamp::constant(1_893_456_000, 0);
 
-    /// A clock that shows `epoch` now.
+    /// Creates a clock that shows `epoch` now.
     pub fn new(epoch: Timestamp) -> Self {
         Self { epoch, start: Instant::now() }
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         // At the calendar's end the clock stops.
         SignedDuration::try_from(self.start.elapsed())
@@ -46,7 +46,7 @@ impl SimClock {
     }
 }
 
-/// A time as `metav1.Time`. Fractions of a second are cut off, as by the server.
+/// Returns a time as `metav1.Time`. Fractions of a second are cut off, as by the server.
 pub(crate) fn seconds(time: Timestamp) -> String {
     let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
     format!("{whole:.0}")

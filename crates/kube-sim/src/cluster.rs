@@ -28,7 +28,7 @@ use crate::verbs::Answer;
 #[derive(Clone)]
 pub struct Cluster(pub(crate) Arc<ApiServer>);
 
-/// The settings of a new cluster. Made by [`Cluster::builder`].
+/// The settings of a new cluster. Created by [`Cluster::builder`].
 #[derive(Clone)]
 pub struct Builder {
     seed: u64,
@@ -43,7 +43,7 @@ pub struct Builder {
 }
 
 impl Cluster {
-    /// A cluster with the defaults of [`Cluster::builder`].
+    /// Creates a cluster with the defaults of [`Cluster::builder`].
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -64,7 +64,7 @@ impl Cluster {
         }
     }
 
-    /// A client of this cluster for the user `name`.
+    /// Returns a client of this cluster for the user `name`.
     ///
     /// # Panics
     /// Outside of a tokio runtime: a [`kube::Client`] starts a task.
@@ -77,37 +77,37 @@ impl Cluster {
         ApiService::new(Arc::clone(&self.0), Arc::from(name), groups_of(name))
     }
 
-    /// As [`Cluster::service`], for a user in exactly these groups.
+    /// Like [`Cluster::service`], for a user in exactly these groups.
     pub fn service_in_groups(&self, name: &str, groups: &[String]) -> ApiService {
         ApiService::new(Arc::clone(&self.0), Arc::from(name), Arc::from(groups))
     }
 
-    /// The cluster's clock.
+    /// Returns the cluster's clock.
     pub fn clock(&self) -> SimClock {
         self.0.clock
     }
 
-    /// All resources, sorted by group, version and plural name.
+    /// Returns all resources, sorted by group, version and plural name.
     pub fn resources(&self) -> Vec<Arc<Resource>> {
         self.0.lock().registry.all().to_vec()
     }
 
-    /// The resource with this group and plural name, in its first version.
+    /// Returns the resource with this group and plural name, in its first version.
     pub fn resource(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
         self.0.lock().registry.named(group, plural).cloned()
     }
 
-    /// The resourceVersion of the last change.
+    /// Returns the resourceVersion of the last change.
     pub fn resource_version(&self) -> u64 {
         self.0.lock().version()
     }
 
-    /// Changes of these resources (group and plural name; none for all) from now on, in order.
+    /// Subscribes to future changes of these resources (group and plural name; none for all), delivered in order.
     pub fn subscribe(&self, resources: &[(&str, &str)]) -> Subscription {
         self.open_subscription(resources, false)
     }
 
-    /// As [`Cluster::subscribe`], but existing objects are delivered first, as created, in the order of their last
+    /// Like [`Cluster::subscribe`], but existing objects are delivered first, as created, in the order of their last
     /// change.
     pub fn subscribe_with_existing(&self, resources: &[(&str, &str)]) -> Subscription {
         self.open_subscription(resources, true)
@@ -128,8 +128,7 @@ impl Cluster {
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// When the condition does not hold in time.
+    /// # Errors If the condition does not hold in time.
     pub async fn wait(&self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> Result<(), Elapsed> {
         let mut changes = self.subscribe(&[]);
         tokio::time::timeout(limit, async {
@@ -140,20 +139,20 @@ impl Cluster {
         .await
     }
 
-    /// Forgets the history, as etcd's compaction does: watches and pages that need it are refused with 410.
+    /// Forgets the history, as etcd's compaction does: requests for watches and pages that need it fail with 410.
     pub fn forget_history(&self) {
         let mut state = self.0.lock();
         state.forget_history();
     }
 
-    /// Creates an object. Its JSON needs `apiVersion` and `kind`, as the types of `k8s-openapi` have them.
+    /// Creates an object. Its JSON must contain `apiVersion` and `kind`, as the types of `k8s-openapi` do.
     pub fn create<T: Serialize + ?Sized>(&self, object: &T) -> Result<Value, Status> {
         let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
         let resource = self.resource_of(&object)?;
         self.write(Verb::Create, &resource, None, object)
     }
 
-    /// Creates the objects of a YAML manifest in order, up to the first that is refused.
+    /// Creates the objects of a YAML manifest in order, and stops at the first that is refused.
     pub fn create_yaml(&self, manifest: &str) -> Result<Vec<Value>, Status> {
         let objects: Vec<Value> =
             serde_saphyr::from_multiple(manifest).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -189,12 +188,12 @@ impl Cluster {
         state.find(&resource, namespace, name).cloned()
     }
 
-    /// Lists all objects, or those of one namespace, in the order of their keys.
+    /// Lists all objects, or the objects in one namespace, in the order of their keys.
     pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Value>, Status> {
         Ok(self.list_stored(group, plural, namespace)?.iter().map(|object| object.value()).collect())
     }
 
-    /// As [`Cluster::list`], in the stored form.
+    /// Like [`Cluster::list`], in the stored form.
     pub fn list_stored(&self, group: &str, plural: &str, namespace: Option<&str>) -> Result<Vec<Arc<Stored>>, Status> {
         let state = self.0.lock();
         let resource = named(&state, group, plural)?;
@@ -216,8 +215,8 @@ impl Cluster {
         self.value_of(request)
     }
 
-    /// Deletes an object. Returns the server's answer: the object while a finalizer or a grace period holds it, else
-    /// mostly a `Status`.
+    /// Deletes an object. Returns the server's answer: the object while a finalizer or a grace period delays its
+    /// deletion, otherwise usually a `Status`.
     pub fn delete(&self, target: &Target<'_>, options: DeleteOptions) -> Result<Value, Status> {
         let mut request = self.request(Verb::Delete, target)?;
         request.options.delete = options;
@@ -231,8 +230,8 @@ impl Cluster {
         self.value_of(request)
     }
 
-    /// The trace: a line for each request, with the time since the cluster was built, the user, the request and its
-    /// result. Empty unless the cluster was built with [`Builder::trace`].
+    /// Returns the trace: a line for each request, with the time since the cluster was built, the user, the request and
+    /// its result. Empty unless the cluster was built with [`Builder::trace`].
     pub fn trace(&self) -> String {
         self.0.trace.as_ref().map(Trace::render).unwrap_or_default()
     }
@@ -244,7 +243,7 @@ impl Cluster {
         }
     }
 
-    /// All objects, a line each, in the order of resources and keys. Equal dumps mean equal clusters.
+    /// Returns all objects, a line each, in the order of resources and keys. Equal dumps mean equal clusters.
     pub fn dump(&self) -> String {
         let state = self.0.lock();
         let storages = state.storages().iter().flat_map(|storage| storage.range("", ""));
@@ -256,13 +255,13 @@ impl Cluster {
         dump
     }
 
-    /// A request of the cluster's own user, for [`Cluster::call`].
+    /// Creates a request of the cluster's own user, for [`Cluster::call`].
     pub fn request(&self, verb: Verb, target: &Target<'_>) -> Result<Request, Status> {
         let resource = named(&self.0.lock(), target.group, target.plural)?;
         Ok(Request::new(self_name(), verb, resource, target.namespace, target.name))
     }
 
-    /// A random generator for one part of the cluster, seeded by the cluster's seed and the part's name.
+    /// Returns a random generator for one part of the cluster, seeded by the cluster's seed and the part's name.
     pub(crate) fn random_for(&self, part: &str) -> fastrand::Rng {
         // FNV-1a: the same everywhere, unlike the standard library's hash.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -322,19 +321,19 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Builder {
-    /// The seed of UIDs, generated names and watch timeouts.
+    /// Sets the seed of UIDs, generated names and watch timeouts.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// The time of the clock at the start.
+    /// Sets the initial time of the clock.
     #[must_use]
     pub fn epoch(self, epoch: Timestamp) -> Self {
         Self { epoch, ..self }
     }
 
-    /// The length of the history, in changes per resource.
+    /// Sets the length of the history, in changes per resource.
     #[must_use]
     pub fn history(self, history: usize) -> Self {
         Self { history, ..self }
@@ -358,23 +357,23 @@ impl Builder {
         Self { interceptor: Some(interceptor), ..self }
     }
 
-    /// Sets the authorizer. Without one, everybody may do everything.
+    /// Sets the authorizer. Without one, every request is allowed.
     #[must_use]
     pub fn authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer: Some(authorizer), rbac: None, ..self }
     }
 
     /// Authorizes by the roles and bindings in the cluster. It starts with a few roles of the real server:
-    /// `cluster-admin` for the group `system:masters`, and those that every user has. There are no checks against
-    /// privilege escalation, and aggregated cluster roles are not filled.
+    /// `cluster-admin` for the group `system:masters`, and the roles that every user has. Privilege escalation is not
+    /// checked, and aggregated cluster roles are not filled.
     #[must_use]
     pub fn rbac(self) -> Self {
         let rbac = Arc::new(Rbac::default());
         Self { authorizer: Some(rbac.clone()), rbac: Some(rbac), ..self }
     }
 
-    /// Leaves `metadata.managedFields` out of all answers, which makes them smaller and faster. Server-side apply still
-    /// knows the owners.
+    /// Omits `metadata.managedFields` from all answers, which makes them smaller and faster. Server-side apply still
+    /// tracks the owners.
     #[must_use]
     pub fn hide_managed_fields(self) -> Self {
         Self { managed_fields: false, ..self }
@@ -386,7 +385,7 @@ impl Builder {
         Self { cross_namespace_data_sources: true, ..self }
     }
 
-    /// Builds the cluster with its first namespaces. Its clock starts now.
+    /// Builds the cluster with its first namespaces. The clock starts now.
     pub fn build(self) -> Cluster {
         let clock = SimClock::new(self.epoch);
         let mut state = State::new(clock, self.seed, self.history);
@@ -402,7 +401,7 @@ impl Builder {
         }));
         if let Some(rbac) = self.rbac {
             for object in authorize::first_policy() {
-                // Cannot be refused: the objects are new and valid.
+                // This cannot fail: the objects are new and valid.
                 drop(cluster.create(&object));
             }
             rbac.follow(cluster.subscribe_with_existing(&authorize::POLICY_RESOURCES));
@@ -416,7 +415,7 @@ fn named(state: &State, group: &str, plural: &str) -> Result<Arc<Resource>, Stat
     found.ok_or_else(|| Status::bad_request(format!("no resource {plural:?} in group {group:?}")))
 }
 
-/// The user of direct calls.
+/// Returns the user of direct calls.
 fn self_name() -> Arc<str> {
     static NAME: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from("system:kube-sim"));
     Arc::clone(&NAME)

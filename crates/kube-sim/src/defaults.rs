@@ -5,7 +5,7 @@
 //! * create: [`decode`] the body in its version, convert it to the stored version, set the system fields (uid,
 //!   creationTimestamp, a generated name), [`on_create`], then [`crate::validate::on_create`].
 //! * update: [`decode`], convert, [`on_update`], [`crate::validate::on_update`], [`admit_update`].
-//! * patch: [`crate::patch::apply_patch`] decodes its result itself; then as an update.
+//! * patch: [`crate::patch::apply_patch`] decodes its result itself; then the steps of an update.
 //!
 //! Defaults exist for PersistentVolumes, claims, StorageClasses, VolumeAttributesClasses, CSIDrivers, Secrets,
 //! Namespaces, Nodes and Pods. Other resources have none.
@@ -26,15 +26,15 @@ pub(crate) use admission::default_among;
 pub use decode::{FieldValidation, decode};
 pub(crate) use decode::{decode_result, name_type, unknown_fields, zero};
 
-/// What admission and defaulting look up in the cluster.
+/// Objects that admission and defaulting look up in the cluster.
 pub trait Lookup {
-    /// All objects of a resource, of all namespaces.
+    /// Returns all objects of a resource, of all namespaces.
     fn list(&self, group: &str, plural: &str) -> Vec<Value>;
     /// One object.
     fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
-    /// Whether a namespace is being deleted. `None` if it does not exist.
+    /// Returns whether a namespace is being deleted. `None` if it does not exist.
     fn is_terminating(&self, namespace: &str) -> Option<bool>;
-    /// Whether the server's feature gate `CrossNamespaceVolumeDataSource` is on.
+    /// Returns whether the server's feature gate `CrossNamespaceVolumeDataSource` is on.
     fn has_cross_namespace_data_sources(&self) -> bool;
 }
 
@@ -63,7 +63,7 @@ pub fn on_update(
     strategy::prepare_for_update(resource, old, new, subresource, cluster, now);
 }
 
-/// Validating admission of an update: refuses a claim that may not grow.
+/// Validating admission of an update: refuses an expansion that the claim's class does not allow.
 pub fn admit_update(
     resource: &Resource,
     old: &Value,

@@ -23,7 +23,7 @@ pub(crate) fn edited(piece: &Bytes, edit: &Edit) -> Bytes {
         } else {
             edit(&mut value);
         }
-        // What was read as JSON can be written as JSON.
+        // A value that was read as JSON can be written as JSON.
         let _ = serde_json::to_writer(&mut edited, &value);
         edited.push(b'\n');
     }

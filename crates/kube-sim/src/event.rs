@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::object::write_value;
 
-/// Core name and events.k8s.io name of each field whose names differ.
+/// Core name and events.k8s.io name of each field with different names.
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -16,7 +16,7 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// Fields, by their core names, that only core shows when they are empty.
+/// Core names of fields that only core/v1 includes when they are empty.
 const ALWAYS_IN_CORE: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
 /// Converts an event to events.k8s.io/v1.
@@ -41,7 +41,7 @@ pub(crate) fn write_for_events_group(event: &Value, json: &mut Vec<u8>) {
 
 const API_VERSION: &str = "events.k8s.io/v1";
 
-/// The fields of a core event under their events.k8s.io names, without `apiVersion`.
+/// Returns the fields of a core event under their events.k8s.io names, without `apiVersion`.
 fn shown(event: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let fields = event.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value));
     let is_shown =

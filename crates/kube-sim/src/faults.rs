@@ -31,12 +31,12 @@ use crate::intercept::{After, Before, Interceptor, WatchInterceptor};
 use crate::request::{Request, Verb};
 use crate::status::Status;
 
-/// A kind of fault.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// An update, a patch or a delete with preconditions is refused with 409, as if another client had just written.
+    /// An update, a patch or a delete with preconditions fails with 409, as if another client had just written.
     Conflict,
-    /// A watch from a resourceVersion, or the next page of a list, is refused with 410.
+    /// A watch from a resourceVersion, or the next page of a list, fails with 410.
     Expired,
     /// 429, with a `Retry-After` of 1 to 10 seconds.
     TooManyRequests,
@@ -52,15 +52,15 @@ pub enum Fault {
     Break,
     /// The connection breaks after the request was handled.
     BreakAfter,
-    /// The request is not handled and no answer comes. The connection breaks after 30 seconds to 2 minutes.
+    /// The request is neither handled nor answered. The connection breaks after 30 seconds to 2 minutes.
     Stall,
-    /// The request is handled, but no answer comes. The connection breaks after 30 seconds to 2 minutes.
+    /// The request is handled but not answered. The connection breaks after 30 seconds to 2 minutes.
     StallAfter,
-    /// The connection breaks, and a write is handled 1 second to 1 minute later, behind newer ones.
+    /// The connection breaks, and a write is handled 1 second to 1 minute later, after newer ones.
     Late,
-    /// The request is not handled, and no answer ever comes.
+    /// The request is neither handled nor ever answered.
     Hang,
-    /// The request is handled, but no answer ever comes.
+    /// The request is handled but never answered.
     HangAfter,
     /// A list with `resourceVersion=0` is answered from a cache that lags behind.
     StaleList,
@@ -95,18 +95,19 @@ impl Fault {
         Self::StaleList,
         Self::Late,
     ];
-    /// Faults of an answer.
+    /// Faults that hit an answer.
     const AFTER: [Self; 4] = [Self::LostAnswer, Self::BreakAfter, Self::StallAfter, Self::HangAfter];
-    /// Faults of an event of a watch.
+    /// Faults that hit an event of a watch.
     const WATCH: [Self; 6] =
         [Self::WatchEnd, Self::WatchBreak, Self::WatchExpired, Self::WatchStall, Self::WatchSilence, Self::WatchDelay];
 
-    /// Whether a storm has it. A client without timeouts would wait forever for some, and late writes outlast the storm.
+    /// Returns whether storms include the fault. They exclude faults that block clients without timeouts forever, and
+    /// late writes, which outlast the storm.
     fn is_in_storms(self) -> bool {
         !matches!(self, Self::Hang | Self::HangAfter | Self::WatchSilence | Self::Late)
     }
 
-    /// Whether this can happen to such a request at a real server.
+    /// Returns whether the fault can occur for a request on a real server.
     fn can_hit(self, request: &Request) -> bool {
         let options = &request.options;
         let from_version = !matches!(options.resource_version.as_str(), "" | "0");
@@ -128,7 +129,7 @@ impl Fault {
     }
 }
 
-/// Faults and latencies between clients and the server. Clones share one generator and one end.
+/// Faults and latencies between clients and the server. Clones share one generator and end together.
 #[derive(Clone, Debug)]
 pub struct Faults {
     /// Probability of each kind.
@@ -146,7 +147,7 @@ struct FaultState {
 }
 
 impl Faults {
-    /// No faults. Add some with [`Faults::with`] and the other methods.
+    /// Creates an instance without faults. Add some with [`Faults::with`] and the other methods.
     pub fn none(seed: u64) -> Self {
         Self {
             rates: [0.0; Fault::COUNT],
@@ -157,14 +158,14 @@ impl Faults {
         }
     }
 
-    /// Faults of all kinds, except late writes and those that last forever. Rates and latencies depend on the seed: from a fault in a
-    /// hundred requests to one in three.
+    /// Creates faults of all kinds, except late writes and faults that last forever. Rates and latencies depend on the
+    /// seed: faults hit between one in a hundred and one in three requests.
     pub fn storm(seed: u64) -> Self {
         const TOTALS: [f64; 4] = [0.01, 0.05, 0.1, 0.3];
         const SLOWEST: [Duration; 4] =
             [Duration::ZERO, Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(2)];
         let mut faults = Self::none(seed);
-        // Another sequence than the one that the faults are drawn from.
+        // The faults themselves are drawn from another sequence.
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
         for kinds in [&Fault::BEFORE[..], &Fault::AFTER[..], &Fault::WATCH[..]] {
             let total = TOTALS[random.usize(..TOTALS.len())];
@@ -194,7 +195,7 @@ impl Faults {
         self.with(fault, 0.0)
     }
 
-    /// Sets the latency of requests, and that of answers.
+    /// Sets the range from which the latencies of requests and answers are drawn.
     #[must_use]
     pub fn latency(self, latency: RangeInclusive<Duration>) -> Self {
         Self { latency, ..self }
@@ -206,7 +207,7 @@ impl Faults {
         Self { delay, ..self }
     }
 
-    /// Limits faults and latencies to this user, and to others added in this way.
+    /// Limits faults and latencies to this user. Repeated calls add users.
     #[must_use]
     pub fn only(mut self, user: &str) -> Self {
         self.users.insert(user.to_owned());
@@ -220,7 +221,7 @@ impl Faults {
         self
     }
 
-    /// Ends the faults now. Latencies stay. Requests and watches that already hang or stall go on doing so.
+    /// Ends the faults now. Latencies stay. Requests and watches that already hang or stall continue to do so.
     pub fn stop(&self) {
         self.lock().end = Some(Instant::now());
     }
@@ -233,12 +234,12 @@ impl Faults {
         self.users.is_empty() || self.users.contains(&*request.user)
     }
 
-    /// Draws a latency and, maybe, one of the faults that can hit.
+    /// Draws a latency and at most one of the possible faults.
     fn draw(&self, kinds: &[Fault], can_hit: impl Fn(Fault) -> bool) -> DrawnFault {
         let mut shared = self.lock();
         let FaultState { random, end } = &mut *shared;
         let latency = time_in(random, &self.latency);
-        // Drawn in any case, so that the end of the faults does not change later draws.
+        // Always draws, so that the end of the faults does not change later draws.
         let mut left = random.f64();
         let over = end.is_some_and(|end| end <= Instant::now());
         let hit = kinds.iter().filter(|fault| can_hit(**fault)).find(|fault| {
@@ -319,7 +320,7 @@ impl Interceptor for Faults {
 struct DrawnFault {
     latency: Duration,
     fault: Option<Fault>,
-    /// For the details of the fault.
+    /// Generator for the details of the fault.
     detail: fastrand::Rng,
 }
 
@@ -330,18 +331,18 @@ impl DrawnFault {
         }
     }
 
-    /// Waits as long as a dead connection goes unnoticed.
+    /// Waits for the time that it takes to detect a dead connection.
     async fn stall(&mut self) {
         sleep(time_in(&mut self.detail, &(Duration::from_secs(30)..=Duration::from_secs(120)))).await;
     }
 }
 
-/// The refusal of apiserver's timeout filter.
+/// Returns the refusal of apiserver's timeout filter.
 fn timeout() -> Status {
     Status::timeout("request did not complete within requested timeout - context deadline exceeded", 0)
 }
 
-/// A time in a range, to the microsecond.
+/// Returns a time in a range, to the microsecond.
 pub(crate) fn time_in(random: &mut fastrand::Rng, range: &RangeInclusive<Duration>) -> Duration {
     let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let (from, to) = (micros(range.start()), micros(range.end()));

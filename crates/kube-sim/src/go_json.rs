@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// A parsed text.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Parsed {
-    /// The value. Of repeated members the last counts.
+    /// The value. The last of several repeated members counts.
     pub(crate) value: Value,
     /// Paths of repeated members, e.g. `data.a`.
     pub(crate) duplicates: Vec<String>,
@@ -17,21 +17,21 @@ pub(crate) struct Parsed {
 /// Parses a text. Errors are Go's.
 pub(crate) fn parse(json: &[u8]) -> Result<Parsed, String> {
     let mut repeated = false;
-    // UTF-8 is checked once, not string by string.
+    // Checks UTF-8 once instead of per string.
     let value = str::from_utf8(json).map_err(|error| error.to_string()).and_then(|text| {
         let mut reader = serde_json::Deserializer::from_str(text);
         let value = Seed { repeated: &mut repeated }.deserialize(&mut reader);
         value.and_then(|value| reader.end().map(|()| value)).map_err(|error| error.to_string())
     });
     match value {
-        // Their paths are only searched if there are any.
+        // Searches for their paths only if there are any.
         Ok(value) if repeated => Ok(Parsed { value, duplicates: duplicates(json) }),
         Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
         Err(error) => Err(Scanner { text: json, at: 0 }.document().err().unwrap_or(error)),
     }
 }
 
-/// The kind of a value as Go's type errors name it.
+/// Returns the kind of a value as Go's type errors name it.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -105,18 +105,18 @@ impl<'de> Visitor<'de> for Seed<'_> {
             list.push((name, members.next_value_seed(Seed { repeated: self.repeated })?));
         }
         let count = list.len();
-        // Mostly sorted already. Of repeated members the last stays.
+        // Usually the list is already sorted. The last of several repeated members stays.
         let map: Map<String, Value> = list.into_iter().collect();
         *self.repeated |= map.len() < count;
         Ok(map.into())
     }
 }
 
-/// The paths of repeated members of valid JSON.
+/// Returns the paths of repeated members of valid JSON.
 fn duplicates(json: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(json);
-    // Cannot fail: the text was read before.
+    // This cannot fail: the text was parsed before.
     let _ = DuplicateFinder { at: String::new(), found: &mut found }.deserialize(&mut reader);
     found
 }

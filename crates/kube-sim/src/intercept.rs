@@ -9,7 +9,7 @@ use crate::request::Request;
 use crate::status::Status;
 use crate::store::Stored;
 
-/// Intercepts requests and answers. To delay one, await before returning. Without a method, nothing is changed.
+/// Intercepts requests and answers. To delay one, await before returning. The default methods change nothing.
 pub trait Interceptor: Send + Sync {
     /// Called before a request is handled.
     fn before<'a>(&'a self, _request: &'a Request) -> BoxFuture<'a, Before> {
@@ -27,34 +27,34 @@ pub trait Interceptor: Send + Sync {
     }
 }
 
-/// What happens to a request.
+/// Treatment of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Before {
-    /// It is handled.
+    /// Handle the request.
     Handle,
-    /// It is handled. A list with `resourceVersion=0` is answered from a watch cache that lags by this many changes, or
-    /// as far as the history goes.
+    /// Handle the request. A list with `resourceVersion=0` is answered from a watch cache that lags by this many
+    /// changes, or by all changes of the history if it has fewer.
     HandleStale(u64),
-    /// It is not handled, and this is the answer.
+    /// Do not handle the request, and answer with this status.
     Refuse(Status),
-    /// It is not handled, and the connection breaks.
+    /// Do not handle the request, and break the connection.
     Break,
-    /// The connection breaks, and it is handled after this time.
+    /// Break the connection, and handle the request after this time.
     BreakAndHandle(Duration),
-    /// It is not handled, and never answered.
+    /// Neither handle nor answer the request.
     Hang,
 }
 
-/// What happens to the answer of a handled request.
+/// Treatment of the answer to a handled request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum After {
-    /// It is delivered.
+    /// Deliver it.
     Deliver,
-    /// This is delivered instead.
+    /// Deliver this status instead.
     Replace(Status),
-    /// The connection breaks, and the client does not learn the result.
+    /// Break the connection, so that the client does not learn the result.
     Break,
-    /// Nothing is ever delivered.
+    /// Never deliver anything.
     Hang,
 }
 
@@ -64,22 +64,22 @@ pub trait WatchInterceptor: Send {
     fn event(&mut self, kind: &'static str, object: &Stored) -> WatchStep;
 }
 
-/// What happens to an event.
+/// Treatment of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchStep {
-    /// It is delivered.
+    /// Deliver it.
     Deliver,
-    /// It is delivered after a delay. Later events wait behind it.
+    /// Deliver the event after a delay. Later events wait until then.
     Delay(Duration),
-    /// The stream ends instead, as at a timeout.
+    /// End the stream instead, as at a timeout.
     End,
-    /// The connection breaks instead.
+    /// Break the connection instead.
     Break,
-    /// The watch is silent for this time, then the connection breaks, as a dead connection does when it is noticed.
+    /// Stay silent for this time, then break the connection, like a dead connection that is detected.
     Stall(Duration),
-    /// The watch is silent forever, as a dead connection that nobody notices.
+    /// Stay silent forever, like a dead connection that is never detected.
     Silence,
-    /// This is delivered as an ERROR event instead, and the stream ends.
+    /// Deliver this status as an ERROR event instead, and end the stream.
     Refuse(Status),
 }
 

@@ -1,5 +1,5 @@
-//! A Kubernetes API inside the process, for tests: an API server in memory, with the controllers that bind volumes,
-//! schedule pods and collect garbage.
+//! An in-process Kubernetes API for tests: an in-memory API server, with the controllers that bind volumes, schedule
+//! pods and collect garbage.
 //!
 //! ```
 //! use std::time::Duration;
@@ -44,17 +44,17 @@
 //! # }
 //! ```
 //!
-//! A [`Cluster`] is a [`tower::Service`] that a [`kube::Client`] takes ([`Cluster::client`]). It can also be called
-//! directly, without HTTP and without `await` ([`Cluster::create`], [`Cluster::get`], ...).
+//! A [`Cluster`] is a [`tower::Service`] for a [`kube::Client`] ([`Cluster::client`]). It can also be called directly,
+//! without HTTP and without `await` ([`Cluster::create`], [`Cluster::get`], ...).
 //!
-//! Time is tokio's: under a paused clock, hours pass in milliseconds. Chance is drawn from one seed
-//! ([`Builder::seed`]). So a run with the same seed on a current-thread runtime happens the same way, to the byte
+//! Time is tokio's: under a paused clock, hours pass in milliseconds. All randomness comes from one seed
+//! ([`Builder::seed`]). Runs with the same seed on a current-thread runtime are identical, byte by byte
 //! ([`Cluster::trace`], [`Cluster::dump`]).
 //!
-//! [`Faults`] disturb requests, answers and watches by seed. [`Actor`]s can be slow, late, or crash.
+//! [`Faults`] disturb requests, answers and watches, drawn from a seed. [`Actor`]s can be slow, late, or crash.
 //!
-//! Answers, defaults, validation and error messages are those of kube-apiserver 1.37. The crate's README lists what is
-//! not simulated.
+//! Answers, defaults, validation and error messages match kube-apiserver 1.37. The crate's README lists what is not
+//! simulated.
 #![deny(missing_docs)]
 
 /// The example in the README.

@@ -1,4 +1,4 @@
-//! `kube-sim`: a simulated Kubernetes API for programs on this machine.
+//! `kube-sim`: a simulated Kubernetes API for local programs.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use kube_sim::serve::{Error, Server, Transport};
 use kube_sim::{Actors, Cluster, Pace, SimClock};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A Kubernetes API server in memory, with the controllers that bind volumes, schedule pods and collect garbage
+/// In-memory Kubernetes API server with the controllers that bind volumes, schedule pods and collect garbage
 #[derive(Parser)]
 #[command(name = "kube-sim", version, max_term_width = 100)]
 struct Arguments {
@@ -22,17 +22,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the API on a loopback port until SIGINT or SIGTERM; nothing is kept
+    /// Serve the API on a loopback port until SIGINT or SIGTERM; objects are not persisted
     Serve(Serve),
 }
 
 #[derive(Args)]
 struct Serve {
-    /// Where to listen: a loopback address; port 0 is any free one
+    /// Loopback address to listen on; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     address: SocketAddr,
 
-    /// Write a kubeconfig of the administrator to this file, readable by its owner only
+    /// Write the administrator's kubeconfig to this file, readable only by its owner
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
@@ -40,15 +40,15 @@ struct Serve {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Speak TLS; the kubeconfig names the authority to trust. Go clients send credentials only with TLS
+    /// Use TLS; the kubeconfig contains the certificate authority. Go clients send credentials only over TLS
     #[arg(long, requires = "kubeconfig")]
     tls: bool,
 
-    /// Authorize requests by the roles and bindings in the cluster, instead of allowing everything; with TLS
+    /// Authorize requests by the roles and bindings in the cluster instead of allowing everything; implies TLS
     #[arg(long, requires = "kubeconfig")]
     rbac: bool,
 
-    /// Serve the API alone, without controllers
+    /// Serve only the API, without controllers
     #[arg(long)]
     no_controllers: bool,
 }
@@ -82,19 +82,20 @@ async fn serve(arguments: Serve) -> Result<(), Error> {
     Ok(())
 }
 
-/// The time of day, as the start of the simulated clock.
+/// Returns the time of day, as the start of the simulated clock.
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
     since.and_then(|since| Timestamp::UNIX_EPOCH.checked_add(since).ok()).unwrap_or(SimClock::EPOCH)
 }
 
-/// Resolves with the first SIGINT or SIGTERM. From this call on, no signal is missed.
+/// Resolves with the first SIGINT or SIGTERM. The handlers are installed when this is called, so later signals are not
+/// missed.
 fn end() -> impl Future<Output = ()> {
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     async {
         let [interrupt, terminate] = signals;
         let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
-            // Without handlers, the signals end the process by themselves.
+            // Without handlers, the signals terminate the process.
             return std::future::pending().await;
         };
         tokio::select! {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// A field of `metadata`.
+/// Returns a field of `metadata`.
 pub fn meta<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
     object.get("metadata")?.get(field)
 }
@@ -52,22 +52,22 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     meta(object, "finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The value at a path of keys.
+/// Returns the value at a path of keys.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, key| value.get(key))
 }
 
-/// The text at a path of keys, or `""`.
+/// Returns the text at a path of keys, or `""`.
 pub fn text_at<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `metadata` for writing. Created if it is missing or no object.
+/// Returns `metadata` for writing. Creates it if it is missing or not an object.
 pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     object_mut(object, "metadata")
 }
 
-/// The object under `key` for writing. Created if it is missing or no object.
+/// Returns the object under `key` for writing. Creates it if it is missing or not an object.
 pub fn object_mut<'a>(parent: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
     if !parent.is_object() {
         *parent = Value::Object(Map::new());

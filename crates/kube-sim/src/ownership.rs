@@ -20,7 +20,7 @@ pub(crate) struct Writer {
 /// The owner of the fields that a write changes.
 #[derive(Clone)]
 pub(crate) enum Credit {
-    /// Nobody: the server itself writes.
+    /// The server itself writes, so the fields have no owner.
     Server,
     /// The manager of a create or update at this second. The fields that the server set have no owner.
     Writer(Arc<Writer>, i64, ServerSet),

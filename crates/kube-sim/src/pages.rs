@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub(crate) body: Bytes,
 }
 
-/// The answer for a path. Paths that only the real server has are refused with 501.
+/// Returns the answer for a path. Paths that only the real server has are refused with 501.
 pub(crate) fn page(state: &State, request: &Parts) -> Result<Page, Status> {
     let path = request.uri.path();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
@@ -82,7 +82,7 @@ fn version() -> Value {
     })
 }
 
-/// Whether aggregated discovery is asked for.
+/// Returns whether the client requests aggregated discovery.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let wanted = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];

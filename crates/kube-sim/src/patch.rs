@@ -1,7 +1,7 @@
 //! Patches of all four kinds, on objects in the requested version.
 //!
-//! The result is decoded as by the server ([`crate::defaults::decode`] need not be called again): unknown fields are
-//! dropped, wrong types refused. The caller checks name, namespace and uid, as for an update.
+//! The result is already decoded ([`crate::defaults::decode`]) as the server decodes it: unknown fields are dropped,
+//! wrong types are refused. The caller checks name, namespace and uid, as for an update.
 
 use serde_json::Value;
 
@@ -39,13 +39,13 @@ pub enum PatchKind {
 pub struct PatchOptions<'a> {
     /// The field manager.
     pub field_manager: Option<&'a str>,
-    /// Whether apply takes fields from other managers.
+    /// True if apply takes over fields from other managers.
     pub force: bool,
     /// The treatment of unknown fields.
     pub field_validation: FieldValidation,
     /// The patched subresource. Managers own fields per subresource.
     pub subresource: Option<&'a str>,
-    /// The time now, as `metav1.Time` is written.
+    /// The current time in the format of `metav1.Time`.
     pub now: &'a str,
 }
 
@@ -84,7 +84,7 @@ pub fn apply_patch(
     }
 }
 
-/// Decodes the result of a JSON or merge patch. Other than for a body, a refusal shows the result.
+/// Decodes the result of a JSON or merge patch. Unlike the refusal of a body, this refusal shows the result.
 fn decode_json(
     resource: &Resource,
     options: &PatchOptions<'_>,
@@ -94,12 +94,12 @@ fn decode_json(
     let mut object = patch()?;
     match defaults::decode_result(resource, &mut object, &duplicates, options.field_validation) {
         Ok(warnings) => Ok(Patched { object, warnings }),
-        // Patches again: `object` is half decoded by now.
+        // Patches again, because `object` is partially decoded.
         Err(error) => Err(unusable(&patch()?.to_string(), &error)),
     }
 }
 
-/// 422: the patch's result cannot be decoded. The server names no kind here.
+/// 422: the patch's result cannot be decoded. The server does not name the kind here.
 fn unusable(shown: &str, error: &str) -> Status {
     let cause = Cause::invalid("patch", &shown.into(), error);
     let message = format!(" \"\" is invalid: {}", cause.text());
@@ -114,12 +114,12 @@ fn unexpected(message: impl Into<String>) -> Status {
     Status::new(500, "", message)
 }
 
-/// The refusal of invalid JSON.
+/// Returns the refusal of invalid JSON.
 fn no_json() -> Status {
     Status::bad_request("invalid JSON patch")
 }
 
-/// A conflict with another field manager.
+/// Returns a conflict with another field manager.
 fn manager_conflict(field: String, message: String) -> Cause {
     Cause { reason: CauseReason::FieldManagerConflict, field, message }
 }

@@ -11,7 +11,7 @@ impl Random {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// A UID that looks like an RFC 4122 random one.
+    /// Returns a UID that looks like an RFC 4122 random one.
     pub(crate) fn uid(&mut self) -> String {
         let bits = self.0.u128(..) & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);
         let (first, second, third) = (bits >> 96, bits >> 80 & 0xffff, bits >> 64 & 0xffff);
@@ -19,13 +19,14 @@ impl Random {
         format!("{first:08x}-{second:04x}-{third:04x}-{fourth:04x}-{fifth:012x}")
     }
 
-    /// The suffix for `generateName`: five characters without vowels and look-alikes, as of `util/rand.String`.
+    /// Returns the suffix for `generateName`: five characters without vowels and look-alikes, like `util/rand.String`.
     pub(crate) fn name_suffix(&mut self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         (0..5).map(|_| char::from(ALPHABET[self.0.usize(..ALPHABET.len())])).collect()
     }
 
-    /// The timeout of a watch without `timeoutSeconds`: 30 to 60 minutes (`--min-request-timeout` times 1 to 2).
+    /// Returns the timeout of a watch without `timeoutSeconds`: 30 to 60 minutes (`--min-request-timeout` times 1 to
+    /// 2).
     pub(crate) fn watch_timeout(&mut self) -> Duration {
         Duration::from_secs(1800).mul_f64(1.0 + self.0.f64())
     }

@@ -19,7 +19,7 @@ use crate::status::Status;
 use crate::yaml::read_yaml;
 use crate::{defaults, go_json};
 
-/// A request over HTTP, or as a direct call.
+/// A request, received over HTTP or as a direct call.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The user.
@@ -40,13 +40,13 @@ pub struct Request {
     pub options: Options,
     /// The body.
     pub content: Content,
-    /// Whether answers contain `PartialObjectMetadata` instead of objects.
+    /// True if answers contain `PartialObjectMetadata` instead of objects.
     pub metadata_only: bool,
-    /// Whether answers contain `metadata.managedFields`.
+    /// True if answers contain `metadata.managedFields`.
     pub managed_fields: bool,
-    /// Whether the object in the body was made from a stored one. Then it need not be decoded.
+    /// True if the object in the body was created from a stored one and does not have to be decoded.
     pub(crate) decoded: bool,
-    /// The client program. It is the field manager if [`Options::field_manager`] is empty.
+    /// The name of the client program. It is the field manager if [`Options::field_manager`] is empty.
     pub agent: Arc<str>,
     /// Warnings of the answer, collected while the request is handled.
     pub(crate) warnings: Vec<String>,
@@ -85,7 +85,7 @@ pub enum Subresource {
 /// The body of a request.
 #[derive(Clone, Debug, Default)]
 pub enum Content {
-    /// Nothing.
+    /// No body.
     #[default]
     None,
     /// An object in JSON, not parsed yet.
@@ -112,7 +112,7 @@ pub struct Target<'a> {
 }
 
 impl Request {
-    /// A request without options and body.
+    /// Creates a request without options and body.
     pub fn new(user: Arc<str>, verb: Verb, resource: Arc<Resource>, namespace: &str, name: &str) -> Self {
         Self {
             agent: Arc::clone(&user),
@@ -132,7 +132,7 @@ impl Request {
         }
     }
 
-    /// The field manager of this request.
+    /// Returns the field manager of this request.
     pub(crate) fn manager(&self) -> &str {
         match self.options.field_manager.as_str() {
             "" => &self.agent,
@@ -167,7 +167,7 @@ impl Request {
         Ok(object)
     }
 
-    /// Whether decoding would not change an object.
+    /// Returns whether decoding would not change an object.
     fn is_as_decoded(&self, object: &Value) -> bool {
         let mut decoded = object.clone();
         defaults::decode(&self.resource, &mut decoded, &[], FieldValidation::Strict).is_ok() && decoded == *object
@@ -175,7 +175,7 @@ impl Request {
 }
 
 impl Verb {
-    /// The verb's name in RBAC.
+    /// Returns the verb's name in RBAC.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -189,14 +189,14 @@ impl Verb {
         }
     }
 
-    /// Whether it is read-only.
+    /// Returns whether the verb is read-only.
     pub fn is_read(self) -> bool {
         matches!(self, Self::Get | Self::List | Self::Watch)
     }
 }
 
 impl Subresource {
-    /// Its name in paths.
+    /// Returns the subresource's name in paths.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Status => "status",

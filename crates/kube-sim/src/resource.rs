@@ -6,7 +6,7 @@ mod builtin;
 
 pub use builtin::builtins;
 
-/// A resource in one version, such as that at `/apis/storage.k8s.io/v1/storageclasses`.
+/// A resource in one version, such as `/apis/storage.k8s.io/v1/storageclasses`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// API group; empty for core.
@@ -21,31 +21,31 @@ pub struct Resource {
     pub kind: String,
     /// Kind of its lists.
     pub list_kind: String,
-    /// Whether it is namespaced.
+    /// True if the resource is namespaced.
     pub namespaced: bool,
-    /// Short names for people, e.g. `pvc`.
+    /// Short names for command lines, e.g. `pvc`.
     pub short_names: Vec<String>,
-    /// Categories for people, e.g. `all`.
+    /// Categories for command lines, e.g. `all`.
     pub categories: Vec<String>,
-    /// Whether there is a `/status` subresource.
+    /// True if there is a `/status` subresource.
     pub status: bool,
     /// The storage of its objects. The versions of a resource (and the groups of events) share one.
     pub storage: StorageId,
-    /// Whether an update without resourceVersion is allowed (`AllowUnconditionalUpdate`).
+    /// True if an update without resourceVersion is allowed (`AllowUnconditionalUpdate`).
     pub unconditional_update: bool,
-    /// Whether an update of a missing object creates it (`AllowCreateOnUpdate`).
+    /// True if an update of a missing object creates it (`AllowCreateOnUpdate`).
     pub create_on_update: bool,
-    /// Whether a delete answers with the deleted object instead of a `Status` (`ReturnDeletedObject`).
+    /// True if a delete answers with the deleted object instead of a `Status` (`ReturnDeletedObject`).
     pub returns_deleted: bool,
-    /// Whether its objects are answered but never stored, e.g. `selfsubjectaccessreviews`.
+    /// True if its objects are answered but never stored, e.g. `selfsubjectaccessreviews`.
     pub ephemeral: bool,
-    /// Whether a CustomResourceDefinition defined it.
+    /// True if a CustomResourceDefinition defined it.
     pub custom: bool,
-    /// The rules of its own.
+    /// The rules that are specific to the resource.
     pub(crate) special: Special,
 }
 
-/// The resources with rules of their own, so that no code compares names.
+/// Resources with specific rules, so that code need not compare names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     AttributesClass,
@@ -61,7 +61,7 @@ pub(crate) enum Special {
     Pod,
     Secret,
     Volume,
-    /// No rules of its own.
+    /// The resource has no specific rules.
     Not,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Special {
 pub struct StorageId(pub u32);
 
 impl Special {
-    /// The value for a built-in resource.
+    /// Returns the value for a built-in resource.
     fn of(group: &str, plural: &str) -> Self {
         match (group, plural) {
             ("", "persistentvolumes") => Self::Volume,
@@ -92,7 +92,7 @@ impl Special {
 }
 
 impl Resource {
-    /// A built-in resource, for callers that know that it exists.
+    /// Returns a built-in resource, for callers that know that it exists.
     ///
     /// # Panics
     /// If there is no such built-in resource.
@@ -109,7 +109,7 @@ impl Resource {
         }
     }
 
-    /// Whether `text` is its `apiVersion`.
+    /// Returns whether `text` is its `apiVersion`.
     pub(crate) fn has_api_version(&self, text: &str) -> bool {
         match self.group.as_str() {
             "" => text == self.version,
@@ -127,7 +127,7 @@ impl Resource {
         qualified(&self.kind, &self.group)
     }
 
-    /// Whether it has this group and plural name.
+    /// Returns whether the resource has this group and plural name.
     pub fn is(&self, group: &str, plural: &str) -> bool {
         self.plural == plural && self.group == group
     }

@@ -1,4 +1,4 @@
-//! The selection of a list's or watch's objects.
+//! Selection of objects for lists and watches.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::Stored;
 /// Namespace, label selector and field selector.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// The prefix of all selected keys: `namespace/`, or nothing.
+    /// The prefix of all selected keys: `namespace/`, or empty.
     pub(crate) prefix: String,
     labels: LabelSelector,
     fields: FieldSelector,
@@ -53,7 +53,7 @@ impl Selection {
             }
     }
 
-    /// Whether there are no selectors.
+    /// Returns whether there are no selectors.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

@@ -1,11 +1,11 @@
-//! The simulated API on a loopback port, for clients in other processes: kubectl, or provisioners written with other
-//! libraries.
+//! Serves the simulated API on a loopback port for clients in other processes: kubectl, or provisioners written with
+//! other libraries.
 //!
-//! It speaks HTTP/1.1, with or without TLS. Go clients send credentials only with TLS. Beyond
+//! It speaks HTTP/1.1, with or without TLS. Go clients send credentials only with TLS. In addition to
 //! [`ApiService`](crate::ApiService), it accepts YAML and protobuf, answers in YAML, and prints tables.
 //!
-//! Clients authenticate by bearer token: that of the administrator, or one that `serviceaccounts/NAME/token` issued to
-//! a service account. Without a token they are `system:anonymous`. A user may impersonate others if the authorizer
+//! Clients authenticate with a bearer token: the administrator's token, or one that `serviceaccounts/NAME/token` issued
+//! to a service account. Without a token they are `system:anonymous`. A user may impersonate others if the authorizer
 //! allows the verb `impersonate`.
 
 mod caller;
@@ -31,7 +31,7 @@ use crate::cluster::Cluster;
 use tls::Tls;
 use tokens::Tokens;
 
-/// A cluster on a port. [`Server::bind`] listens, [`Server::run`] serves.
+/// A cluster that is served on a port. [`Server::bind`] listens, [`Server::run`] serves.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -48,7 +48,7 @@ pub enum Error {
     /// Listening on the address failed.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
-    /// The operating system gave no randomness for tokens.
+    /// The operating system provided no randomness for tokens.
     #[error("cannot make tokens: {0}")]
     Randomness(getrandom::Error),
     /// Setting up TLS failed.
@@ -68,7 +68,7 @@ pub enum Transport {
     Https,
 }
 
-/// The part that all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 struct App {
     cluster: Cluster,
@@ -77,7 +77,7 @@ struct App {
 }
 
 impl Server {
-    /// Listens on a loopback address; port 0 is any free one.
+    /// Listens on a loopback address; port 0 selects a free port.
     pub async fn bind(cluster: Cluster, address: SocketAddr, transport: Transport) -> Result<Self, Error> {
         if !address.ip().is_loopback() {
             return Err(Error::NotLoopback(address));
@@ -96,18 +96,18 @@ impl Server {
         Ok(Self { listener, address: bound, app: Arc::new(App { cluster, tokens, tls }) })
     }
 
-    /// The server's URL, e.g. `https://127.0.0.1:40123`.
+    /// Returns the server's URL, e.g. `https://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         let scheme = if self.app.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The certificate of the authority, if the server speaks TLS.
+    /// Returns the certificate of the authority, if the server speaks TLS.
     pub fn ca_pem(&self) -> Option<&str> {
         self.app.tls.as_ref().map(|tls| tls.ca_pem.as_str())
     }
 
-    /// The bearer token of the administrator: user `kubernetes-admin` in the group `system:masters`.
+    /// Returns the bearer token of the administrator: user `kubernetes-admin` in the group `system:masters`.
     pub fn admin_token(&self) -> &str {
         self.app.tokens.admin()
     }
@@ -118,7 +118,7 @@ impl Server {
         kubeconfig::write(path, &text).map_err(|error| Error::Kubeconfig(path.to_owned(), error))
     }
 
-    /// Serves until `end`. Then pending requests have a second to finish, and watches are cut.
+    /// Serves until `end` resolves. Then pending requests have a second to finish, and watches are closed.
     pub async fn run(self, end: impl Future<Output = ()>) {
         connections::serve(self.listener, &self.app, end).await;
     }

@@ -29,7 +29,7 @@ use crate::trace::RequestInfo;
 use crate::verbs::Answer;
 use crate::watch::Watch;
 
-/// One user's access to a cluster over HTTP. Made by [`Cluster::service`](crate::Cluster::service).
+/// One user's access to a cluster over HTTP. Created by [`Cluster::service`](crate::Cluster::service).
 #[derive(Clone)]
 pub struct ApiService {
     server: Arc<ApiServer>,
@@ -51,7 +51,7 @@ enum Source {
 
 /// `--max-request-bytes` and the limit of apiserver's `limitedReadBody`.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
-/// How long the watch cache waits for a future resourceVersion.
+/// Time that the watch cache waits for a future resourceVersion.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 impl ApiService {
@@ -59,8 +59,8 @@ impl ApiService {
         Self { server, user, groups, edit: None }
     }
 
-    /// Edits all objects in answers, lists and watches, for example to ones that no client can decode. The cluster keeps
-    /// its objects as they are.
+    /// Edits all objects in answers, lists and watches, for example so that clients cannot decode them. The objects in
+    /// the cluster do not change.
     #[must_use]
     pub fn edit(self, edit: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Self { edit: Some(Arc::new(edit)), ..self }
@@ -177,7 +177,7 @@ impl ApiService {
         }
     }
 
-    /// Lets a list with `resourceVersion=0` be answered from the state as many changes ago.
+    /// Rewrites a list with `resourceVersion=0` so that it is answered from the state `changes` changes ago.
     fn read_from_the_past(&self, request: &mut Request, changes: u64) {
         if request.verb != Verb::List || request.options.resource_version != "0" {
             return;
@@ -197,10 +197,10 @@ impl ApiService {
         }
     }
 
-    /// Handles a request. One for a future resourceVersion waits for it.
+    /// Handles a request. Requests for a future resourceVersion wait until it exists.
     async fn handle(&self, request: &mut Request) -> Result<Answer, Status> {
         if let Some(authorizer) = &self.server.authorizer {
-            // An invalid selector is refused later.
+            // Invalid selectors are refused later.
             let selector = FieldSelector::parse(&request.options.field_selector, &request.resource, &[]).ok();
             Attributes::of(request, selector.as_ref()).check(&**authorizer)?;
         }
@@ -292,7 +292,7 @@ enum Routed {
     Page(http::Response<Body>),
 }
 
-/// The refusal of an unknown subresource. One that only the real server has is refused with 501.
+/// Returns the refusal of an unknown subresource: 501 for a subresource that only the real server has.
 fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
     const REAL: &[(&str, &[&str])] = &[
         (
@@ -319,7 +319,7 @@ fn missing_subresource(plural: &str, custom: bool, name: &str) -> Status {
 
 fn warned(mut response: http::Response<Body>, warnings: &[String]) -> http::Response<Body> {
     for warning in warnings {
-        // A warning that is no valid header is dropped.
+        // Warnings that are not valid header values are dropped.
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
             response.headers_mut().append(WARNING, value);
         }
@@ -327,7 +327,7 @@ fn warned(mut response: http::Response<Body>, warnings: &[String]) -> http::Resp
     response
 }
 
-/// Takes the body, by verb and content type.
+/// Stores the body in the request, according to verb and content type.
 fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<(), Status> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -373,7 +373,7 @@ fn agent(headers: &HeaderMap) -> Arc<str> {
     }
 }
 
-/// The refusal of an unknown patch type. Custom resources have a handler with another text.
+/// Returns the refusal of an unknown patch type. The handler of custom resources has another text.
 fn unknown_patch(custom: bool) -> Status {
     if custom {
         Status::unsupported_media_type(&[
@@ -386,7 +386,7 @@ fn unknown_patch(custom: bool) -> Status {
     }
 }
 
-/// Whether only metadata is asked for. The first acceptable media type counts.
+/// Returns whether the client requests only metadata. The first acceptable media type counts.
 fn wants_metadata_only(headers: &HeaderMap, custom: bool) -> Result<bool, Status> {
     const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return Ok(false) };
@@ -435,14 +435,14 @@ fn document(code: u16, json: Bytes) -> http::Response<Body> {
 
 fn respond(code: u16, source: Source) -> http::Response<Body> {
     let mut response = http::Response::new(Body { source, edit: None });
-    // The code of a fault may be any number.
+    // Faults can have any number as their code.
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 impl Body {
-    /// Whether it is the stream of a watch.
+    /// Returns whether the body is the stream of a watch.
     #[cfg(feature = "serve")]
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.source, Source::Watch(_))

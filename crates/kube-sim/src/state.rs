@@ -15,7 +15,7 @@ use crate::resource::{Resource, Special, StorageId, builtins};
 use crate::store::{ChangeKind, HistoryEntry, Ownership, Registry, Storage, Stored, key};
 use crate::subscription::{Change, ChangeQueue};
 
-/// The state of a cluster. One lock guards it, so requests are handled one after the other.
+/// The state of a cluster. One lock guards it, so requests are handled one at a time.
 pub(crate) struct State {
     pub(crate) clock: SimClock,
     pub(crate) random: Random,
@@ -59,7 +59,7 @@ impl State {
         state
     }
 
-    /// The resourceVersion of the last change.
+    /// Returns the resourceVersion of the last change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -76,7 +76,7 @@ impl State {
         &mut self.storages[id.0 as usize]
     }
 
-    /// The id of the storage that [`State::add_storage`] will add.
+    /// Returns the id of the storage that [`State::add_storage`] will add.
     pub(crate) fn next_storage(&self) -> StorageId {
         StorageId(u32::try_from(self.storages.len()).expect("fewer resources than that"))
     }
@@ -86,13 +86,13 @@ impl State {
         self.storages.push(Storage::new(resource, self.history_limit, self.version));
     }
 
-    /// The id of a new watch.
+    /// Returns the id of a new watch.
     pub(crate) fn next_watch(&mut self) -> u64 {
         self.watches += 1;
         self.watches
     }
 
-    /// The definition of a custom resource.
+    /// Returns the definition of a custom resource.
     pub(crate) fn definition(&self, resource: &Resource) -> Option<&Definition> {
         // Most calls are for built-in resources.
         let known = || self.definitions.get(&(resource.storage, resource.version.clone()));
@@ -110,7 +110,7 @@ impl State {
         self.storage(resource.storage).get(&key(namespace, name))
     }
 
-    /// The unique [`Writer`] with these values.
+    /// Returns the unique [`Writer`] with these values.
     pub(crate) fn writer(
         &mut self,
         manager: &str,
@@ -139,7 +139,7 @@ impl State {
         stored
     }
 
-    /// Stores a new state of an object. An equal state changes nothing.
+    /// Stores a new state of an object. An equal state is not stored.
     pub(crate) fn update(
         &mut self,
         storage: StorageId,
@@ -151,7 +151,8 @@ impl State {
         let ownership = Ownership::after(before, credit);
         let stored = Stored::new(&self.storage(storage).resource, &object, self.version + 1, ownership);
         let same = stored.same_but_version(before) && owners.is_none_or(|owners| owners == before.managed_fields());
-        // The server stores a new claim in a form that it never writes again. So the first update always changes it.
+        // The server stores new claims in a form that it does not use for updates, so the first update always changes
+        // the claim.
         let odd = before.is_first() && self.storage(storage).resource.special == Special::Claim;
         if same && !odd {
             return Arc::clone(before);

@@ -12,11 +12,11 @@ use crate::resource::{Resource, qualified};
 pub struct Status {
     /// HTTP status code.
     pub code: u16,
-    /// Machine-readable reason, e.g. `NotFound`; empty where the server gives none.
+    /// Machine-readable reason, e.g. `NotFound`; empty if the server has none.
     pub reason: &'static str,
-    /// Text for people.
+    /// Human-readable text.
     pub message: String,
-    /// The object that is refused, and the causes.
+    /// The refused object, and the causes.
     pub details: Option<Box<Details>>,
     /// `metadata.continue`: a token to continue an expired list without consistency.
     pub continue_token: Option<Box<str>>,
@@ -29,13 +29,13 @@ pub struct Details {
     pub name: String,
     /// API group; empty for core.
     pub group: String,
-    /// The plural resource name, or the kind for `Invalid`, as the server does it.
+    /// The plural resource name, or the kind for `Invalid`, as in the server's answers.
     pub kind: String,
-    /// UID of the object, where known.
+    /// UID of the object, if known.
     pub uid: String,
     /// One entry per field error.
     pub causes: Vec<Cause>,
-    /// Seconds to wait before a retry; 0 when nothing is said. Sent as the header `Retry-After` too.
+    /// Seconds to wait before a retry; 0 for none. Also sent as the header `Retry-After`.
     pub retry_after_seconds: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct Details {
 pub struct Cause {
     /// The kind of error.
     pub reason: CauseReason,
-    /// Path of the field, e.g. `spec.capacity[storage]`. Empty if the cause is about no field.
+    /// Path of the field, e.g. `spec.capacity[storage]`. Empty if the cause does not concern a field.
     pub field: String,
     /// Text without the field, e.g. `Required value: name or generateName is required`.
     pub message: String,
@@ -57,7 +57,7 @@ pub enum CauseReason {
     Duplicate,
     /// Another manager owns the field.
     FieldManagerConflict,
-    /// The field may not be set, or not be changed.
+    /// The field must not be set or changed.
     Forbidden,
     /// An internal error.
     Internal,
@@ -71,7 +71,7 @@ pub enum CauseReason {
     NotSupported,
     /// A value is missing.
     Required,
-    /// The asked resourceVersion lies in the future.
+    /// The requested resourceVersion lies in the future.
     ResourceVersionTooLarge,
     /// The value is longer than allowed.
     TooLong,
@@ -84,18 +84,18 @@ pub enum CauseReason {
 }
 
 impl Status {
-    /// A refusal without details.
+    /// Creates a refusal without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None, continue_token: None }
     }
 
-    /// 404: no such object.
+    /// 404: the object does not exist.
     pub fn not_found(resource: &Resource, name: &str) -> Self {
         let message = format!("{} {name:?} not found", resource.group_resource());
         Self::new(404, "NotFound", message).about(resource, name)
     }
 
-    /// 404: the path leads to no resource.
+    /// 404: the path does not lead to a resource.
     pub fn no_such_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource").with_empty_details()
     }
@@ -123,7 +123,7 @@ impl Status {
         Self::invalid_kind(&resource.group, &resource.kind, name, causes)
     }
 
-    /// 422 about something other than a resource, e.g. `ListOptions`. Equal causes count once.
+    /// 422 for something other than a resource, e.g. `ListOptions`. Equal causes are merged.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, found: Vec<Cause>) -> Self {
         let mut causes: Vec<Cause> = Vec::with_capacity(found.len());
         for cause in found {
@@ -158,13 +158,13 @@ impl Status {
         Self::new(403, "Forbidden", message).about(resource, name)
     }
 
-    /// 405: the resource does not know the verb.
+    /// 405: the resource does not support the verb.
     pub fn method_not_supported(resource: &Resource, verb: &str) -> Self {
         let message = format!("{verb} is not supported on resources of kind {:?}", resource.group_resource());
         Self::new(405, "MethodNotAllowed", message).about(resource, "")
     }
 
-    /// 405: the path does not know the HTTP method.
+    /// 405: the path does not support the HTTP method.
     pub fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
             .with_empty_details()
@@ -176,7 +176,7 @@ impl Status {
         Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {accepted}"))
     }
 
-    /// 410: the asked resourceVersion or continue token is gone.
+    /// 410: the requested resourceVersion or continue token has expired.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
@@ -219,12 +219,12 @@ impl Status {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    /// 504: the write may or may not have happened.
+    /// 504: it is unknown whether the write was executed.
     pub fn timeout(message: impl fmt::Display, retry_after_seconds: u32) -> Self {
         Self::new(504, "Timeout", format!("Timeout: {message}")).retry_after(retry_after_seconds)
     }
 
-    /// 504: the asked resourceVersion lies in the future.
+    /// 504: the requested resourceVersion lies in the future.
     pub fn resource_version_too_large(asked: u64, current: u64, retry_after_seconds: u32) -> Self {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut status = Self::timeout(message, retry_after_seconds);
@@ -236,7 +236,7 @@ impl Status {
         status
     }
 
-    /// Whether it is [`Status::resource_version_too_large`].
+    /// Returns whether this is [`Status::resource_version_too_large`].
     pub fn is_too_large_resource_version(&self) -> bool {
         let causes = self.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
         self.code == 504 && causes.iter().any(|cause| cause.reason == CauseReason::ResourceVersionTooLarge)
@@ -248,14 +248,14 @@ impl Status {
         Self { details: Some(Box::default()), ..self }
     }
 
-    /// Adds the seconds after which a client may try again.
+    /// Sets the seconds after which a client may retry.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self
     }
 
-    /// The JSON the server sends.
+    /// Returns the JSON that the server sends.
     pub fn to_value(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -293,7 +293,7 @@ impl fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Details {
-    /// The JSON the server sends: empty fields are left out.
+    /// Returns the JSON that the server sends, without empty fields.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
@@ -312,57 +312,57 @@ impl Details {
 }
 
 impl Cause {
-    /// A missing value.
+    /// Returns a cause for a missing value.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         Self::plain(CauseReason::Required, field, detail)
     }
 
-    /// A field that may not be set or changed.
+    /// Returns a cause for a field that must not be set or changed.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self::plain(CauseReason::Forbidden, field, detail)
     }
 
-    /// A malformed value.
+    /// Returns a cause for a malformed value.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::with_value(CauseReason::Invalid, field, value, detail)
     }
 
-    /// A value of the wrong type.
+    /// Returns a cause for a value of the wrong type.
     pub fn type_invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::with_value(CauseReason::TypeInvalid, field, value, detail)
     }
 
-    /// A reference to something missing.
+    /// Returns a cause for a reference to something that does not exist.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self::with_value(CauseReason::NotFound, field, value, "")
     }
 
-    /// A repeated value.
+    /// Returns a cause for a repeated value.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::with_value(CauseReason::Duplicate, field, value, "")
     }
 
-    /// A value that is not one of `supported`; give those in the order the server lists them (sorted).
+    /// Returns a cause for a value that is not one of `supported`, which must be in the server's (sorted) order.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
         Self::with_value(CauseReason::NotSupported, field, value, &detail)
     }
 
-    /// A text longer than `max` bytes.
+    /// Returns a cause for a text longer than `max` bytes.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::plain(CauseReason::TooLong, field, &format!("may not be more than {max} {unit}"))
     }
 
-    /// A list with more than `max` items.
+    /// Returns a cause for a list with more than `max` items.
     pub fn too_many(field: impl Into<String>, actual: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         let detail = format!("must have at most {max} {unit}");
         Self::with_value(CauseReason::TooMany, field, &actual.into(), &detail)
     }
 
-    /// The text with its field, as it appears in a message: `spec.x: Required value`.
+    /// Returns the text with its field, as it appears in a message: `spec.x: Required value`.
     pub fn text(&self) -> String {
         match self.field.as_str() {
             "" => self.message.clone(),
@@ -378,7 +378,8 @@ impl Cause {
         Self { reason, field: field.into(), message }
     }
 
-    /// A cause that shows a value as Go's `%v` shows its JSON: texts quoted, objects and lists as JSON, others plain.
+    /// Returns a cause that shows a value like Go's `%v` shows its JSON: strings quoted, objects and lists as JSON,
+    /// other values plain.
     fn with_value(reason: CauseReason, field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let mut message = format!("{}: {value}", reason.title());
         if !detail.is_empty() {
@@ -388,7 +389,7 @@ impl Cause {
         Self { reason, field: field.into(), message }
     }
 
-    /// The text of all causes: one alone, several joined in brackets.
+    /// Returns the text of all causes: a single one unchanged, several joined in brackets.
     fn aggregate(causes: &[Self]) -> String {
         let texts: Vec<String> = causes.iter().map(Self::text).collect();
         match texts.as_slice() {
@@ -409,7 +410,7 @@ impl Cause {
 }
 
 impl CauseReason {
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Duplicate => "FieldValueDuplicate",

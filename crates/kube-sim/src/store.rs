@@ -23,12 +23,12 @@ use crate::resource::Resource;
 pub(crate) struct Storage {
     /// The resource in the stored version.
     pub(crate) resource: Arc<Resource>,
-    /// Whether the CustomResourceDefinition is gone: then watches end.
+    /// True if the CustomResourceDefinition was deleted, which ends watches.
     pub(crate) closed: bool,
     objects: BTreeSet<ByKey>,
     history: VecDeque<HistoryEntry>,
     history_limit: usize,
-    /// Changes up to this resourceVersion are forgotten.
+    /// Changes up to this resourceVersion are compacted.
     compacted: u64,
     waiting: Vec<(u64, Waker)>,
 }
@@ -74,19 +74,19 @@ impl Storage {
         self.objects.len()
     }
 
-    /// All objects whose key starts with `prefix`, in the order of keys, from the key `from` on.
+    /// Returns all objects whose key starts with `prefix`, in the order of keys, from the key `from` on.
     pub(crate) fn range<'a>(&'a self, prefix: &'a str, from: &'a str) -> impl Iterator<Item = &'a Arc<Stored>> {
         let start = if from > prefix { from } else { prefix };
         let objects = self.objects.range::<str, _>((Bound::Included(start), Bound::Unbounded));
         objects.map(|found| &found.0).take_while(move |object| object.key().starts_with(prefix))
     }
 
-    /// The resourceVersion up to which changes are forgotten.
+    /// Returns the resourceVersion up to which changes are compacted.
     pub(crate) fn compacted(&self) -> u64 {
         self.compacted
     }
 
-    /// The changes in the history after a resourceVersion, in order.
+    /// Returns the changes in the history after a resourceVersion, in order.
     pub(crate) fn changes_after(&self, version: u64) -> impl DoubleEndedIterator<Item = &HistoryEntry> {
         let start = self.history.partition_point(|entry| entry.object.resource_version() <= version);
         self.history.range(start..)
@@ -105,7 +105,7 @@ impl Storage {
         self.wake();
     }
 
-    /// Forgets changes up to a resourceVersion, as compaction does.
+    /// Removes changes up to a resourceVersion from the history.
     pub(crate) fn compact(&mut self, version: u64) {
         while self.history.front().is_some_and(|entry| entry.object.resource_version() <= version) {
             self.forget_oldest();
@@ -134,7 +134,7 @@ impl Storage {
 
     fn forget_oldest(&mut self) {
         if let Some(entry) = self.history.pop_front() {
-            // As in the watch cache: everything before its oldest event is unknown, even if nothing happened.
+            // Like in the watch cache, everything before the oldest event is unknown, even if nothing changed.
             if Arc::strong_count(&entry.object) > 1 {
                 entry.object.settle_owners();
             }

@@ -22,7 +22,7 @@ pub struct Change {
     pub resource_version: u64,
 }
 
-/// Changes in order. Made by `Cluster::subscribe`. No change is lost, however slowly they are taken.
+/// Changes in order. Created by `Cluster::subscribe`. Slow subscribers do not lose changes.
 #[derive(Debug)]
 pub struct Subscription {
     queue: Arc<ChangeQueue>,
@@ -38,12 +38,12 @@ impl Subscription {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// The next change, if there is one already.
+    /// Returns the next change if it is already available.
     pub fn try_next(&mut self) -> Option<Change> {
         self.queue.lock().changes.pop_front()
     }
 
-    /// As [`Subscription::next`], for hand-written futures.
+    /// Like [`Subscription::next`], for hand-written futures.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
         let mut pending = self.queue.lock();
         match pending.changes.pop_front() {
@@ -67,7 +67,7 @@ impl Change {
         }
     }
 
-    /// An existing object, as if it were created now.
+    /// Returns a change for an existing object, as if it were created now.
     pub(crate) fn existing(resource: &Arc<Resource>, object: &Arc<Stored>) -> Self {
         Self {
             resource: Arc::clone(resource),
@@ -78,13 +78,13 @@ impl Change {
         }
     }
 
-    /// The state after the change, or the last state of a deleted object.
+    /// Returns the state after the change, or the last state of a deleted object.
     pub fn object(&self) -> &Arc<Stored> {
         self.after.as_ref().or(self.before.as_ref()).expect("a change has a state before or after it")
     }
 }
 
-/// The changes that a subscriber has not taken yet.
+/// The changes that a subscriber has not received yet.
 #[derive(Debug)]
 pub(crate) struct ChangeQueue {
     /// Group and plural of the resources of interest; empty for all.
@@ -104,7 +104,7 @@ impl ChangeQueue {
         Self { resources, pending: Mutex::default() }
     }
 
-    /// Whether the subscriber wants changes of this resource.
+    /// Returns whether the subscriber wants changes of this resource.
     pub(crate) fn wants(&self, resource: &Resource) -> bool {
         self.resources.is_empty() || self.resources.iter().any(|(group, plural)| resource.is(group, plural))
     }

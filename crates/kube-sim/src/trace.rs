@@ -18,7 +18,7 @@ pub(crate) struct Trace(Mutex<Vec<TraceEntry>>);
 
 #[derive(Debug)]
 struct TraceEntry {
-    /// Since the cluster was made.
+    /// Time since the cluster was built.
     at: Duration,
     content: TraceContent,
 }
@@ -38,7 +38,7 @@ pub(crate) struct RequestInfo {
     subresource: Option<Subresource>,
     namespace: String,
     name: String,
-    /// The body of a create, if the name is only in there.
+    /// The body of a create, if only the body contains the name.
     body: Bytes,
 }
 
@@ -95,11 +95,11 @@ impl Trace {
         self.push(at, TraceContent::Note(text));
     }
 
-    /// The trace as text, a line for each entry.
+    /// Returns the trace as text, a line for each entry.
     pub(crate) fn render(&self) -> String {
         let mut text = String::new();
         for TraceEntry { at, content } in self.lock().iter() {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{:>12.6} {content}", at.as_secs_f64());
         }
         text

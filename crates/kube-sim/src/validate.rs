@@ -1,7 +1,7 @@
 //! Validation of objects before they are written: kube-apiserver's 422 errors, with its texts and in its order.
 //!
 //! Objects must be decoded ([`crate::defaults::decode`]) and defaulted. PersistentVolumes, claims, classes, Leases,
-//! ConfigMaps, Secrets, Events and Namespaces are checked in full, Nodes and Pods in part. Of all others, including
+//! ConfigMaps, Secrets, Events and Namespaces are checked in full, Nodes and Pods in part. For all others, including
 //! custom resources, only the metadata is checked here.
 
 use serde_json::Value;
@@ -29,8 +29,8 @@ pub(crate) use review::review;
 const IMMUTABLE: &str = "field is immutable";
 const NOT_POSITIVE: &str = "must be greater than zero";
 
-/// Validates a new object. A valid one has no causes. An Event must be in core's form, whatever group the resource is
-/// of.
+/// Validates a new object. A valid object has no causes. An Event must be in the core form, regardless of the
+/// resource's group.
 pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let (mut causes, touched) = (Vec::new(), &Touched::All);
     match resource.special {
@@ -122,23 +122,23 @@ fn namespace(resource: &Resource, namespace: &Value, touched: &Touched<'_>, caus
     others::namespace_finalizers(namespace, false, causes);
 }
 
-/// An invalid value, with its text.
+/// Returns a cause for an invalid value, with the text that shows it.
 fn invalid_as_shown(field: &str, shown: &str, detail: &str) -> Cause {
     let message = format!("Invalid value: {shown}: {detail}");
     Cause { reason: CauseReason::Invalid, field: field.to_owned(), message }
 }
 
-/// A field's text, or `""`.
+/// Returns a field's text, or `""`.
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The items of a list.
+/// Returns the items of a list.
 fn items<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     object.get(field).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The texts of a list of texts.
+/// Returns the texts of a list of texts.
 fn texts<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
     items(object, field).filter_map(Value::as_str)
 }

@@ -1,5 +1,5 @@
-//! Handles all requests, over HTTP or called directly, as kube-apiserver's handlers and its generic registry
-//! (`pkg/registry/generic/registry/store.go`) do.
+//! Handles all requests, received over HTTP or as direct calls, like kube-apiserver's handlers and its generic registry
+//! (`pkg/registry/generic/registry/store.go`).
 
 mod create;
 mod custom;
@@ -29,7 +29,7 @@ use crate::{object, validate};
 pub(crate) enum Answer {
     /// One object, in this view.
     Object { code: u16, view: View, object: Arc<Stored> },
-    /// A list, or any other document that is no stored object.
+    /// A list, or any other document that is not a stored object.
     Document { code: u16, json: Bytes },
     /// A stream of changes.
     Watch(Box<WatchStart>),
@@ -76,7 +76,7 @@ pub(crate) fn handle(
 }
 
 impl Answer {
-    /// The status code.
+    /// Returns the status code.
     pub(crate) fn code(&self) -> u16 {
         match self {
             Self::Object { code, .. } | Self::Document { code, .. } => *code,
@@ -90,7 +90,7 @@ impl Answer {
     }
 }
 
-/// Checks that the resource has this verb at this path.
+/// Checks that the resource supports the verb at this path.
 fn check_shape(request: &Request) -> Result<(), Status> {
     let resource = &request.resource;
     let on_object = !request.name.is_empty();
@@ -112,13 +112,13 @@ fn check_shape(request: &Request) -> Result<(), Status> {
     if in_place && in_part && !refused && (!over_all || can_span) { Ok(()) } else { Err(Status::method_not_allowed()) }
 }
 
-/// The view for a request.
+/// Returns the view for a request.
 fn view(state: &State, request: &Request) -> View {
     let stored = &state.storage(request.resource.storage).resource;
     View::new(&request.resource, stored, request.metadata_only, request.managed_fields)
 }
 
-/// The owner of the fields that a request writes.
+/// Returns the owner of the fields that a request writes.
 fn credit(state: &mut State, request: &Request, unowned: ServerSet) -> Credit {
     let writer = state.writer(request.manager(), &request.resource, request.subresource);
     Credit::Writer(writer, state.clock.now().as_second(), unowned)
@@ -129,13 +129,13 @@ fn take_owners(object: &mut Value) -> Option<Value> {
     object::metadata_mut(object).remove("managedFields").filter(Value::is_array)
 }
 
-/// The object that a request names.
+/// Returns the object that a request names.
 fn existing(state: &State, request: &Request) -> Result<Arc<Stored>, Status> {
     let found = state.find(&request.resource, &request.namespace, &request.name);
     found.cloned().ok_or_else(|| Status::not_found(&request.resource, &request.name))
 }
 
-/// Turns the causes of validation into a refusal, which names the stored kind.
+/// Converts the causes of validation to a refusal, which names the stored kind.
 fn refuse(state: &State, resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Status> {
     if causes.is_empty() {
         Ok(())

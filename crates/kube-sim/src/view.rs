@@ -11,14 +11,14 @@ use crate::resource::Resource;
 use crate::store::{Stored, head};
 use crate::{defaults, event, object};
 
-/// How answers to one request show objects.
+/// The form of objects in the answers to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     conversion: Conversion,
-    /// Whether `metadata.managedFields` is included.
+    /// True if `metadata.managedFields` is included.
     with_owners: bool,
     resource: Arc<Resource>,
-    /// Whether items of lists have neither `kind` nor `apiVersion`, as those of built-in resources.
+    /// True if items of lists have neither `kind` nor `apiVersion`, like items of built-in resources.
     bare_items: bool,
 }
 
@@ -54,7 +54,7 @@ impl View {
         Self { conversion, with_owners, resource: Arc::clone(resource), bare_items: !resource.custom }
     }
 
-    /// The object's JSON.
+    /// Returns the object's JSON.
     pub(crate) fn bytes(&self, object: &Arc<Stored>) -> Bytes {
         match self.conversion {
             Conversion::Stored if !self.with_owners => object.bytes().clone(),
@@ -66,7 +66,7 @@ impl View {
         }
     }
 
-    /// The object's JSON, parsed.
+    /// Returns the object's parsed JSON.
     pub(crate) fn shown(&self, object: &Arc<Stored>) -> Value {
         let mut value = self.value(Cow::Borrowed(&*object.parsed())).into_owned();
         let owners = if self.with_owners { object.managed_fields() } else { Arc::default() };
@@ -113,7 +113,7 @@ impl View {
         }
     }
 
-    /// The start of an object, up to its metadata.
+    /// Returns the start of an object, up to its metadata.
     fn head(&self) -> String {
         match self.conversion {
             Conversion::Metadata => r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1""#.to_owned(),
@@ -121,7 +121,7 @@ impl View {
         }
     }
 
-    /// The start of a list, up to its metadata.
+    /// Returns the start of a list, up to its metadata.
     pub(crate) fn list_head(&self) -> String {
         let resource = &self.resource;
         match self.conversion {
@@ -142,7 +142,7 @@ impl View {
         }
     }
 
-    /// A bookmark's object: the zero value of the type, with a resourceVersion.
+    /// Returns a bookmark's object: the zero value of the type, with a resourceVersion.
     pub(crate) fn bookmark(&self, version: u64, ends_initial_events: bool) -> String {
         let annotations =
             if ends_initial_events { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };

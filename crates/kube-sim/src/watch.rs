@@ -18,7 +18,7 @@ use crate::trace::RequestInfo;
 use crate::verbs::WatchStart;
 use crate::view::View;
 
-/// Bookmarks come once a minute and shortly before the end: `cacheWatcher.nextBookmarkTime`.
+/// Bookmarks are sent once a minute and shortly before the end: `cacheWatcher.nextBookmarkTime`.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Maximum size of a chunk, which the last event may exceed.
@@ -30,12 +30,12 @@ pub(crate) struct Watch {
     start: WatchStart,
     /// The request, for the trace.
     request: RequestInfo,
-    /// How many initial objects are delivered.
+    /// Number of initial objects that are delivered.
     sent_initial: usize,
     end: Instant,
     timer: Pin<Box<Sleep>>,
     interceptor: Option<Box<dyn WatchInterceptor>>,
-    /// The interceptor's pause, and the line that waits for its end.
+    /// The interceptor's pause, and the line to deliver after it.
     held: Option<(Pin<Box<Sleep>>, Vec<u8>)>,
     stage: Stage,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Watch {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// Nothing is delivered any more, not even the end.
+    /// The watch delivers nothing more, not even its end.
     Silent,
     /// The connection is about to break.
     Broken,
@@ -74,7 +74,7 @@ impl Watch {
         watch
     }
 
-    /// The next chunk of the stream.
+    /// Returns the next chunk of the stream.
     pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             if let Some((pause, _)) = &mut self.held {
@@ -143,7 +143,7 @@ impl Watch {
         }
         self.collect_changes(&mut state, lines);
         if lines.is_empty() && self.held.is_none() && self.stage == Stage::Open {
-            // Everything up to now is delivered, so bookmarks may have this version.
+            // All changes so far are delivered, so bookmarks may have this version.
             self.start.after = self.start.after.max(state.version());
             state.storage_mut(self.start.storage).wait(self.start.id, context.waker());
         }
@@ -152,7 +152,7 @@ impl Watch {
     fn collect_changes(&mut self, state: &mut State, lines: &mut Vec<u8>) {
         let storage = state.storage(self.start.storage);
         if self.start.after < storage.compacted() {
-            // The client is too slow: its watch ends, and it has to list again.
+            // The client is too slow: the watch ends, and the client must list again.
             self.stage = Stage::Ended;
             return;
         }
@@ -169,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// Delivers one event, unless the interceptor does something else with it.
+    /// Delivers one event, unless the interceptor decides otherwise.
     fn deliver(&mut self, kind: &'static str, object: &Arc<Stored>, lines: &mut Vec<u8>) -> Delivery {
         let step = match &mut self.interceptor {
             None => WatchStep::Deliver,
@@ -226,8 +226,8 @@ enum Delivery {
     Stop,
 }
 
-/// The event of a change under a selection. An object that begins to match is added, one that ceases to match is
-/// deleted.
+/// Returns the event of a change under a selection. An object that starts to match is added, an object that stops
+/// matching is deleted.
 fn event_of(change: &HistoryEntry, selection: &Selection) -> Option<(&'static str, Arc<Stored>)> {
     let object = Arc::clone(&change.object);
     let matches = selection.matches(&change.object);

@@ -1,4 +1,4 @@
-//! YAML in requests.
+//! Parsing of YAML in requests.
 
 use serde_json::Value;
 

@@ -78,8 +78,8 @@ impl Api {
         state.storage(resource.storage).range(&prefix, "").cloned().collect()
     }
 
-    /// Updates an object, or its subresource, by applying `change` to the observed state. The update conflicts if the
-    /// object has changed since.
+    /// Updates an object, or its subresource, by applying `change` to the observed state. The update fails with a
+    /// conflict if the object has changed since.
     pub(super) async fn update(
         &mut self,
         resource: &Arc<Resource>,
@@ -96,11 +96,11 @@ impl Api {
         request.content = Content::Value(value);
         request.decoded = true;
         self.handle(request)?;
-        // The object may be gone: this may have removed its last finalizer.
+        // The update may have removed the object's last finalizer, which deletes the object.
         Ok(self.peek(resource, namespace, name).map_or_else(|| seen.clone(), Seen::from))
     }
 
-    /// Binds a pod to a node. No update can do that.
+    /// Binds a pod to a node through the subresource `binding`; updates cannot set the node.
     pub(super) async fn bind_pod(&mut self, pod: &Seen, change: impl FnOnce(&mut Value)) -> Result<(), Status> {
         self.travel().await;
         let resource = storage::pods();
@@ -137,7 +137,7 @@ impl Api {
         self.handle(request)
     }
 
-    /// Sends an event about an object. Losing one is no failure.
+    /// Sends an event about an object. Errors are ignored.
     pub(super) fn event(&mut self, regarding: &Value, kind: EventType, reason: &str, message: &str) {
         let now = self.cluster.clock();
         if let Some(event) = self.recorder.record(now, regarding, kind, reason, message) {
@@ -158,13 +158,13 @@ impl Api {
         self.cluster.0.lock().find(resource, namespace, name).cloned()
     }
 
-    /// Whether a namespace has any object of a resource.
+    /// Returns whether a namespace has any object of a resource.
     pub(super) fn has_any(&self, resource: &Resource, namespace: &str) -> bool {
         let prefix = format!("{namespace}/");
         self.cluster.0.lock().storage(resource.storage).range(&prefix, "").next().is_some()
     }
 
-    /// The resource whose objects have this `apiVersion` and `kind`.
+    /// Returns the resource whose objects have this `apiVersion` and `kind`.
     pub(super) fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
         self.cluster.0.lock().registry.of_kind(api_version, kind).cloned()
     }

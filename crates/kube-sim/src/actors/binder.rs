@@ -26,7 +26,7 @@ pub(super) struct Binder {
     claims: BTreeMap<String, Arc<Stored>>,
     volumes: VolumeIndex,
     classes: BTreeMap<String, Arc<Stored>>,
-    /// Keys whose last sync left something to do.
+    /// Keys whose last sync could not finish.
     waiting: BTreeSet<Key>,
     /// Time of the next resync.
     resync: Option<Instant>,
@@ -81,7 +81,7 @@ impl Controller for Binder {
     }
 }
 
-/// Result of a sync: whether a later sync may get further although the object does not change.
+/// Result of a sync: whether a later sync may make progress without a change of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncResult {
     Done,

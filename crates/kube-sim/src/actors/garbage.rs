@@ -1,4 +1,4 @@
-//! Deletes objects whose owners are gone: `pkg/controller/garbagecollector` of Kubernetes.
+//! Deletes objects whose owners no longer exist: `pkg/controller/garbagecollector` of Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,11 +43,11 @@ struct Owner {
 /// `classifyReferences`: the state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReferenceClass {
-    /// The owner exists, or this cannot be decided.
+    /// The owner exists, or its existence is unknown.
     Solid,
     /// The owner waits for the deletion of its dependents.
     WaitingForDependents,
-    /// The owner is gone.
+    /// The owner does not exist.
     Dangling,
 }
 
@@ -67,7 +67,7 @@ impl Controller for GarbageCollector {
         self.resources.entry(id.0).or_insert_with(|| Arc::clone(&change.resource));
         let before = self.replace(&id, &owners);
         if before != owners {
-            // An owner that waits for this dependent may have no others.
+            // This may be the last dependent that an owner in foreground deletion waits for.
             for owner in &before {
                 queue.extend(self.owner_id(owner, object.namespace(), api));
             }
@@ -160,7 +160,7 @@ impl GarbageCollector {
         remove_finalizer(resource, owner, ORPHAN, api).await
     }
 
-    /// Removes the finalizer of an owner whose dependents are gone: `processDeletingDependentsItem`.
+    /// Removes the finalizer of an owner whose dependents no longer exist: `processDeletingDependentsItem`.
     async fn delete_dependents(
         &self,
         resource: &Arc<Resource>,
@@ -215,8 +215,8 @@ fn owners(object: &Value) -> Vec<Owner> {
     list.map(read).collect()
 }
 
-/// Looks up an owner. It counts as existing if its kind is unknown, or if a cluster-wide object names an owner in a
-/// namespace: then nothing may be deleted.
+/// Looks up an owner. An owner of unknown kind, or a namespaced owner of a cluster-scoped object, is treated as
+/// existing, so that its dependents are not deleted.
 fn classify(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> ReferenceClass {
     let Some(owners) = api.resource_of_kind(&owner.api_version, &owner.kind) else { return ReferenceClass::Solid };
     if owners.namespaced && !resource.namespaced {

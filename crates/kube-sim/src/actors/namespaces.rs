@@ -50,7 +50,7 @@ impl Controller for Namespaces {
         let resources = api.cluster().resources();
         let mut left = false;
         for resource in resources.iter().filter(|resource| resource.namespaced && !resource.ephemeral) {
-            // Most resources have no objects there. Checking first saves a request for each.
+            // Most resources have no objects in the namespace. Checking first saves a request per resource.
             if !api.has_any(resource, &name) {
                 continue;
             }

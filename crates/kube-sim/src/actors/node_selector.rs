@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::object::{at, label, name, text_at};
 
-/// Whether a `v1.NodeSelector` selects a node.
+/// Returns whether a `v1.NodeSelector` selects a node.
 pub(super) fn selects(selector: &Value, node: &Value) -> bool {
     list(selector, "nodeSelectorTerms").any(|term| {
         let by_label =
@@ -16,12 +16,12 @@ pub(super) fn selects(selector: &Value, node: &Value) -> bool {
     })
 }
 
-/// Whether a volume can be used on a node.
+/// Returns whether a volume can be used on a node.
 pub(super) fn volume_reaches(volume: &Value, node: &Value) -> bool {
     at(volume, &["spec", "nodeAffinity", "required"]).is_none_or(|selector| selects(selector, node))
 }
 
-/// Whether a class allows volumes for a node.
+/// Returns whether a class allows volumes for a node.
 pub(super) fn class_allows(class: &Value, node: &Value) -> bool {
     let mut terms = list(class, "allowedTopologies").peekable();
     terms.peek().is_none()
@@ -33,7 +33,7 @@ pub(super) fn class_allows(class: &Value, node: &Value) -> bool {
         })
 }
 
-/// Whether a node's labels and taints admit a pod.
+/// Returns whether a node's labels and taints admit a pod.
 pub(super) fn pod_fits(pod: &Value, node: &Value) -> bool {
     let wanted = at(pod, &["spec", "nodeSelector"]).and_then(Value::as_object).into_iter().flatten();
     let mut by_label = wanted.map(|(key, value)| (label(node, key), value.as_str()));

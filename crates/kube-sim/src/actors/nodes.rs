@@ -1,5 +1,5 @@
 //! Taints that follow from a node's conditions: `doNoScheduleTaintingPass` of `pkg/controller/nodelifecycle` of
-//! Kubernetes. Nodes never become unreachable by themselves.
+//! Kubernetes. Nodes do not become unreachable on their own.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ impl Controller for Nodes {
     }
 }
 
-/// The taints that a node should have. A node without a Ready condition keeps its taints.
+/// Returns the taints that a node should have. A node without a Ready condition keeps its taints.
 fn taints(node: &Value, found: &[Value]) -> Vec<Value> {
     let conditions = object::at(node, &["status", "conditions"]).and_then(Value::as_array);
     let status = |kind: &str| {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::object;
 
-/// Names of the claims that a pod uses, in order, including those of generic ephemeral volumes.
+/// Names of the claims that a pod uses, in order, including claims of generic ephemeral volumes.
 pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = String> + '_ {
     let volumes = object::at(pod, &["spec", "volumes"]).and_then(Value::as_array).into_iter().flatten();
     volumes.filter_map(move |volume| {
@@ -16,12 +16,12 @@ pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The node a pod is bound to; `""` for none.
+/// Returns the node a pod is bound to; `""` for none.
 pub(super) fn node(pod: &Value) -> &str {
     object::text_at(pod, &["spec", "nodeName"])
 }
 
-/// Whether a pod has ended for good.
+/// Returns whether a pod has succeeded or failed.
 pub(super) fn has_ended(pod: &Value) -> bool {
     matches!(object::text_at(pod, &["status", "phase"]), "Failed" | "Succeeded")
 }

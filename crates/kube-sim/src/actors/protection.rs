@@ -1,5 +1,5 @@
-//! Keeps claims while pods use them, and volumes while they are bound: `pkg/controller/volume/pvcprotection` and
-//! `pvprotection` of Kubernetes. Since 1.37 the former also reports since when a claim is unused (KEP-5541).
+//! Protects claims that pods use, and bound volumes, from deletion: `pkg/controller/volume/pvcprotection` and
+//! `pvprotection` of Kubernetes. Since 1.37 `pvcprotection` also reports since when a claim is unused (KEP-5541).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ struct Pod {
     ended: bool,
 }
 
-/// Which pods count as users of a claim.
+/// The pods that count as users of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// A pod on a node has the volume mounted, or may have.
@@ -124,7 +124,8 @@ impl Protection {
         if protected { Ok(()) } else { add_finalizer(storage::claims(), claim, CLAIM_FINALIZER, api).await }
     }
 
-    /// Whether a pod uses a claim. The cache suffices for a yes. Before a no, the API server is asked.
+    /// Returns whether a pod uses a claim. Trusts the cache if it lists a user; otherwise it lists the pods from the
+    /// API server.
     async fn is_used(&mut self, claim: &Seen, kind: Use, api: &mut Api) -> bool {
         let (namespace, name) = (claim.stored.namespace(), claim.stored.name());
         let users = self.users.get(&key(namespace, name)).into_iter().flatten();

@@ -45,7 +45,7 @@ impl Recorder {
         Self { component, known: BTreeMap::new(), count: 0 }
     }
 
-    /// The event to write: a new one, or a known one with a higher count.
+    /// Returns the event to write: a new one, or a known one with a higher count.
     pub(super) fn record(
         &mut self,
         clock: SimClock,

@@ -1,7 +1,7 @@
 //! kube-scheduler as far as volumes are concerned: its plugin `volumebinding`, and the labels, taints and cordons of
-//! nodes. One of the fitting nodes is drawn at random. Resources other than storage never run out.
+//! nodes. It selects one of the fitting nodes at random. Resources other than storage never run out.
 //!
-//! To exclude a node, a test cordons it. To let a node lack capacity, a test creates a CSIDriver with
+//! To exclude a node, a test cordons it. To simulate a node without capacity, a test creates a CSIDriver with
 //! `storageCapacity`, and CSIStorageCapacity objects for the other nodes only, as a CSI driver does.
 
 mod volumes;
@@ -148,7 +148,7 @@ impl Scheduler {
         }
     }
 
-    /// Forgets the chosen node and backs off.
+    /// Discards the chosen node and backs off.
     fn give_up(&mut self, name: &str, queue: &mut WorkQueue<String>) {
         if let Some(pod) = self.pending.get_mut(name) {
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(pod.failures)).min(LONGEST_PAUSE);
@@ -242,7 +242,7 @@ impl Scheduler {
     }
 }
 
-/// Whether this scheduler is responsible for a pod that needs scheduling.
+/// Returns whether this scheduler is responsible for a pod that needs scheduling.
 fn is_ours(pod: &Value) -> bool {
     let scheduler = object::text_at(pod, &["spec", "schedulerName"]);
     pods::node(pod).is_empty()

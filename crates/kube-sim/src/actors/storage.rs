@@ -57,12 +57,12 @@ pub(super) fn claim_ref(volume: &Value) -> Option<ClaimRef<'_>> {
     Some(ClaimRef { namespace: text("namespace"), name: text("name"), uid: text("uid") })
 }
 
-/// The class of a claim or of a volume; `""` for none.
+/// Returns the class of a claim or of a volume; `""` for none.
 pub(super) fn class(object: &Value) -> &str {
     annotation(object, CLASS_BETA).unwrap_or_else(|| text_at(object, &["spec", "storageClassName"]))
 }
 
-/// Whether a claim names a class. A claim that does not gets the default class.
+/// Returns whether a claim names a class. A claim without a class receives the default class.
 pub(super) fn has_class(claim: &Value) -> bool {
     annotation(claim, CLASS_BETA).is_some()
         || at(claim, &["spec", "storageClassName"]).is_some_and(|name| !name.is_null())
@@ -99,7 +99,7 @@ pub(super) fn requested(claim: &Value) -> Option<Quantity> {
     Quantity::parse(text_at(claim, &["spec", "resources", "requests", "storage"])).ok()
 }
 
-/// Whether a volume of this size is large enough. An unreadable quantity is zero.
+/// Returns whether a volume of this size is large enough. An invalid quantity counts as zero.
 pub(super) fn is_enough(size: Option<&Quantity>, requested: Option<&Quantity>) -> bool {
     match (size, requested) {
         (_, None) => true,
@@ -108,14 +108,14 @@ pub(super) fn is_enough(size: Option<&Quantity>, requested: Option<&Quantity>) -
     }
 }
 
-/// Whether a volume's reference is to this claim: same name and, if the reference has one, same UID.
+/// Returns whether a volume's reference is to this claim: same name and, if the reference has one, same UID.
 pub(super) fn refers_to(reference: ClaimRef<'_>, claim: &Value) -> bool {
     reference.name == name(claim)
         && reference.namespace == namespace(claim)
         && (reference.uid.is_empty() || reference.uid == uid(claim))
 }
 
-/// Whether the binder is done with a claim: `isPVCFullyBound`.
+/// Returns whether the binder has finished binding a claim: `isPVCFullyBound`.
 pub(super) fn is_fully_bound(claim: &Value) -> bool {
     !volume_name(claim).is_empty() && annotation(claim, BIND_COMPLETED).is_some()
 }

@@ -44,7 +44,7 @@ struct Offer {
     available: bool,
 }
 
-/// Where a volume is indexed: under its claim, or under its class.
+/// Index key of a volume: its claim, or its class.
 #[derive(PartialEq, Eq)]
 enum IndexKey {
     Claim(String),
@@ -84,8 +84,8 @@ impl VolumeIndex {
         }
     }
 
-    /// The volume for a claim on any node: one that refers to the claim, or the smallest that is large enough. Volumes
-    /// with fewer access modes come first. With `reserved_only`, only volumes that refer to the claim count.
+    /// Returns the volume for a claim on any node: one that refers to the claim, or the smallest that is large enough.
+    /// Volumes with fewer access modes come first. With `reserved_only`, only volumes that refer to the claim count.
     pub(super) fn find(&self, claim: &Value, reserved_only: bool) -> Option<&Arc<Stored>> {
         let modes = |entry: &IndexedVolume| (entry.offer().modes.len(), entry.offer().modes.clone());
         let fitting = self.fitting(claim, reserved_only);
@@ -93,7 +93,7 @@ impl VolumeIndex {
         best.map(|entry| &entry.stored)
     }
 
-    /// The volume for a claim of a pod on this node, except the taken ones.
+    /// Returns the volume for a claim of a pod on this node, except the taken ones.
     pub(super) fn find_on_node(&self, claim: &Value, node: &Value, taken: &BTreeSet<&str>) -> Option<&Arc<Stored>> {
         let fitting = self.fitting(claim, false).filter(|entry| {
             !taken.contains(entry.stored.name()) && node_selector::volume_reaches(&entry.stored.parsed(), node)
@@ -101,7 +101,7 @@ impl VolumeIndex {
         fitting.min_by(|one, other| one.rank(other)).map(|entry| &entry.stored)
     }
 
-    /// Whether a volume refers to exactly this claim.
+    /// Returns whether a volume refers to exactly this claim.
     pub(super) fn is_reserved_for(&self, claim: &Value) -> bool {
         let names = self.by_claim.get(&key(object::namespace(claim), object::name(claim))).into_iter().flatten();
         names
@@ -173,7 +173,7 @@ impl IndexedVolume {
         fits && chosen
     }
 
-    /// Which of two fitting volumes is preferred.
+    /// Orders two fitting volumes by preference.
     fn rank(&self, other: &Self) -> Ordering {
         let is_free = |entry: &Self| matches!(entry.index_key, IndexKey::Class(_));
         is_free(self).cmp(&is_free(other)).then_with(|| match (&self.offer().size, &other.offer().size) {

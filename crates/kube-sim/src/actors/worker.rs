@@ -22,7 +22,7 @@ pub(super) trait Controller: Send + 'static {
     /// Handles a change. Apart from live reads, this is the controller's only input.
     fn observe(&mut self, change: &Change, api: &Api, queue: &mut WorkQueue<Self::Key>);
 
-    /// Moves the actual state of a key one step towards the wanted one. A failure is retried later.
+    /// Moves the actual state of a key one step towards the desired state. Failures are retried later.
     fn sync(
         &mut self,
         key: Self::Key,
@@ -85,7 +85,7 @@ impl Feed {
         Self { subscription, waiting: VecDeque::new() }
     }
 
-    /// The next change that is due.
+    /// Returns the next change that is due.
     fn next(&mut self, now: Instant, api: &mut Api) -> Option<Change> {
         while let Some(change) = self.subscription.try_next() {
             self.push(change, now, api);
@@ -105,7 +105,7 @@ impl Feed {
 
     fn push(&mut self, change: Change, now: Instant, api: &mut Api) {
         let due = now + api.draw(|pace| &pace.lag);
-        // Changes do not overtake each other.
+        // Changes are delivered in order.
         let due = self.waiting.back().map_or(due, |(last, _)| due.max(*last));
         self.waiting.push_back((due, change));
     }
@@ -116,7 +116,7 @@ pub(super) struct WorkQueue<K> {
     ready: VecDeque<K>,
     known: BTreeSet<K>,
     delayed: BTreeMap<(Instant, u64), K>,
-    /// Failures of a key in a row.
+    /// Consecutive failures of a key.
     failures: BTreeMap<K, u32>,
     count: u64,
 }

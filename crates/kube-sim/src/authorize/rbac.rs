@@ -132,7 +132,7 @@ impl Authorizer for Rbac {
     }
 }
 
-/// `system:masters` may do everything without a role.
+/// Members of `system:masters` need no role.
 fn is_master(groups: &[String]) -> bool {
     groups.iter().any(|group| group == "system:masters")
 }
@@ -141,7 +141,7 @@ fn all() -> Vec<String> {
     vec!["*".to_owned()]
 }
 
-/// The rules that one binding grants. Its Display is the server's text.
+/// The rules that one binding grants. Its `Display` output is the server's text.
 struct Grant<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -198,7 +198,7 @@ fn keep<T: DeserializeOwned>(map: &mut BTreeMap<(String, String), T>, key: (Stri
 }
 
 impl Subject {
-    /// A service account without a namespace is in the binding's namespace.
+    /// Returns whether the subject matches a user. A service account without a namespace is in the binding's namespace.
     fn is(&self, user: &str, groups: &[String], binding_namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => self.name == user,
@@ -261,7 +261,7 @@ impl fmt::Display for Grant<'_> {
     }
 }
 
-/// The roles of `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` that concern every user.
+/// Returns the roles of `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` that concern every user.
 pub(crate) fn first_policy() -> Vec<Value> {
     let masters: &[&str] = &["system:masters"];
     let authenticated: &[&str] = &["system:authenticated"];

@@ -19,7 +19,7 @@ pub(crate) struct Definition {
     selectable_fields: Vec<String>,
 }
 
-/// The finalizer that holds a definition until its objects are gone.
+/// The finalizer that holds a definition until its objects are deleted.
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Definition {
@@ -32,7 +32,7 @@ impl Definition {
         Self { schema, patterns, selectable_fields }
     }
 
-    /// Fields for field selectors beside name and namespace, e.g. `spec.color`.
+    /// Fields for field selectors in addition to name and namespace, e.g. `spec.color`.
     pub(crate) fn selectable_fields(&self) -> &[String] {
         &self.selectable_fields
     }
@@ -115,7 +115,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
         match at(version, &["schema", "openAPIV3Schema"]) {
             None => causes.push(Cause::required(field, "")),
             Some(schema) if text_at(schema, &["type"]) != "object" => {
-                // The server moves a single schema to the field from before there were versions.
+                // The server moves the schema of a single version to the field of the API from before versions.
                 let field = if several { field } else { "spec.validation.openAPIV3Schema".to_owned() };
                 causes.push(match text_at(schema, &["type"]) {
                     "" => Cause::required(format!("{field}.type"), "must not be empty at the root"),
@@ -132,7 +132,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// A version as Go prints it, without the schema and other fields that are rarely wrong.
+/// Returns a version as Go prints it, without the schema and other fields that are rarely wrong.
 fn shown(version: &Value) -> String {
     let truth = |field: &str| version[field] == true;
     format!(
@@ -145,13 +145,13 @@ fn shown(version: &Value) -> String {
     )
 }
 
-/// The version in which objects are stored.
+/// Returns the version in which objects are stored.
 pub(crate) fn storage_version(object: &Value) -> &str {
     let kept = items(object, &["spec", "versions"]).find(|version| version["storage"] == true);
     kept.map(|version| text_at(version, &["name"])).unwrap_or_default()
 }
 
-/// The resources that a definition serves, with their schemas.
+/// Returns the resources that a definition serves, with their schemas.
 pub(crate) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<(String, Definition)>) {
     let text = |path: &[&str]| text_at(object, path).to_owned();
     let names = |field: &str| {
@@ -181,7 +181,7 @@ pub(crate) fn served(object: &Value, storage: StorageId) -> (Vec<Resource>, Vec<
     (versions().map(resource).collect(), definitions.collect())
 }
 
-/// The naming controller's complaint if another resource of the group has one of the names.
+/// Returns the naming controller's complaint if another resource of the group has one of the names.
 pub(crate) fn conflict(registry: &Registry, object: &Value, own: Option<StorageId>) -> Option<String> {
     let group = text_at(object, &["spec", "group"]);
     let others = || registry.all().iter().filter(|other| other.group == group && Some(other.storage) != own);
@@ -193,7 +193,7 @@ pub(crate) fn conflict(registry: &Registry, object: &Value, own: Option<StorageI
     others().any(|other| other.kind == kind).then(|| format!("KindConflict:{kind:?} is already in use"))
 }
 
-/// The first step of deleting a definition: marks it, for its objects are deleted first.
+/// The first step of deleting a definition: marks it, because its objects are deleted first.
 pub(crate) fn mark_terminating(object: &mut Value, now: &str) {
     object::set_meta(object, "deletionTimestamp", now);
     if !object::finalizers(object).any(|name| name == FINALIZER) {
@@ -231,7 +231,7 @@ pub(crate) fn set_status(object: &mut Value, taken: Option<&str>, now: &str) {
     }
 }
 
-/// Sets one condition. Its transition time changes only with its status.
+/// Sets one condition. The transition time changes only with the status.
 pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) {
     let status = if holds { "True" } else { "False" };
     let conditions = object_mut(object, "status").entry("conditions").or_insert_with(|| json!([]));
@@ -251,7 +251,7 @@ pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, reason:
     }
 }
 
-/// The objects of a list field.
+/// Returns the objects of a list field.
 fn items<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
     at(object, path).and_then(Value::as_array).into_iter().flatten()
 }

@@ -18,7 +18,7 @@ pub(super) fn prune_object(schema: &Value, object: &mut Value, removed: &mut Vec
     }
 }
 
-/// Removes each `null` where none may be, and sets missing fields that have a default.
+/// Removes each `null` that the schema does not allow, and sets defaults for missing fields.
 pub(super) fn set_defaults(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {

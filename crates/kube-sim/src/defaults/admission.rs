@@ -12,7 +12,7 @@ use crate::validate::quantity::Quantity;
 /// The annotations that mark a StorageClass as default.
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// The annotation for a claim's class from before the field.
+/// The annotation that preceded the field for a claim's class.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// NamespaceLifecycle: refuses creations in missing or terminating namespaces.
@@ -50,7 +50,7 @@ pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, cluster:
     }
 }
 
-/// PersistentVolumeClaimResize: only bound claims grow, and only if their class allows it.
+/// PersistentVolumeClaimResize: only bound claims can be expanded, and only if their class allows it.
 pub(super) fn claim_may_grow(
     resource: &Resource,
     old: &Value,
@@ -101,7 +101,7 @@ fn default_class(claim: &mut Value, cluster: &dyn Lookup) {
     }
 }
 
-/// `GetDefaultClass`: the newest default class, of equally new ones the first by name.
+/// `GetDefaultClass`: the newest default class, and among equally new ones the first by name.
 pub(crate) fn default_among<'a>(classes: impl Iterator<Item = &'a Value>) -> Option<&'a Value> {
     let is_default = |class: &&Value| IS_DEFAULT.iter().any(|key| object::annotation(class, key) == Some("true"));
     let created = |class: &'a Value| object::meta(class, "creationTimestamp").and_then(Value::as_str);
@@ -110,7 +110,7 @@ pub(crate) fn default_among<'a>(classes: impl Iterator<Item = &'a Value>) -> Opt
     })
 }
 
-/// The class of a claim, from the annotation or the field.
+/// Returns the class of a claim, from the annotation or the field.
 fn class_name(claim: &Value) -> Option<&str> {
     let field = || object::at(claim, &["spec", "storageClassName"]).and_then(Value::as_str);
     object::annotation(claim, BETA_CLASS).or_else(field)

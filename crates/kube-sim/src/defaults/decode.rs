@@ -1,5 +1,5 @@
-//! Decoding as by the server: into Go structs and back. Wrong types are refused, unknown fields dropped, quantities and
-//! times normalized, empty values left out, required ones added.
+//! Decodes like the server: into Go structs and back. Wrong types are refused, unknown fields are dropped, quantities
+//! and times are normalized, empty values are omitted, and required ones are added.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ use crate::resource::{Resource, builtins};
 use crate::status::Status;
 use crate::validate::quantity::Quantity;
 
-/// The query parameter `fieldValidation`: the treatment of unknown fields. Only `Strict` does not drop them.
+/// The query parameter `fieldValidation`: the treatment of unknown fields. `Ignore` and `Warn` drop them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// No warnings.
+    /// Unknown fields are dropped without a warning.
     Ignore,
-    /// A `Warning` header for each.
+    /// Unknown fields are dropped, with a `Warning` header for each.
     #[default]
     Warn,
     /// The request is refused.
@@ -30,7 +30,7 @@ pub enum FieldValidation {
 /// Decodes the body of a create or update in the requested version, and sets `kind` and `apiVersion`. Returns the
 /// warnings, e.g. `unknown field "spec.foo"`.
 ///
-/// Of custom resources and CustomResourceDefinitions only the metadata is decoded. `duplicates` are the paths of
+/// Only the metadata of custom resources and CustomResourceDefinitions is decoded. `duplicates` are the paths of
 /// repeated members in the body.
 pub fn decode(
     resource: &Resource,
@@ -43,7 +43,7 @@ pub fn decode(
         .map_err(|error| cannot_be_handled(resource, &resource.version, &resource.kind, &error))
 }
 
-/// As [`decode`], for the result of a patch. Errors are Go's.
+/// Like [`decode`], for the result of a patch. Errors are Go's.
 pub(crate) fn decode_result(
     resource: &Resource,
     object: &mut Value,
@@ -71,14 +71,14 @@ fn validated(
     }
 }
 
-/// The paths of unknown fields, e.g. `spec.foo`. Errors are Go's.
+/// Returns the paths of unknown fields, e.g. `spec.foo`. Errors are Go's.
 pub(crate) fn unknown_fields(resource: &Resource, object: &Value) -> Result<Vec<String>, String> {
     let mut decoder = Decoder { unknown: Vec::new() };
     decoder.root(resource, &mut object.clone())?;
     Ok(decoder.unknown)
 }
 
-/// The zero value of a resource's type in Go's JSON.
+/// Returns the zero value of a resource's type in Go's JSON.
 pub(crate) fn zero(resource: &Resource) -> Value {
     let mut object = Value::Object(Map::new());
     let decoded = fields(resource, &mut object);
@@ -86,7 +86,7 @@ pub(crate) fn zero(resource: &Resource) -> Value {
     object
 }
 
-/// The zero value of a built-in resource's field in Go's JSON.
+/// Returns the zero value of a built-in resource's field in Go's JSON.
 pub(super) fn zero_field(resource: &Resource, name: &str) -> Option<Value> {
     let field = Struct::of(resource)?.field(name)?;
     let mut decoder = Decoder { unknown: Vec::new() };
@@ -101,7 +101,7 @@ fn fields(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String
     Ok(decoder.unknown.iter().map(|field| format!("unknown field {field:?}")).collect())
 }
 
-/// Sets `kind` and `apiVersion`, which are mostly right already.
+/// Sets `kind` and `apiVersion`, which usually are correct already.
 pub(crate) fn name_type(resource: &Resource, object: &mut Value) {
     if object.get("kind").is_none_or(|kind| *kind != *resource.kind) {
         object["kind"] = resource.kind.as_str().into();
@@ -128,7 +128,7 @@ impl WrongKind {
     }
 }
 
-/// Checks kind and version. Missing ones count as right.
+/// Checks kind and version. Missing values are accepted.
 fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
     const SCHEME: &str = "in scheme \"pkg/runtime/scheme.go:111\"";
     let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -193,7 +193,7 @@ impl Decoder {
             *value = Value::Object(Map::new());
         }
         let Value::Object(map) = value else {
-            // A field of another type is refused elsewhere. This is the root.
+            // Fields of another type are refused elsewhere, so this is the root.
             return Err(format!(
                 "json: cannot unmarshal {} into Go value of type v1.{}",
                 kind_of(value),
@@ -201,7 +201,7 @@ impl Decoder {
             ));
         };
         let mut error = None;
-        // Mostly empty.
+        // Usually stays empty.
         let mut left_out = Vec::new();
         for (name, value) in &mut *map {
             let Some(field) = structure.field(name) else {
@@ -284,7 +284,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The zero value of a type in Go's JSON.
+    /// Returns the zero value of a type in Go's JSON.
     fn zero(&mut self, ty: &Type, path: &FieldPath<'_>) -> Result<Value, String> {
         Ok(match ty.kind {
             _ if ty.pointer => Value::Null,
@@ -303,7 +303,7 @@ impl Decoder {
     }
 }
 
-/// Whether Go omits the decoded value: `omitempty` and `omitzero`.
+/// Returns whether Go omits the decoded value: `omitempty` and `omitzero`.
 fn is_omitted(field: &Field, value: &Value) -> bool {
     // Empty `managedFields` differ from missing ones: they reset the owners.
     if field.ty.pointer || field.name == "managedFields" {
@@ -333,7 +333,7 @@ fn rewrite_quantity(value: &mut Value, milli: bool) -> Result<(), String> {
             &number
         }
         Value::Null => "0",
-        // Go gives the JSON itself to the parser, which always fails.
+        // Go passes the JSON itself to the parser, which always fails.
         _ => "",
     };
     let written = Quantity::rewrite(text, milli).map_err(|error| error.to_string())?;
@@ -374,7 +374,7 @@ fn rewrite_bytes(text: &mut String) -> Result<(), String> {
 }
 
 impl fmt::Display for FieldPath<'_> {
-    /// The path as in warnings: `spec.containers[0].image`.
+    /// Returns the path as in warnings: `spec.containers[0].image`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),

@@ -14,7 +14,7 @@ pub(crate) struct Struct {
     pub(crate) name: &'static str,
     /// Version of its package. Go prints it before the name.
     package: &'static str,
-    /// Whether it is atomic in server-side apply.
+    /// True if the struct is atomic in server-side apply.
     pub(crate) atomic: bool,
     meta: bool,
     /// Sorted by JSON name.
@@ -28,7 +28,7 @@ pub(crate) struct Struct {
 pub(crate) struct Field {
     /// Name in JSON.
     pub(crate) name: &'static str,
-    /// The embedded struct that it comes from, as in Go's errors: `PersistentVolumeSource.`, or nothing.
+    /// The embedded struct that it comes from, as in Go's errors: `PersistentVolumeSource.`, or empty.
     pub(crate) embedded: &'static str,
     /// Name in Go.
     pub(crate) go_name: &'static str,
@@ -41,23 +41,23 @@ pub(crate) struct Field {
     pub(crate) ty: Type,
 }
 
-/// How a strategic merge patch treats a list. Without `merge` it is replaced.
+/// Treatment of a list by a strategic merge patch. Without `merge` the patch replaces the list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PatchStrategy {
     pub(crate) merge: bool,
-    /// Merge key of a list of objects; empty for texts.
+    /// Merge key of a list of objects; empty for a list of strings.
     pub(crate) key: &'static str,
 }
 
-/// How server-side apply divides a field among owners.
+/// Division of a field among owners in server-side apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Topology {
     /// Each part has its own owners.
     #[default]
     Granular,
-    /// As [`Topology::Granular`], although its type is atomic elsewhere.
+    /// Like [`Topology::Granular`], although its type is atomic elsewhere.
     AlwaysGranular,
-    /// Owned as a whole.
+    /// The field has the same owners as a whole.
     Atomic,
     /// A list whose items are owned one by one, by value.
     Set,
@@ -101,19 +101,19 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// The struct.
+    /// Returns the struct.
     pub(crate) fn structure(&self) -> &'static Struct {
         self.found.get_or_init(|| Struct::named(self.id))
     }
 }
 
 impl Struct {
-    /// The struct of a built-in resource's objects. `None` for custom ones.
+    /// Returns the struct of a built-in resource's objects. `None` for custom ones.
     pub(crate) fn of(resource: &Resource) -> Option<&'static Self> {
         Self::id_of(resource).map(Self::named)
     }
 
-    /// Its id in the table.
+    /// Returns the struct's id in the table.
     pub(crate) fn id_of(resource: &Resource) -> Option<&'static str> {
         if resource.custom {
             return None;
@@ -127,7 +127,7 @@ impl Struct {
         SCHEMA.roots.get(&key).copied()
     }
 
-    /// A struct by its id in the table.
+    /// Returns a struct by its id in the table.
     pub(crate) fn named(id: &str) -> &'static Self {
         SCHEMA.structs.get(id).expect("the table has every struct it refers to, which a test checks")
     }
@@ -138,29 +138,29 @@ impl Struct {
         &OBJECT_META
     }
 
-    /// Whether it belongs to `meta`. The server uses these types internally too.
+    /// Returns whether the struct belongs to `meta`. The server uses these types internally too.
     pub(crate) fn is_meta(&self) -> bool {
         self.meta
     }
 
-    /// A field by its JSON name. Most names differ in length, so a linear scan beats a binary search.
+    /// Returns a field by its JSON name. Most names differ in length, so a linear scan beats a binary search.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// All fields, in Go's order.
+    /// Returns all fields, in Go's order.
     pub(crate) fn fields_in_order(&self) -> Vec<&Field> {
         let mut fields: Vec<&Field> = self.fields.iter().collect();
         fields.sort_unstable_by_key(|field| field.position);
         fields
     }
 
-    /// The fields that come from embedded structs, such as the sources of a volume.
+    /// Returns the fields that come from embedded structs, such as the sources of a volume.
     pub(crate) fn embedded(&self) -> impl Iterator<Item = &Field> {
         self.fields.iter().filter(|field| !field.embedded.is_empty())
     }
 
-    /// The fields that are written even when they are empty.
+    /// Returns the fields that are written even when they are empty.
     pub(crate) fn always_written(&self) -> impl Iterator<Item = &Field> {
         self.always_written.iter().map(|index| &self.fields[*index])
     }
@@ -176,12 +176,12 @@ impl Field {
 }
 
 impl Type {
-    /// Whether it is core's `ResourceList`.
+    /// Returns whether the type is core's `ResourceList`.
     pub(crate) fn is_resource_list(&self) -> bool {
         self.named == Some("v1.ResourceList")
     }
 
-    /// The struct, if it is one.
+    /// Returns the struct, if the type is one.
     pub(crate) fn structure(&self) -> Option<&'static Struct> {
         match &self.kind {
             Kind::Struct(reference) => Some(reference.structure()),
@@ -189,7 +189,7 @@ impl Type {
         }
     }
 
-    /// The type of a list's items or a map's values.
+    /// Returns the type of a list's items or a map's values.
     pub(crate) fn element(&self) -> Option<&Self> {
         match &self.kind {
             Kind::List(element) | Kind::Map(element) => Some(element),
@@ -199,7 +199,7 @@ impl Type {
 }
 
 impl fmt::Display for Type {
-    /// The type as in errors of Go's `json`, which do not show pointers.
+    /// Formats the type as in errors of Go's `json`, which do not show pointers.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(named) = self.named {
             return formatter.write_str(named);
@@ -213,7 +213,7 @@ impl fmt::Display for Type {
             Kind::Bytes => formatter.write_str("[]uint8"),
             Kind::Quantity => formatter.write_str("resource.Quantity"),
             Kind::IntOrString => formatter.write_str("intstr.IntOrString"),
-            // Their decoders parse a text first.
+            // Their decoders parse a string first.
             Kind::Time | Kind::MicroTime | Kind::Duration => formatter.write_str("string"),
             Kind::Any => formatter.write_str("runtime.RawExtension"),
             Kind::List(element) => write!(formatter, "[]{}{element}", star(element)),

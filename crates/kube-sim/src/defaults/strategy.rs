@@ -1,4 +1,4 @@
-//! The strategies of `pkg/registry`: fields that a create sets, fields that an update may not change, and generations.
+//! The strategies of `pkg/registry`: fields that a create sets, fields that an update cannot change, and generations.
 
 use serde_json::{Map, Value, json};
 
@@ -141,7 +141,7 @@ fn custom(resource: &Resource, old: &Value, new: &mut Value, subresource: Option
     }
 }
 
-/// Whether the server counts generations of this resource.
+/// Returns whether the server counts generations of this resource.
 fn has_generation(resource: &Resource) -> bool {
     match resource.special {
         Special::Definition | Special::Pod => true,
@@ -175,8 +175,8 @@ fn phase_transition(old: &Value, new: &mut Value, now: &str) {
     }
 }
 
-/// Aligns the old and the new field of a claim's data source (KEP-1495). References across namespaces are dropped where
-/// their gate is off.
+/// Aligns the fields `dataSource` and `dataSourceRef` of a claim (KEP-1495). Cross-namespace references are dropped if
+/// their feature gate is off.
 fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>, across_namespaces: bool) {
     let old_has = |field: &str| old.is_some_and(|old| old.get(field).is_some());
     let namespace = |source: &Value| object::text_at(source, &["namespace"]).to_owned();
@@ -210,7 +210,7 @@ fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>, across_names
     }
 }
 
-/// Coordinated leader election is off: its fields of a Lease are dropped, unless the stored Lease has them.
+/// Coordinated leader election is off: its fields in a Lease are dropped, unless the stored Lease has them.
 fn election_fields(lease: &mut Value, old: Option<&Value>) {
     let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let known = old.and_then(|old| old.get("spec")).and_then(Value::as_object);

@@ -9,7 +9,7 @@ pub(crate) enum Precision {
     Microseconds,
 }
 
-/// The text as the server writes it, if that differs, or Go's error.
+/// Returns the text in the server's notation if that differs, or Go's error.
 pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>, String> {
     let layout = match precision {
         Precision::Seconds => "2006-01-02T15:04:05Z07:00",
@@ -62,7 +62,7 @@ pub(crate) fn rewrite(text: &str, precision: Precision) -> Result<Option<String>
     Ok((!written_as_is).then(|| write(timestamp, precision)))
 }
 
-/// A timestamp as text.
+/// Returns a timestamp as text.
 pub(crate) fn write(timestamp: Timestamp, precision: Precision) -> String {
     match precision {
         Precision::Seconds => timestamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

@@ -16,7 +16,7 @@ pub(super) fn set_defaults(resource: &Resource, object: &mut Value) {
             default(object, &["status"], "phase", "Pending");
         }
         Special::Class => {
-            // An empty policy is set, not missing.
+            // An empty policy counts as set.
             default(object, &[], "reclaimPolicy", "Delete");
             default(object, &[], "volumeBindingMode", "Immediate");
         }
@@ -97,7 +97,7 @@ fn pod(pod: &mut Value) {
         let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(field)).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             let image = object::text_at(container, &["image"]);
-            // The tag is behind the last colon after the last slash.
+            // The tag follows the last colon after the last slash.
             let file = image.rsplit('/').next().unwrap_or_default();
             let latest = !file.contains('@') && file.split_once(':').is_none_or(|(_, tag)| tag == "latest");
             default(container, &[], "imagePullPolicy", if latest { "Always" } else { "IfNotPresent" });
@@ -129,7 +129,7 @@ fn default(object: &mut Value, path: &[&str], field: &str, value: impl Into<Valu
     }
 }
 
-/// A member for writing. Created if it is missing.
+/// Returns a member for writing, and creates it if it is missing.
 fn member<'a>(parent: &'a mut Value, key: &str) -> &'a mut Value {
     if !parent.is_object() {
         *parent = Value::Object(Map::new());

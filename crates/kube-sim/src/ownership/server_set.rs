@@ -1,11 +1,11 @@
-//! Fields that the server sets after a client has sent an object. The client does not own them.
+//! Fields that the server sets in an object from a client. The client does not own them.
 
 use serde_json::{Value, json};
 
 use crate::object::at;
 use crate::resource::{Resource, Special};
 
-/// A set of those of a resource's fields that the server has set.
+/// A set of fields of a resource that the server has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerSet(u8);
 
@@ -16,7 +16,7 @@ struct ServerSetField {
     item: &'static str,
 }
 
-/// The fields that admission and the strategies set.
+/// Returns the fields that admission and the strategies set.
 fn fields(resource: &Resource) -> &'static [ServerSetField] {
     const fn field(parent: &'static [&'static str], field: &'static str) -> ServerSetField {
         ServerSetField { parent, field, item: "" }
@@ -46,18 +46,18 @@ impl ServerSet {
     /// The server has set nothing.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// The fields that the client did not change; for a new object, those that it left out.
+    /// Returns the fields that the client did not change; for a new object, those that it left out.
     pub(crate) fn left_alone(resource: &Resource, old: Option<&Value>, sent: &Value) -> Self {
         Self(u8::MAX).holds(resource, old, sent, |before, after| before == after)
     }
 
-    /// Those of these fields that have changed.
+    /// Returns the subset of fields that have changed.
     #[must_use]
     pub(crate) fn now_changed(self, resource: &Resource, old: Option<&Value>, kept: &Value) -> Self {
         self.holds(resource, old, kept, |before, after| before != after)
     }
 
-    /// The object as the client sent it.
+    /// Returns the object as the client sent it.
     pub(crate) fn undo(self, resource: &Resource, old: Option<&Value>, mut kept: Value) -> Value {
         for (index, field) in fields(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
             debug_assert!(index < 8, "the tables above are short");
@@ -66,7 +66,7 @@ impl ServerSet {
         kept
     }
 
-    /// Those of these fields for which `holds` is true.
+    /// Returns the subset of fields for which `holds` is true.
     fn holds(
         self,
         resource: &Resource,
@@ -77,7 +77,7 @@ impl ServerSet {
         let mut bits = 0;
         let (mut path, mut before, mut after): (&[&str], _, _) = (&[], old, Some(new));
         for (index, field) in fields(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
-            // Mostly the same parent as before.
+            // Usually the field has the same parent as the previous one.
             if field.parent != path {
                 path = field.parent;
                 (before, after) = (old.and_then(|old| at(old, path)), at(new, path));

@@ -1,4 +1,4 @@
-//! Discovery of groups, versions and resources, one by one or aggregated (`apidiscovery.k8s.io`).
+//! Discovery of groups, versions and resources, individually or aggregated (`apidiscovery.k8s.io`).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -91,17 +91,17 @@ pub(super) fn resources(state: &State, group: &str, version: &str) -> Result<Pag
     Ok(Page::json(&list))
 }
 
-/// Whether the group exists.
+/// Returns whether the group exists.
 pub(super) fn has(state: &State, group: &str) -> bool {
     state.registry.all().iter().any(|resource| resource.group == group)
 }
 
-/// Whether the group has built-in resources. Groups of custom resources have a handler with other error texts.
+/// Returns whether the group has built-in resources. Groups of custom resources have a handler with other error texts.
 pub(super) fn has_builtin(state: &State, group: &str) -> bool {
     state.registry.all().iter().any(|resource| resource.group == group && !resource.custom)
 }
 
-/// All paths, for `/`.
+/// Returns all paths, for `/`.
 pub(super) fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> =
         ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned).to_vec();
@@ -175,7 +175,7 @@ impl Group {
     }
 }
 
-/// The verbs of a resource, sorted by name.
+/// Returns the verbs of a resource, sorted by name.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
     let all = [
         Verb::Create,

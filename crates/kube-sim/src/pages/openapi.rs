@@ -1,5 +1,5 @@
-//! OpenAPI v3 as far as clients need it: the patch types, and the schemas of objects. Fields of built-in types have no
-//! descriptions.
+//! The parts of OpenAPI v3 that clients need: the patch types, and the schemas of objects. Fields of built-in types
+//! have no descriptions.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
 
-/// `/openapi/v2`: it has no types. Clients that know version 3 look here for types that are missing there.
+/// `/openapi/v2`, without types. Clients that know version 3 use it for types that version 3 lacks.
 pub(super) fn old(headers: &HeaderMap) -> Page {
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     // Go accepts no `@` in the content type of an answer.
@@ -78,7 +78,7 @@ impl Document {
             Some(structure) => self.structure(structure),
             None => custom(state, resource),
         };
-        // Objects of custom resources have metadata too.
+        // Objects of custom resources also have metadata.
         if Struct::of(resource).is_none() {
             self.wanted.insert(OBJECT_META);
             let properties = crate::object::object_mut(&mut schema, "properties");
@@ -171,7 +171,8 @@ impl Document {
     }
 }
 
-/// The schema of a custom resource in this version. CustomResourceDefinitions themselves have an open one.
+/// Returns the schema of a custom resource in this version. The schema of CustomResourceDefinitions themselves allows
+/// any field.
 fn custom(state: &State, resource: &Resource) -> Value {
     let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let name = resource.group_resource();
@@ -183,7 +184,7 @@ fn custom(state: &State, resource: &Resource) -> Value {
     schema.cloned().unwrap_or_else(open)
 }
 
-/// A reference, in `allOf`: nothing may stand beside a `$ref`.
+/// Returns a reference in `allOf`, because a `$ref` allows no other members next to it.
 fn reference(name: &str) -> Value {
     json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}]})
 }
@@ -194,7 +195,7 @@ fn struct_name(id: &str) -> String {
     if id.starts_with("meta/") { format!("io.k8s.apimachinery.pkg.apis.{path}") } else { format!("io.k8s.api.{path}") }
 }
 
-/// The schema's name. That of a custom resource has the group's parts in reverse order.
+/// Returns the schema's name. The name of a custom resource's schema has the parts of the group in reverse order.
 fn schema_name(resource: &Resource) -> String {
     if let Some(id) = Struct::id_of(resource) {
         return struct_name(id);
@@ -235,7 +236,7 @@ fn operation(resource: &Resource, method: &str, schema: &str) -> Value {
     operation
 }
 
-/// The patch types of a resource. Strategic merge needs the merge keys, which only some schemas have.
+/// Returns the patch types of a resource. Strategic merge needs the merge keys, which only some schemas have.
 fn patches(resource: &Resource) -> Value {
     let mut kinds = vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
     if Struct::of(resource).is_some() {

@@ -1,5 +1,5 @@
-//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. What it does not have is the
-//! list types of custom resources' schemas: their lists are owned as a whole.
+//! Server-side apply: `apimachinery/pkg/util/managedfields` over structured-merge-diff. The list types in schemas of
+//! custom resources are not supported: their lists are owned as a whole.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::yaml::read_yaml;
 use crate::{defaults, object};
 
 const MANAGED_FIELDS: &str = "managedFields";
-/// The manager of fields from before the first apply.
+/// The manager of fields that predate the first apply.
 const BEFORE: &str = "before-first-apply";
 
 /// Applies a configuration. Without a current object it is the new object.
@@ -23,7 +23,7 @@ pub(super) fn patch(
     patch: &[u8],
     options: &PatchOptions<'_>,
 ) -> Result<Value, Status> {
-    // A request without a manager was refused before.
+    // Requests without a manager have already been refused.
     let manager = options.field_manager.unwrap_or_default();
     let config = read(resource, current, patch)?;
     let shape = Shape::root(resource);
@@ -60,7 +60,7 @@ pub(super) fn patch(
     managers.push(applier);
     match serde_json::from_str::<Value>(&Managers(managers).to_json()) {
         Ok(entries) => object::set_meta(&mut merged, MANAGED_FIELDS, entries),
-        // Nobody owns anything.
+        // Without owners, the field is omitted.
         Err(_) => object::remove_meta(&mut merged, MANAGED_FIELDS),
     }
     Ok(merged)
@@ -164,7 +164,7 @@ fn merge(target: &mut Value, config: &Value, shape: Shape) {
     }
 }
 
-/// Merges two lists: items of both are merged and in the configuration's order, others keep their positions.
+/// Merges two lists: items in both are merged in the configuration's order, others keep their positions.
 fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
     let (live, config) = (shape.children(live), shape.children(config));
     let has = |list: &[(String, &Value, Shape)], edge: &str| list.iter().any(|(other, ..)| other == edge);
@@ -184,8 +184,8 @@ fn merge_items(live: &Value, config: &Value, shape: Shape) -> Vec<Value> {
     merged
 }
 
-/// Removes fields that were applied before and have no owner any more. If all applied parts of a field are gone, the
-/// whole field goes, with everything in it.
+/// Removes fields that were applied before and no longer have an owner. If all applied parts of a field are removed,
+/// the whole field is removed with its contents.
 fn prune(target: &mut Value, last: &Fields, owned: &Fields, shape: Shape) {
     let edges: Vec<String> = shape.children(target).into_iter().map(|(edge, ..)| edge).collect();
     let nothing = Fields::default();

@@ -11,13 +11,13 @@ use crate::resource::Resource;
 /// A set of fields: a tree whose edges have the names of `FieldsV1` (`f:name`, `k:{…}`, `v:…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// Whether the field at this node belongs to the set.
+    /// True if the field at this node belongs to the set.
     own: bool,
     parts: BTreeMap<String, Self>,
 }
 
 impl Fields {
-    /// The fields that an applied configuration owns: its leaves, and the items of keyed lists.
+    /// Returns the fields that an applied configuration owns: its leaves, and the items of keyed lists.
     pub(super) fn of(value: &Value, shape: Shape) -> Self {
         let division = shape.division(value);
         let mut fields = Self { own: matches!(division, Division::Leaf), parts: BTreeMap::new() };
@@ -30,7 +30,7 @@ impl Fields {
         fields
     }
 
-    /// All fields of a value, inner nodes included.
+    /// Returns all fields of a value, inner nodes included.
     fn all(value: &Value, shape: Shape) -> Self {
         let children = shape.children(value).into_iter();
         Self { own: true, parts: children.map(|(edge, part, shape)| (edge, Self::all(part, shape))).collect() }
@@ -78,7 +78,7 @@ impl Fields {
         self.parts.get(edge)
     }
 
-    /// Whether the field at this node belongs to the set.
+    /// Returns whether the field at this node belongs to the set.
     pub(super) fn owns(&self) -> bool {
         self.own
     }
@@ -108,7 +108,7 @@ impl Fields {
         Self { own: self.own && other.own, parts: common.collect() }
     }
 
-    /// The paths of the set's members, e.g. `.metadata.labels.app` or `.spec.containers[name="a"].image`.
+    /// Returns the paths of the set's members, e.g. `.metadata.labels.app` or `.spec.containers[name="a"].image`.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths("", &mut paths);
@@ -133,7 +133,7 @@ impl Fields {
         }
     }
 
-    /// Removes fields that nobody owns: the type, and those that the server or the path determines.
+    /// Removes fields that have no owner: the type, and the fields that the server or the path determines.
     fn without_system_fields(mut self) -> Self {
         const METADATA: [&str; 9] = [
             "f:name",
@@ -168,7 +168,7 @@ impl Fields {
         self
     }
 
-    /// The fields that a write to this (sub)resource can own.
+    /// Returns the fields that a write to this (sub)resource can own.
     pub(super) fn ownable(self, resource: &Resource, subresource: Option<&str>) -> Self {
         self.without_system_fields().without_reset_fields(resource, subresource)
     }
@@ -193,7 +193,7 @@ impl Comparison {
             return comparison;
         }
         match (shape.possible_division(new), old, new) {
-            // The common case. Edges are only named where something differs.
+            // The common case: edges are only named for differences.
             (Division::Members, Value::Object(old), Value::Object(new)) => {
                 for (name, value) in new.iter().filter(|(_, value)| !value.is_null()) {
                     let before = old.get(name).filter(|before| !before.is_null());

@@ -1,5 +1,5 @@
-//! JSON patch like the server's library (evanphx/json-patch v4). It is more lenient than RFC 6902: `replace` may set a
-//! missing member, `test` takes a missing member for null, and indices may count from the end.
+//! JSON patch, compatible with the server's library (evanphx/json-patch v4). It is more lenient than RFC 6902:
+//! `replace` may set a missing member, `test` takes a missing member for null, and indices may count from the end.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ pub(super) fn patch(current: &Value, patch: &[u8]) -> Result<Value, Status> {
     }
     let mut document = current.clone();
     for operation in &operations {
-        // The server does not name the failed operation, or the cause.
+        // The server names neither the failed operation nor the cause.
         apply(&mut document, operation).ok_or_else(|| {
             let message = "the server rejected our request due to an error in our request";
             Status::new(422, "Invalid", message).with_empty_details()
@@ -95,7 +95,7 @@ impl<'a> Location<'a> {
         }
     }
 
-    /// The value there, or null for a missing member.
+    /// Returns the value there, or null for a missing member.
     fn get(&self) -> Option<&Value> {
         match &*self.parent {
             Value::Object(members) => Some(members.get(&self.key).unwrap_or(&Value::Null)),
@@ -143,7 +143,7 @@ impl<'a> Location<'a> {
     }
 }
 
-/// An index into a list of so many items; negative ones count from the end.
+/// Parses an index into a list of `length` items; negative indices count from the end.
 fn index(key: &str, length: usize) -> Option<usize> {
     match key.strip_prefix('-') {
         Some(back) => length.checked_sub(back.parse().ok()?),

@@ -10,7 +10,7 @@ use crate::{defaults, object};
 
 /// `DefaultMaxUpdateManagers`
 const MAX_UPDATE_MANAGERS: usize = 10;
-/// The manager that takes over when there are too many managers.
+/// The manager that receives the fields of the oldest managers if there are too many managers.
 const ANCIENT: &str = "ancient-changes";
 
 /// The entries of `metadata.managedFields`.
@@ -18,14 +18,14 @@ const ANCIENT: &str = "ancient-changes";
 pub(crate) struct Managers(pub(super) Vec<Manager>);
 
 impl Managers {
-    /// The owners after a create: the manager owns all that it sent.
+    /// Returns the owners after a create: the manager owns all fields that it sent.
     pub(crate) fn of_creation(resource: &Resource, sent: &Value, options: &PatchOptions<'_>) -> Self {
         let mut creator = Manager::new(options.field_manager.unwrap_or_default(), false, resource, options);
         creator.fields = all_fields(resource, sent, options);
         Self(vec![creator])
     }
 
-    /// The owners after a write other than an apply: the manager owns all that changed.
+    /// Returns the owners after a write other than an apply: the manager owns all changed fields.
     pub(crate) fn after_change(
         mut self,
         resource: &Resource,
@@ -81,7 +81,7 @@ impl Managers {
         serde_json::from_str(json).map(|entries| Self::read(&entries)).unwrap_or_default()
     }
 
-    /// The entries of all managers that own something, in the server's order. Empty for none.
+    /// Returns the entries of all managers that own something, in the server's order. Empty for none.
     pub(crate) fn to_json(&self) -> String {
         let mut owners: Vec<&Manager> = self.0.iter().filter(|manager| !manager.fields.is_empty()).collect();
         if owners.is_empty() {
@@ -105,7 +105,7 @@ impl Managers {
     }
 }
 
-/// All fields of an object that differ from the zero value of its kind.
+/// Returns all fields of an object that differ from the zero value of its kind.
 pub(super) fn all_fields(resource: &Resource, object: &Value, options: &PatchOptions<'_>) -> Fields {
     let zero = defaults::zero(resource);
     Comparison::of(&zero, object, Shape::root(resource)).ownable(resource, options.subresource).set
@@ -123,7 +123,7 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// The entry for the manager of a request.
+    /// Returns the entry for the manager of a request.
     pub(super) fn new(name: &str, applies: bool, resource: &Resource, options: &PatchOptions<'_>) -> Self {
         Self {
             name: name.to_owned(),
@@ -140,7 +140,7 @@ impl Manager {
             == (&other.name, other.applies, &other.api_version, &other.subresource)
     }
 
-    /// The name in conflicts.
+    /// Returns the name in conflicts.
     pub(super) fn shown(&self) -> String {
         let mut shown = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
@@ -152,7 +152,7 @@ impl Manager {
         shown
     }
 
-    /// Those of its fields that the change touches.
+    /// Returns the manager's fields that the change touches.
     pub(super) fn conflict(&self, change: &Comparison) -> Fields {
         self.fields.intersection(&change.set)
     }

@@ -21,7 +21,7 @@ pub(super) fn patch(current: &Value, patch: Value) -> Result<Value, Status> {
     }
 }
 
-/// Changes `target` as a JSON merge patch says: `MergePatch` of RFC 7386, section 2.
+/// Applies a JSON merge patch to `target`: `MergePatch` of RFC 7386, section 2.
 pub fn merge_patch(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;

@@ -1,11 +1,11 @@
-//! How server-side apply divides a value: into members, items by key, items by value, or not at all.
+//! Division of values in server-side apply: into members, items by key, items by value, or not at all.
 
 use serde_json::{Map, Value};
 
 use crate::defaults::schema::{Kind, Struct, Topology, Type};
 use crate::resource::Resource;
 
-/// The type of a value, as far as it is known.
+/// The type of a value, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     form: ShapeType,
@@ -22,7 +22,7 @@ enum ShapeType {
     Unknown,
 }
 
-/// How a value divides into children that can have different owners.
+/// Division of a value into children that can have different owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
     /// Undivided.
@@ -36,7 +36,7 @@ pub(super) enum Division {
 }
 
 impl Shape {
-    /// The shape of a resource's objects. Lists in custom resources are atomic: their schema is ignored.
+    /// Returns the shape of a resource's objects. Lists in custom resources are atomic: their schema is ignored.
     pub(super) fn root(resource: &Resource) -> Self {
         let form = match Struct::of(resource) {
             Some(structure) => ShapeType::Struct(structure),
@@ -45,7 +45,7 @@ impl Shape {
         Self { form, topology: &Topology::Granular }
     }
 
-    /// The division of a value. An empty value is undivided.
+    /// Returns the division of a value. An empty value is undivided.
     pub(super) fn division(self, value: &Value) -> Division {
         match value {
             Value::Object(members) if members.is_empty() => Division::Leaf,
@@ -54,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// As [`Shape::division`], but also for an empty value.
+    /// Like [`Shape::division`], but also for an empty value.
     pub(super) fn possible_division(self, value: &Value) -> Division {
         let atomic = match self.topology {
             Topology::Atomic => true,
@@ -69,7 +69,7 @@ impl Shape {
         }
     }
 
-    /// The children with their names in `FieldsV1`. Null counts as missing.
+    /// Returns the children with their names in `FieldsV1`. Null counts as missing.
     pub(super) fn children(self, value: &Value) -> Vec<(String, &Value, Self)> {
         match (self.division(value), value) {
             (Division::Members, Value::Object(members)) => members
@@ -87,7 +87,7 @@ impl Shape {
         }
     }
 
-    /// A member's shape.
+    /// Returns a member's shape.
     pub(super) fn member(self, name: &str) -> Self {
         let structure = match self.form {
             ShapeType::Struct(structure) => Some(structure),
@@ -104,7 +104,7 @@ impl Shape {
         self.item()
     }
 
-    /// The shape of a list's items or a map's values.
+    /// Returns the shape of a list's items or a map's values.
     pub(super) fn item(self) -> Self {
         match self.form {
             ShapeType::Type(ty) => match ty.element() {

@@ -43,7 +43,7 @@ pub(super) fn patch(
     let shown = go_map(&patch);
     let original = current.as_object().cloned().unwrap_or_default();
     let mut merged = Value::Object(merge_map(original, patch, MemberSchema::Struct(structure))?);
-    // The server converts the result to the expected type and ignores the object's own.
+    // The server converts the result to the expected type and ignores the type in the object.
     if let Value::Object(object) = &mut merged {
         object.remove("kind");
         object.remove("apiVersion");
@@ -87,7 +87,7 @@ impl MemberSchema {
         }
     }
 
-    /// Whether the list of this name is merged, the merge key, and the schema of its items.
+    /// Returns whether the list of this name is merged, the merge key, and the schema of its items.
     fn list(self, name: &str) -> (bool, &'static str, Self) {
         match self.field(name) {
             Some(field) => (field.patch.merge, field.patch.key, field.ty.element().map_or(Self::Unknown, Self::of)),
@@ -254,7 +254,7 @@ fn special_items(
 }
 
 /// `normalizeElementOrder`: the patch's items keep its order, the server's items keep theirs. An item of the server
-/// comes before one of the patch if it does so at the server.
+/// precedes an item of the patch if it does so in the server's list.
 fn in_order(items: Vec<Value>, patch: &[Value], server: &[Value], merge_key: &str) -> Result<Vec<Value>, Status> {
     if !merge_key.is_empty() {
         items.iter().try_for_each(|item| key_of(item, merge_key).map(drop))?;
@@ -281,7 +281,7 @@ fn in_order(items: Vec<Value>, patch: &[Value], server: &[Value], merge_key: &st
     Ok(ordered)
 }
 
-/// Checks that a patch's list has the order that the patch asks for.
+/// Checks that a patch's list has the order that the patch requests.
 fn follows_order(given: &[Value], order: &[Value], merge_key: &str) -> Result<(), Status> {
     let mut wanted = order.iter();
     if given.is_empty() || order.is_empty() {
@@ -344,7 +344,7 @@ fn into_list(value: Value) -> Result<Vec<Value>, Status> {
     }
 }
 
-/// A value without its directives. `None` for an object that is itself a directive.
+/// Returns a value without its directives. `None` for an object that is itself a directive.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(object) if object.contains_key(DIRECTIVE) => return None,

@@ -240,7 +240,7 @@ fn document() -> impl Strategy<Value = Value> {
     object(value.boxed())
 }
 
-/// The merge patch that leads from one object to the other.
+/// Returns the merge patch that leads from one object to the other.
 fn difference(from: &Value, to: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (from, to) else { return to.clone() };
     let gone = old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name.clone(), Value::Null));

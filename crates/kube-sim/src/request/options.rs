@@ -45,7 +45,7 @@ pub struct Options {
     pub field_validation: FieldValidation,
     /// `includeObject`: the objects in the rows of a table.
     pub include_object: String,
-    /// An unknown `fieldValidation`.
+    /// An unknown value of `fieldValidation`.
     pub(crate) odd_field_validation: Option<String>,
     /// The options of a delete.
     pub delete: DeleteOptions,
@@ -59,7 +59,7 @@ pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
     /// The preconditions of the delete.
     pub preconditions: Option<Preconditions>,
-    /// Old form of `propagation_policy`.
+    /// Predecessor of `propagation_policy`.
     pub orphan_dependents: Option<bool>,
     /// `Orphan`, `Background` or `Foreground`.
     pub propagation_policy: Option<String>,
@@ -147,7 +147,7 @@ impl Options {
         Ok(())
     }
 
-    /// Makes the server's checks for this verb, and sets `dry_run`. `patch` is the kind of a patch.
+    /// Runs the server's checks for this verb, and sets `dry_run`. `patch` is the kind of a patch.
     pub(crate) fn complete(&mut self, verb: Verb, patch: Option<PatchKind>) -> Result<(), Status> {
         let (kind, mut causes) = match verb {
             Verb::Get => return Ok(()),
@@ -185,7 +185,7 @@ impl Options {
         causes
     }
 
-    /// `ValidateFieldManager` of the same.
+    /// `ValidateFieldManager` of apimachinery's `meta/v1/validation`.
     fn manager_causes(&self) -> Vec<Cause> {
         const FIELD: &str = "fieldManager";
         let mut causes = Vec::new();
@@ -228,7 +228,7 @@ impl Options {
         causes
     }
 
-    /// `validateWatchOptions` of the same.
+    /// `validateWatchOptions` of apimachinery's `meta/internalversion/validation`.
     fn watch_causes(&self) -> Vec<Cause> {
         let mut causes = Vec::new();
         let field = "resourceVersionMatch";
@@ -279,7 +279,7 @@ fn decode(text: &str) -> Cow<'_, str> {
     Cow::Owned(percent_decode(spaced.as_bytes()).decode_utf8_lossy().into_owned())
 }
 
-/// A boolean as the server parses it: everything except these texts is true.
+/// Parses a boolean like the server: everything except these texts is true.
 fn boolean(text: &str) -> bool {
     !matches!(text.to_ascii_lowercase().as_str(), "false" | "0")
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::{Resource, Special, StorageId};
 
-/// All built-in resources in the order of discovery, core first.
+/// Returns all built-in resources in the order of discovery, core first.
 pub fn builtins() -> &'static [Arc<Resource>] {
     static BUILTINS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(build);
     &BUILTINS
@@ -18,11 +18,11 @@ struct GroupTable {
     rows: &'static [(&'static str, &'static str, &'static str, &'static [&'static str])],
 }
 
-/// The letters of a row.
+/// The letters for traits in a row.
 mod traits {
     /// Namespaced.
     pub(super) const NAMESPACED: char = 'n';
-    /// Has `/status`.
+    /// Has a `/status` subresource.
     pub(super) const STATUS: char = 's';
     /// Update needs a resourceVersion.
     pub(super) const CONDITIONAL_UPDATE: char = 'c';
@@ -30,9 +30,9 @@ mod traits {
     pub(super) const CREATE_ON_UPDATE: char = 'u';
     /// Delete answers with the object.
     pub(super) const RETURNS_DELETED: char = 'd';
-    /// Answered, not stored.
+    /// Objects are answered but not stored.
     pub(super) const EPHEMERAL: char = 'e';
-    /// Is in the category `all`.
+    /// Belongs to the category `all`.
     pub(super) const ALL: char = 'a';
 }
 

@@ -22,7 +22,7 @@ struct Term {
 }
 
 impl FieldSelector {
-    /// Parses the query parameter `fieldSelector`, e.g. `metadata.name=a,spec.nodeName!=b`. A refusal is the server's
+    /// Parses the query parameter `fieldSelector`, e.g. `metadata.name=a,spec.nodeName!=b`. Errors are the server's
     /// 400.
     ///
     /// `selectable` are the fields a CustomResourceDefinition declares (`selectableFields`, as `spec.color`); empty for
@@ -46,32 +46,32 @@ impl FieldSelector {
         Ok(Self { terms: terms.into_iter().map(known).collect::<Result<_, Status>>()? })
     }
 
-    /// Whether the object, in the form it is stored in, matches.
+    /// Returns whether the object, in its stored form, matches.
     pub fn matches(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| (field_text(object, &term.field) == term.value) == term.equal)
     }
 
-    /// Whether every object matches.
+    /// Returns whether every object matches.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// The only name that can match, if the selector has one.
+    /// Returns the only name that can match, if the selector has one.
     pub fn name(&self) -> Option<&str> {
         self.required("metadata.name")
     }
 
-    /// The only namespace that can match, if the selector has one.
+    /// Returns the only namespace that can match, if the selector has one.
     pub fn namespace(&self) -> Option<&str> {
         self.required("metadata.namespace")
     }
 
-    /// Whether the selector is only about name and namespace, so that the object need not be parsed.
+    /// Returns whether the selector uses only name and namespace, so that the object need not be parsed.
     pub fn is_about_names_only(&self) -> bool {
         self.terms.iter().all(|term| is_name(&term.field))
     }
 
-    /// [`Self::matches`] for a selector that [is about names only](Self::is_about_names_only).
+    /// [`Self::matches`] for a selector that [uses names only](Self::is_about_names_only).
     pub fn matches_name(&self, namespace: &str, name: &str) -> bool {
         self.terms.iter().all(|term| {
             let actual = if term.field == "metadata.name" { name } else { namespace };
@@ -88,7 +88,7 @@ fn is_name(field: &str) -> bool {
     matches!(field, "metadata.name" | "metadata.namespace")
 }
 
-/// The field of the stored object for a field label of a request.
+/// Returns the field of the stored object for a field label of a request.
 fn stored_field<'a>(field: &'a str, resource: &Resource, selectable: &[String]) -> Result<&'a str, String> {
     let fields: &[&str] = match (resource.group.as_str(), resource.plural.as_str()) {
         _ if resource.custom => {
@@ -145,7 +145,7 @@ fn stored_field<'a>(field: &'a str, resource: &Resource, selectable: &[String]) 
     }
 }
 
-/// Events are stored in the core form, whatever group the request is for.
+/// Events are stored in the core form, regardless of the group of the request.
 fn stored_event_field(field: &str) -> Result<&str, String> {
     Ok(match field {
         "metadata.name" | "metadata.namespace" | "reason" | "type" => field,
@@ -161,7 +161,7 @@ fn stored_event_field(field: &str) -> Result<&str, String> {
     })
 }
 
-/// The text that a field selector compares with. `""` for a missing field.
+/// Returns the text that a field selector is compared with, `""` for a missing field.
 fn field_text<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
     match field {
         // An event's source is its component, or the newer reporting controller.
@@ -175,7 +175,7 @@ fn field_text<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
             Some(Value::Bool(truth)) => truth.to_string().into(),
             Some(Value::Number(number)) => number.to_string().into(),
             Some(_) => "".into(),
-            // Go's zero values of fields that are no texts.
+            // Go's zero values of fields that are not strings.
             None => match field {
                 "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
                 "status.replicas" => "0".into(),

@@ -28,16 +28,16 @@ enum Condition {
 }
 
 impl LabelSelector {
-    /// Parses the query parameter `labelSelector`, e.g. `a=b,c in (d,e),!f`. A refusal is the server's 400.
+    /// Parses the query parameter `labelSelector`, e.g. `a=b,c in (d,e),!f`. Errors are the server's 400.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut requirements = Parser::new(text).parse().map_err(Status::bad_request)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Self { requirements })
     }
 
-    /// A `metav1.LabelSelector` object (`matchLabels`, `matchExpressions`) that has passed validation, such as
-    /// `spec.selector` of a claim. `None` and `null` match nothing, an empty object matches everything: then `None` and
-    /// an empty selector are returned.
+    /// Converts a validated `metav1.LabelSelector` object (`matchLabels`, `matchExpressions`), such as `spec.selector`
+    /// of a claim. `None` and `null` match nothing: the result is `None`. An empty object matches everything: the
+    /// result is an empty selector.
     pub fn from_object(selector: Option<&Value>) -> Option<Self> {
         let selector = selector.filter(|selector| !selector.is_null())?;
         let mut requirements = Vec::new();
@@ -62,12 +62,12 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
-    /// Whether labels match; `get` looks one up.
+    /// Returns whether labels match; `get` looks one up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(get(&requirement.key)))
     }
 
-    /// Whether every object matches.
+    /// Returns whether every object matches.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -151,7 +151,7 @@ impl<'a> Parser<'a> {
         if token != Token::Identifier {
             return Err(format!("found '{key}', expected: identifier"));
         }
-        // The server has no path here and prints Go's nil.
+        // The server has no path here and prints Go's `nil`.
         check(names::qualified(key), "<nil>", key)?;
         let ends = matches!(self.peek_value().0, Token::End | Token::Comma);
         let condition = match (negated, ends) {
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// The next token. Here `in` and `notin` are texts, not operators.
+    /// Returns the next token. Here `in` and `notin` are texts, not operators.
     fn peek_value(&self) -> (Token, &'a str) {
         match self.next {
             (Token::In | Token::NotIn, text) => (Token::Identifier, text),

@@ -19,7 +19,7 @@ const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 
 impl App {
-    /// The user of a request. An invalid token is refused, a missing one is not.
+    /// Returns the user of a request. Refuses invalid tokens, but not missing ones.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
         let caller = match headers.get(AUTHORIZATION) {
             None => Caller { name: ANONYMOUS.to_owned(), groups: groups_of(ANONYMOUS) },
@@ -58,7 +58,8 @@ impl App {
         for group in &groups {
             self.may_impersonate(&caller, "groups", "", group)?;
         }
-        // A service account without given groups is in its own. Everybody but the anonymous user is authenticated.
+        // A service account without explicit groups is in its default groups. All users except the anonymous one are
+        // authenticated.
         if account.is_some() && groups.is_empty() {
             groups = groups_of(name).to_vec();
         }

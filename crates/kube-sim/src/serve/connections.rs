@@ -1,4 +1,4 @@
-//! Connections, and their orderly end.
+//! Connections, and their graceful shutdown.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,14 +16,14 @@ use tokio::task::JoinSet;
 use super::App;
 use super::request::answer;
 
-/// Time that pending requests have at the end.
+/// Grace period for pending requests at shutdown.
 const GRACE: Duration = Duration::from_secs(1);
 /// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Pause after a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `end`.
+/// Serves until `end` resolves.
 pub(super) async fn serve(listener: TcpListener, app: &Arc<App>, end: impl Future<Output = ()>) {
     let mut end = pin!(end);
     let (stop, stopped) = watch::channel(false);
@@ -42,17 +42,17 @@ pub(super) async fn serve(listener: TcpListener, app: &Arc<App>, end: impl Futur
     drop(listener);
     stop.send_replace(true);
     let all = async { while connections.join_next().await.is_some() {} };
-    // Only watches are left, which do not end by themselves.
+    // Only watches remain, which do not end on their own.
     let _ = tokio::time::timeout(GRACE, all).await;
 }
 
 async fn accepted_one(stream: TcpStream, app: Arc<App>, stopped: watch::Receiver<bool>) {
-    // Answers are small, and a client waits for each.
+    // Answers are small, and clients wait for each of them.
     let _ = stream.set_nodelay(true);
     match &app.tls {
         None => connection(stream, app, stopped).await,
         Some(tls) => {
-            // A peer that speaks no TLS, or does not trust the certificate, is dropped.
+            // Drops peers that do not speak TLS or do not trust the certificate.
             if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.acceptor.accept(stream)).await {
                 connection(stream, app, stopped).await;
             }
@@ -67,7 +67,7 @@ where
     let service = service_fn(move |request| answer(Arc::clone(&app), request));
     let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // Errors are the peer's: it disconnected, or speaks no HTTP.
+    // Errors are caused by the peer: it disconnected, or does not speak HTTP.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stopped.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),

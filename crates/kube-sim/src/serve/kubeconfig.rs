@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-/// A kubeconfig in JSON, which is YAML too.
+/// Returns a kubeconfig in JSON, which is also valid YAML.
 pub(super) fn text(server: &str, ca_pem: Option<&str>, user: &str, token: &str) -> String {
     let name = "kube-sim";
     let mut cluster = json!({"server": server});

@@ -27,7 +27,7 @@ pub(super) enum Language {
 }
 
 impl MediaType {
-    /// The first acceptable type that can be served. Protobuf and CBOR cannot.
+    /// Returns the first acceptable type that can be served. Protobuf and CBOR are not supported.
     pub(super) fn wanted(headers: &HeaderMap) -> Result<Self, Status> {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
         let found = accept.split(',').find_map(Self::of);
@@ -57,7 +57,7 @@ impl MediaType {
         Some(Self { representation, language })
     }
 
-    /// The header `Accept` for the API itself.
+    /// Returns the header `Accept` for the API itself.
     pub(super) fn accept(self) -> &'static str {
         match self.representation {
             Representation::Objects | Representation::Table(_) => "application/json",

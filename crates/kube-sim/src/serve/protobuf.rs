@@ -20,7 +20,7 @@ use wire::{Malformed, Number, WireField, parts};
 /// The prefix of a body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// A body as JSON.
+/// Converts a body to JSON.
 pub(super) fn to_json(body: &Bytes) -> Result<Bytes, Status> {
     if body.is_empty() {
         return Ok(body.clone());
@@ -29,7 +29,7 @@ pub(super) fn to_json(body: &Bytes) -> Result<Bytes, Status> {
     let rest =
         body.strip_prefix(MAGIC).ok_or_else(|| refuse("provided data does not appear to be a protobuf message"))?;
     let envelope = Envelope::read(rest).map_err(|Malformed| refuse("malformed envelope"))?;
-    // The options of a delete have the version of the deleted resource.
+    // Delete options have the version of the deleted resource.
     let api_version = if envelope.kind == "DeleteOptions" { "v1" } else { &envelope.api_version };
     let message = Message::of(api_version, &envelope.kind).ok_or_else(|| {
         Status::not_implemented(format_args!("protobuf of {} {}", envelope.api_version, envelope.kind))
@@ -99,7 +99,7 @@ impl Message {
                 }
                 (Some(name), _) => {
                     let value = field.ty.read(&part.value)?;
-                    // Protobuf has every field that is no pointer. JSON omits empty values.
+                    // Protobuf contains every field that is not a pointer. JSON omits empty values.
                     if field.ty.pointer || !(field.omit_empty && is_empty(&value)) {
                         object.insert((*name).to_owned(), value);
                     }
@@ -153,7 +153,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// An entry of a map: key 1, value 2.
+/// Decodes an entry of a map: key 1, value 2.
 fn entry(bytes: &[u8], element: &FieldType) -> Result<(String, Value), Malformed> {
     let (mut key, mut value) = (String::new(), None);
     for part in parts(bytes) {
@@ -171,7 +171,7 @@ fn entry(bytes: &[u8], element: &FieldType) -> Result<(String, Value), Malformed
     Ok((key, value))
 }
 
-/// A time: seconds 1, nanoseconds 2. Go's zero time is `None`.
+/// Decodes a time: seconds 1, nanoseconds 2. Go's zero time is `None`.
 fn time(bytes: &[u8]) -> Result<Option<Timestamp>, Malformed> {
     if bytes.is_empty() {
         return Ok(None);

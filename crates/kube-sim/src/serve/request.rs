@@ -40,7 +40,7 @@ pub(super) async fn answer(app: Arc<App>, request: http::Request<Incoming>) -> i
 /// A failure before the API's answer.
 enum Failure {
     Refused(Status),
-    /// The API breaks the connection, as faults do.
+    /// The API breaks the connection, for example because of a fault.
     Broken(io::Error),
 }
 
@@ -84,7 +84,7 @@ impl App {
         parts.headers.insert(http::header::ACCEPT, HeaderValue::from_static(form.accept()));
         let response = self.ask(&caller, parts, body).await?;
         match tables {
-            // A watch stays JSON, which is YAML too.
+            // A watch stays JSON, which is also valid YAML.
             None if form.language == Language::Json || response.body().is_stream() => {
                 Ok(response.map(BodyExt::boxed_unsync))
             }
@@ -137,7 +137,7 @@ impl App {
     }
 }
 
-/// The body, converted to JSON from YAML or protobuf.
+/// Returns the body, converted to JSON from YAML or protobuf.
 async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Status> {
     let limited = Limited::new(body, BODY_LIMIT).collect().await;
     let body = match limited {
@@ -164,7 +164,7 @@ async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Stat
     Ok(Full::new(body))
 }
 
-/// The refusal of an incomplete body. Nobody waits for it.
+/// Returns the refusal of an incomplete body. The client has usually disconnected.
 fn unreadable(error: &BoxError) -> Status {
     Status::bad_request(format!("error reading the body: {error}"))
 }

@@ -1,7 +1,7 @@
-//! Objects as rows of a table (`meta.k8s.io` `Table`), as `kubectl get` asks for them.
+//! Objects as rows of a table (`meta.k8s.io` `Table`), as `kubectl get` requests them.
 //!
-//! Columns and cells are those of `pkg/printers/internalversion/printers.go` and, for custom resources, of
-//! apiextensions' `tableconvertor.go`; the columns' descriptions are left out.
+//! Columns and cells match `pkg/printers/internalversion/printers.go` and, for custom resources, apiextensions'
+//! `tableconvertor.go`; the descriptions of columns are omitted.
 
 mod age;
 mod columns;
@@ -66,7 +66,7 @@ impl Tables {
         Self { cluster: cluster.clone(), resource, version, include, printer }
     }
 
-    /// A list or an object as a table.
+    /// Converts a list or an object to a table.
     pub(super) fn of_document(&self, document: &Value) -> Value {
         let one = std::slice::from_ref(document);
         let (objects, metadata) = match document.get("items").and_then(Value::as_array) {

@@ -54,7 +54,7 @@ impl Tokens {
 }
 
 impl App {
-    /// The user of a token. `None` if it is unknown or expired, or if its service account is gone.
+    /// Returns the user of a token. `None` if it is unknown or expired, or if its service account no longer exists.
     pub(super) fn holder(&self, token: &str) -> Option<Caller> {
         if token == self.tokens.admin {
             let groups = ["system:masters".to_owned(), "system:authenticated".to_owned()];
@@ -114,8 +114,8 @@ impl App {
 }
 
 impl Issued {
-    /// A JWT, because clients read the expiry from it. Its last part is random instead of a signature: the server
-    /// remembers its tokens.
+    /// Creates a JWT, because clients read the expiry from it. Its last part is random instead of a signature: the
+    /// server stores its tokens.
     fn token(&self, now: Timestamp) -> Result<String, getrandom::Error> {
         let claims = json!({
             "aud": [AUDIENCE],
@@ -133,7 +133,7 @@ impl Issued {
     }
 }
 
-/// An unguessable text.
+/// Returns an unguessable text.
 fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::status::Status;
 
-/// Converts a body to JSON. A body that is already JSON stays unchanged.
+/// Converts a body to JSON. A body that is already JSON is returned unchanged.
 pub(super) fn to_json(body: &Bytes) -> Result<Bytes, Status> {
     let start = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if start == Some(&b'{') && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {

@@ -1,8 +1,8 @@
 //! `metadata.managedFields`, computed on demand.
 //!
-//! Few requests need the owners, and computing them at every write would cost as much as the write. So a state only
-//! records its writer and the state before it. The owners are computed when an apply or an answer needs them, or when
-//! the state before leaves the history.
+//! Few requests need the owners, and computing them at every write would cost as much as the write itself. So a state
+//! only records its writer and the previous state. The owners are computed when an apply or an answer needs them, or
+//! when the previous state leaves the history.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::request::Subresource;
 use crate::{clock, event};
 
 impl Stored {
-    /// `metadata.managedFields` as JSON. Empty without owners.
+    /// Returns `metadata.managedFields` as JSON, empty without owners.
     pub(crate) fn managed_fields(&self) -> Arc<str> {
         let mut chain = Vec::new();
         let mut next = self.ownership().needs();
@@ -30,14 +30,14 @@ impl Stored {
         self.work_out()
     }
 
-    /// Computes the owners, so that the state before can be freed.
+    /// Computes the owners, so that the previous state can be freed.
     pub(crate) fn settle_owners(&self) {
         if self.ownership().needs().is_some() {
             self.managed_fields();
         }
     }
 
-    /// Computes the owners. Those of the state before must be known.
+    /// Computes the owners. The owners of the previous state must be known.
     fn work_out(&self) -> Arc<str> {
         let mut origin = self.ownership().lock();
         let owners = match &*origin {
@@ -60,7 +60,7 @@ impl Stored {
 }
 
 impl Writer {
-    /// A state in the version that was written to.
+    /// Returns a state in the version that was written to.
     fn value_of(&self, state: &Stored) -> Value {
         match self.resource.group.as_str() {
             "events.k8s.io" => event::to_events_group(&state.value()),

@@ -1,4 +1,4 @@
-//! A cache of parsed states. Several actors read each change, one after the other.
+//! A cache of parsed states, because several actors read each change in turn.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 impl Stored {
-    /// The parsed JSON, as [`Stored::value`]. Calls shortly after each other share it.
+    /// Returns the parsed JSON, like [`Stored::value`]. Subsequent calls share it while it is cached.
     pub fn parsed(self: &Arc<Self>) -> Arc<Value> {
         LATEST.with_borrow_mut(|latest| {
             if let Some((_, value)) = latest.states.iter().rev().find(|(state, _)| Arc::ptr_eq(state, self)) {
@@ -36,7 +36,7 @@ impl Stored {
         })
     }
 
-    /// Caches the value that this state was made from.
+    /// Caches the value that this state was created from.
     pub(crate) fn remember(self: &Arc<Self>, resource: &Resource, mut value: Value) {
         defaults::name_type(resource, &mut value);
         let metadata = object::metadata_mut(&mut value);

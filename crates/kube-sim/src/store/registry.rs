@@ -1,4 +1,4 @@
-//! The existing resources: the built-in ones and those of CustomResourceDefinitions.
+//! The existing resources: built-in resources and custom resources.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ impl Registry {
         Self { resources }
     }
 
-    /// The resource at a path.
+    /// Returns the resource at a path.
     pub(crate) fn at_path(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.resources.iter().find(|resource| resource.is(group, plural) && resource.version == version)
     }
 
-    /// Whether the group has built-in resources.
+    /// Returns whether the group has built-in resources.
     pub(crate) fn has_builtin_group(&self, group: &str) -> bool {
         self.resources.iter().any(|resource| resource.group == group && !resource.custom)
     }
 
-    /// The resource of this name, in its first version.
+    /// Returns the resource of this name, in its first version.
     pub(crate) fn named(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.resources.iter().find(|resource| resource.is(group, plural))
     }
 
-    /// The resource of objects with this `apiVersion` and `kind`.
+    /// Returns the resource of objects with this `apiVersion` and `kind`.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let fits =
@@ -40,7 +40,7 @@ impl Registry {
         self.resources.iter().find(fits)
     }
 
-    /// Adds resources, or replaces those with the same path.
+    /// Adds resources, and replaces resources with the same path.
     pub(crate) fn add(&mut self, added: Vec<Arc<Resource>>) {
         for resource in added {
             match self.resources.binary_search_by(|other| path(other).cmp(&path(&resource))) {
@@ -55,7 +55,7 @@ impl Registry {
         self.resources.retain(|resource| resource.storage != storage);
     }
 
-    /// All, sorted by group, version and plural.
+    /// Returns all resources, sorted by group, version and plural.
     pub(crate) fn all(&self) -> &[Arc<Resource>] {
         &self.resources
     }

@@ -1,4 +1,4 @@
-//! The objects of a resource at an earlier resourceVersion: the later changes are undone.
+//! The objects of a resource at an earlier resourceVersion, computed by undoing later changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl<'a> Snapshot<'a> {
         Some(Self { storage, then })
     }
 
-    /// As [`Storage::range`].
+    /// Like [`Storage::range`].
     pub(crate) fn range(&'a self, prefix: &'a str, from: &'a str) -> impl Iterator<Item = &'a Arc<Stored>> {
         let start = if from > prefix { from } else { prefix };
         let mut today = self.storage.range(prefix, from).peekable();

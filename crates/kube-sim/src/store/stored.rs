@@ -1,4 +1,4 @@
-//! One state of one object: its JSON, and the fields that are needed without parsing it.
+//! One state of one object: its JSON, and the fields that are read without parsing it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct Stored {
     namespace_len: u16,
     deleting: bool,
     owned: bool,
-    /// Whether this is the state as created.
+    /// True if this is the object's first state.
     first: bool,
     ownership: Ownership,
 }
@@ -50,12 +50,12 @@ impl Stored {
         }
     }
 
-    /// Marks this as the state as created.
+    /// Marks this as the object's first state.
     pub(crate) fn first(self) -> Self {
         Self { first: true, ..self }
     }
 
-    /// The same state with another resourceVersion.
+    /// Returns the same state with another resourceVersion.
     pub(crate) fn at_version(self: &Arc<Self>, resource_version: u64) -> Self {
         let start = self.version_at as usize;
         let end = start + digits(self.resource_version);
@@ -78,12 +78,12 @@ impl Stored {
         }
     }
 
-    /// The JSON, without `metadata.managedFields`.
+    /// Returns the JSON, without `metadata.managedFields`.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The parsed JSON.
+    /// Returns the parsed JSON.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.bytes).expect("written by this module")
     }
@@ -114,18 +114,18 @@ impl Stored {
         self.resource_version
     }
 
-    /// A label's value.
+    /// Returns a label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
         let labels = self.labels.as_deref()?;
         labels.iter().find(|(name, _)| **name == *key).map(|(_, value)| &**value)
     }
 
-    /// Whether `metadata.deletionTimestamp` is set.
+    /// Returns whether `metadata.deletionTimestamp` is set.
     pub fn is_deleting(&self) -> bool {
         self.deleting
     }
 
-    /// Whether it has `metadata.ownerReferences`.
+    /// Returns whether the object has `metadata.ownerReferences`.
     pub(crate) fn is_owned(&self) -> bool {
         self.owned
     }
@@ -135,12 +135,12 @@ impl Stored {
         &self.key
     }
 
-    /// Whether the object has not been written since its creation.
+    /// Returns whether the object has not been written since its creation.
     pub(crate) fn is_first(&self) -> bool {
         self.first
     }
 
-    /// The owners of the fields.
+    /// Returns the owners of the fields.
     pub(crate) fn ownership(&self) -> &Ownership {
         &self.ownership
     }
@@ -160,7 +160,7 @@ impl Stored {
         json.extend_from_slice(&self.bytes[at - VERSION.len()..]);
     }
 
-    /// Whether both states are equal except for the resourceVersion.
+    /// Returns whether both states are equal except for the resourceVersion.
     pub(crate) fn same_but_version(&self, other: &Self) -> bool {
         let (start, end) = (self.version_at as usize, self.version_at as usize + digits(self.resource_version));
         let (other_start, other_end) =
@@ -179,7 +179,7 @@ pub(super) enum Origin {
     Created(Arc<Writer>, i64, ServerSet),
     /// A writer changed another state.
     Changed(Arc<Writer>, i64, ServerSet, Arc<Stored>),
-    /// The owners are those of another state.
+    /// The owners are the same as in another state.
     Same(Arc<Stored>),
 }
 
@@ -201,7 +201,7 @@ impl Ownership {
             Credit::Writer(writer, at, unowned) => (writer, at, unowned),
         };
         Self::new(match &*before.ownership().lock() {
-            // An object without owners stays without.
+            // An object without owners stays without owners.
             Origin::Known(owners) if owners.is_empty() => Origin::Known(Arc::default()),
             Origin::Created(creator, _, still_unowned)
                 if Arc::ptr_eq(creator, &writer) && unowned == ServerSet::NOTHING =>
@@ -212,7 +212,7 @@ impl Ownership {
         })
     }
 
-    /// The owners of another state.
+    /// Returns the owners of another state.
     pub(crate) fn same(other: &Arc<Stored>) -> Self {
         Self::new(Origin::Same(Arc::clone(other)))
     }
@@ -225,7 +225,7 @@ impl Ownership {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state whose owners must be computed first.
+    /// Returns the state whose owners must be computed first.
     pub(super) fn needs(&self) -> Option<Arc<Stored>> {
         match &*self.lock() {
             Origin::Known(_) | Origin::Created(..) => None,
@@ -240,7 +240,7 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// A [`Stored`] that is compared by its key.
+/// A [`Stored`] that is ordered by its key.
 #[derive(Clone)]
 pub(crate) struct ByKey(pub(crate) Arc<Stored>);
 
@@ -278,7 +278,7 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     }
 }
 
-/// The JSON before the tail of every object of a resource.
+/// Returns the JSON before the tail of every object of a resource.
 pub(crate) fn head(resource: &Resource) -> String {
     format!(r#"{{"kind":"{}","apiVersion":"{}""#, resource.kind, resource.api_version())
 }
@@ -286,7 +286,7 @@ pub(crate) fn head(resource: &Resource) -> String {
 const METADATA: &str = r#","metadata":{"#;
 const VERSION: &str = r#""resourceVersion":""#;
 
-/// The JSON, and the offset of the resourceVersion.
+/// Returns the JSON, and the offset of the resourceVersion.
 fn write(resource: &Resource, object: &Value, resource_version: u64) -> (Vec<u8>, usize) {
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);

@@ -11,7 +11,7 @@ use crate::object::{self, at};
 use crate::resource::Resource;
 use crate::status::Cause;
 
-/// The annotation for the class from before the field.
+/// The annotation that preceded the field for the class.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE: [&str; 4] = ["spec", "resources", "requests", "storage"];
 const RESIZE_STATUSES: [&str; 5] = [
@@ -35,7 +35,7 @@ pub(super) fn create(resource: &Resource, claim: &Value, touched: &Touched<'_>, 
     spec(claim, Leniency::default(), causes);
 }
 
-/// On update of all but the status.
+/// On update of everything except the status.
 pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core_update(new, old, touched, causes);
     metadata::check_core(resource, new, touched, causes);
@@ -44,7 +44,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
         spec(new, leniency(old), causes);
     }
     spec_is_immutable(new, old, causes);
-    // It was valid when it was written.
+    // The unchanged spec was valid when it was written.
     if same_spec {
         return;
     }
@@ -113,7 +113,7 @@ fn spec(claim: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {
         }
     }
     if let (Some(source), Some(source_ref)) = (source, source_ref) {
-        // The server shows a Go path here, which has no JSON.
+        // The server shows a Go `field.Path` here, whose JSON is empty.
         let shown = |detail| Cause::invalid("spec", &json!({}), detail);
         let same = ["apiGroup", "kind", "name"].iter().all(|field| source.get(field) == source_ref.get(field));
         if !text(source_ref, "namespace").is_empty() {

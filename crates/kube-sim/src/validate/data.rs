@@ -144,7 +144,7 @@ fn entries<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>>
     object.get(field).and_then(Value::as_object)
 }
 
-/// The decoded length of a base64 text.
+/// Returns the decoded length of a base64 text.
 fn decoded_len(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count()

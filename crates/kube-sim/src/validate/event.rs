@@ -1,4 +1,4 @@
-//! Events in core's form, by the rules of the requested version: `pkg/apis/core/validation/events.go`.
+//! Events in the core form, by the rules of the requested version: `pkg/apis/core/validation/events.go`.
 
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
     }
 }
 
-/// A field's value as printed from the server's internal type.
+/// Returns a field's value in the notation of the server's internal type.
 fn shown(event: &Value, field: &str) -> String {
     let structure = Struct::named("core/v1.Event");
     let Some(field) = structure.field(field) else { return "null".to_owned() };
@@ -128,7 +128,7 @@ fn series(event: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Whether only the rules of the old API apply.
+/// Returns whether only the rules of the old API apply.
 fn is_legacy(resource: &Resource) -> bool {
     resource.group.is_empty()
 }

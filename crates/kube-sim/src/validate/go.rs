@@ -16,7 +16,7 @@ pub(crate) enum GoValue {
 }
 
 impl GoValue {
-    /// A value of a type.
+    /// Converts a value of a type.
     pub(crate) fn of(value: &Value, ty: &Type) -> Self {
         if value.is_null() && ty.pointer {
             return Self::Plain(Value::Null);
@@ -36,15 +36,15 @@ impl GoValue {
         }
     }
 
-    /// A struct's value.
+    /// Converts a struct's value.
     pub(crate) fn structure(value: &Value, structure: &Struct) -> Self {
         Self::fields(value, structure, |_| true)
     }
 
-    /// The wanted fields of a struct.
+    /// Converts the selected fields of a struct.
     pub(crate) fn fields(value: &Value, structure: &Struct, wanted: impl Fn(&Field) -> bool) -> Self {
         let fields = structure.fields_in_order().into_iter().filter(|field| wanted(field));
-        // The server uses the types of `meta` internally too, so they have JSON names.
+        // The server also uses the types of `meta` internally, so they have JSON names.
         if structure.is_meta() {
             let present =
                 fields.filter_map(|field| Some((field.name.to_owned(), Self::of(value.get(field.name)?, &field.ty))));
@@ -56,7 +56,7 @@ impl GoValue {
         Self::Object(all.collect())
     }
 
-    /// As `json.MarshalIndent` with an indent of one blank. The last line has no newline.
+    /// Formats like `json.MarshalIndent` with an indent of one space. The last line has no newline.
     fn pretty(&self, depth: usize, text: &mut String) {
         let (open, close, count) = match self {
             Self::List(items) => ('[', ']', items.len()),
@@ -114,7 +114,7 @@ impl fmt::Display for GoValue {
     }
 }
 
-/// The unified diff of two values' JSON with three lines of context, as `diff.Diff` of apimachinery gives it.
+/// Returns the unified diff of two values' JSON with three lines of context, like `diff.Diff` of apimachinery.
 pub(crate) fn diff(old: &GoValue, new: &GoValue) -> String {
     let (mut old_text, mut new_text) = (String::new(), String::new());
     old.pretty(0, &mut old_text);
@@ -149,7 +149,7 @@ fn find_matches(old: &[&str], new: &[&str], start: (usize, usize), matches: &mut
     find_matches(&old[i + length..], &new[j + length..], (start.0 + i + length, start.1 + j + length), matches);
 }
 
-/// One line of a diff: from the old, from the new, or from both.
+/// One line of a diff: from the old text, the new text, or both.
 enum Line {
     Same(usize, usize),
     Old(usize),

@@ -19,7 +19,7 @@ pub(super) enum NameRule {
 }
 
 impl NameRule {
-    /// The rule of a resource.
+    /// Returns the rule of a resource.
     pub(super) fn of(resource: &Resource) -> Self {
         match resource.group.as_str() {
             _ if resource.special == Special::Namespace => Self::Label,
@@ -47,7 +47,7 @@ impl NameRule {
 /// The fields of `metadata` to check.
 #[derive(Clone, Debug)]
 pub(super) enum Touched<'a> {
-    /// All: for a new object.
+    /// All fields, for a new object.
     All,
     /// The fields that an update changes. The others were valid when they were written.
     Only(Vec<&'a str>),
@@ -165,7 +165,7 @@ pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, caus
             causes.push(Cause::invalid(format!("metadata.{field}"), shown, super::IMMUTABLE));
         }
     }
-    // [`check`] comes first and finds the same causes.
+    // [`check`] runs first and finds the same causes.
     if causes.is_empty() {
         return;
     }

@@ -1,5 +1,5 @@
 //! Rules for names, keys and values, with their texts: `util/validation` and `api/validate/content` of apimachinery.
-//! Each function returns the complaints about a text. A valid one has none, and costs no allocation.
+//! Each function returns the complaints about a text. A valid text has none, and causes no allocation.
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -7,7 +7,7 @@ const KEY_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character";
 
-/// A name that is a DNS label (RFC 1123): namespaces.
+/// Checks a name that must be a DNS label (RFC 1123): namespaces.
 pub fn dns_label(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 63 {
@@ -27,12 +27,12 @@ pub fn dns_label(text: &str) -> Vec<String> {
     complaints
 }
 
-/// A name that is a DNS subdomain (RFC 1123): most resources.
+/// Checks a name that must be a DNS subdomain (RFC 1123): most resources.
 pub fn dns_subdomain(text: &str) -> Vec<String> {
     subdomain(text, "characters")
 }
 
-/// A qualified name, `name` or `prefix/name`: label and annotation keys, finalizers, provisioners.
+/// Checks a qualified name, `name` or `prefix/name`: label and annotation keys, finalizers, provisioners.
 pub fn qualified(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let (prefix, name) = match text.split_once('/') {
@@ -65,7 +65,7 @@ pub fn qualified(text: &str) -> Vec<String> {
     complaints
 }
 
-/// A label's value.
+/// Checks a label's value.
 pub fn label_value(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 63 {
@@ -81,7 +81,7 @@ pub fn label_value(text: &str) -> Vec<String> {
     complaints
 }
 
-/// A key of a ConfigMap or Secret.
+/// Checks a key of a ConfigMap or Secret.
 pub fn config_key(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 253 {
@@ -104,7 +104,7 @@ pub fn config_key(text: &str) -> Vec<String> {
     complaints
 }
 
-/// A name that is a segment of a path: the rule for resources without a stricter one (RBAC).
+/// Checks a name that must be a segment of a path: the rule for resources without a stricter one (RBAC).
 pub fn path_segment(text: &str, prefix: bool) -> Vec<String> {
     let mut complaints = Vec::new();
     if !prefix && matches!(text, "." | "..") {
@@ -119,12 +119,11 @@ pub fn path_segment(text: &str, prefix: bool) -> Vec<String> {
     complaints
 }
 
-/// The `reason` of a condition.
+/// Checks the `reason` of a condition.
 pub fn condition_reason(text: &str) -> Vec<String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
     let starts = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
     let ends = text.bytes().last().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    // A single letter is both the start and the end.
     if starts && ends && text.bytes().all(good) {
         return Vec::new();
     }
@@ -137,10 +136,11 @@ pub fn condition_reason(text: &str) -> Vec<String> {
     ]
 }
 
-/// A `generateName` as the rules for names check it: a dash at the end stands for the suffix to come.
+/// Returns a `generateName` in the form that the rules for names check: a dash at its end is masked, because a suffix
+/// follows.
 pub fn with_open_end(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
-        // As in `maskTrailingDash`, the letter before the dash is dropped too.
+        // Like `maskTrailingDash`, this also drops the letter before the dash.
         Some(rest) if !rest.is_empty() => {
             let mut masked = rest.to_owned();
             masked.pop();

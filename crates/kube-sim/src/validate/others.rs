@@ -20,7 +20,7 @@ pub(super) fn lease(lease: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A namespace's own finalizers. `indexed`: whether the server's paths have their index.
+/// The finalizers in a namespace's spec. With `indexed`, the server's paths contain their index.
 pub(super) fn namespace_finalizers(namespace: &Value, indexed: bool, causes: &mut Vec<Cause>) {
     let Some(spec) = namespace.get("spec") else { return };
     for (index, name) in texts(spec, "finalizers").enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn namespace_phase(namespace: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A node's provider id may not change once it is set.
+/// A node's provider ID is immutable once it is set.
 pub(super) fn node_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let id = |node| object::text_at(node, &["spec", "providerID"]);
     if !id(old).is_empty() && id(new) != id(old) {
@@ -76,8 +76,8 @@ pub(super) fn pod(pod: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Only images, the deadline, gates and additional tolerations of a pod's spec may change. (The server's diff shows the
-/// internal type of the spec, this one shows `v1`.)
+/// Only images, the deadline, gates and additional tolerations in a pod's spec can change. (The server's diff shows the
+/// internal type of the spec, this diff shows `v1`.)
 pub(super) fn pod_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let Some((new, old)) = new.get("spec").zip(old.get("spec")) else { return };
     if new == old {

@@ -54,7 +54,7 @@ impl Quantity {
             if small && exponent % 10 == 0 && mantissa & 7 != 0 {
                 kept = Some(text);
             }
-            // A number this long exceeds the cap with any suffix.
+            // Such a long number exceeds the cap with any suffix.
             mantissa = mantissa.checked_mul(1 << exponent).ok_or(QuantityError::Number)?;
         } else {
             scale = scale.checked_add(exponent).ok_or(QuantityError::Number)?;
@@ -82,8 +82,8 @@ impl Quantity {
         Ok(quantity)
     }
 
-    /// The amount as the server writes it, when that differs from `text`. With `milli`, rounded up to thousandths
-    /// first, as the server does for every core `ResourceList` (`SetDefaults_ResourceList`).
+    /// Returns the amount in the server's notation, if that differs from `text`. With `milli`, the amount is first
+    /// rounded up to thousandths, as the server does for every core `ResourceList` (`SetDefaults_ResourceList`).
     pub fn rewrite(text: &str, milli: bool) -> Result<Option<String>, QuantityError> {
         let mut quantity = Self::parse(text)?;
         if milli && quantity.scale < MILLI {
@@ -94,7 +94,7 @@ impl Quantity {
         Ok((written != text).then_some(written))
     }
 
-    /// -1, 0 or 1.
+    /// Returns -1, 0 or 1.
     pub fn sign(&self) -> i32 {
         match self.mantissa.cmp(&0) {
             Ordering::Less => -1,
@@ -103,7 +103,7 @@ impl Quantity {
         }
     }
 
-    /// Compares amounts of any notation.
+    /// Compares amounts regardless of notation.
     pub fn compare(&self, other: &Self) -> Ordering {
         if self.sign() != other.sign() || self.sign() == 0 {
             return self.sign().cmp(&other.sign());
@@ -111,14 +111,14 @@ impl Quantity {
         let scale = self.scale.min(other.scale);
         match (self.at_scale(scale), other.at_scale(scale)) {
             (Some(left), Some(right)) => left.cmp(&right),
-            // Too large for the other's scale, so it is larger.
+            // The amount is too large for the other's scale, so it is larger.
             (None, _) => self.sign().cmp(&0),
             (_, None) => 0.cmp(&self.sign()),
         }
     }
 
-    /// The amount in units, rounded away from zero. Of one that does not fit the server gives nonsense: zero where the
-    /// digits would fit without the suffix, else the lowest bits.
+    /// Returns the amount in units, rounded away from zero. If the amount does not fit, the result is the server's
+    /// meaningless value: zero if the digits would fit without the suffix, otherwise the lowest bits.
     pub fn value(&self) -> i64 {
         const MAX_DIGITS: u128 = 10_u128.pow(18);
         let mut whole = Self { text: None, ..self.clone() };
@@ -132,7 +132,7 @@ impl Quantity {
         }
     }
 
-    /// The mantissa at a finer scale, if it fits.
+    /// Returns the mantissa at a finer scale, if it fits.
     fn at_scale(&self, scale: i32) -> Option<i128> {
         let factor = 10_i128.checked_pow(u32::try_from(self.scale - scale).ok()?)?;
         self.mantissa.checked_mul(factor)
@@ -156,7 +156,7 @@ impl Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form: the largest suffix that leaves a whole number.
+    /// Prints the canonical form: the largest suffix that leaves a whole number.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(text) = &self.text {
             return formatter.write_str(text);
@@ -167,7 +167,7 @@ impl fmt::Display for Quantity {
         if self.format == Format::Binary {
             let whole = match self.scale {
                 0.. => self.at_scale(0),
-                // An amount that is no integer is printed in decimal format.
+                // A fractional amount is printed in decimal format.
                 _ => {
                     let factor = 10_i128.pow(self.scale.unsigned_abs());
                     (self.mantissa % factor == 0).then_some(self.mantissa / factor)
@@ -333,7 +333,7 @@ mod tests {
             ("1e", QuantityError::Suffix),
             ("1mi", QuantityError::Suffix),
         ] {
-            // A suffix alone means zero, for the server too.
+            // The server also parses a suffix without digits as zero.
             if text == "Gi" {
                 assert_eq!(written(text), "0");
                 continue;

@@ -1,4 +1,4 @@
-//! Selectors inside objects: of labels (`metav1.LabelSelector`), of nodes (`NodeSelector`) and of topologies
+//! Selectors in objects: label selectors (`metav1.LabelSelector`), node selectors (`NodeSelector`) and topologies
 //! (`TopologySelectorTerm`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ pub(super) fn node_selector(selector: &Value, path: &str, lenient: bool, causes:
     }
 }
 
-/// Whether a stored selector has values that are no valid label values. An update may keep these.
+/// Returns whether a stored selector has invalid label values, which an update may keep.
 pub(super) fn has_invalid_values(selector: &Value) -> bool {
     items(selector, "nodeSelectorTerms")
         .flat_map(|term| items(term, "matchExpressions"))
@@ -108,7 +108,7 @@ fn node_field_requirement(requirement: &Value, path: &str, causes: &mut Vec<Caus
 
 /// `validateAllowedTopologies` of a StorageClass.
 pub(super) fn topologies(class: &Value, causes: &mut Vec<Cause>) {
-    // The server's list of known terms starts with as many empty ones, so an empty term is always a duplicate.
+    // The server's list of known terms starts with an empty term per item, so an empty term is always a duplicate.
     let mut known: Vec<BTreeMap<&str, BTreeSet<&str>>> =
         vec![BTreeMap::new(); items(class, "allowedTopologies").count()];
     for (index, term) in items(class, "allowedTopologies").enumerate() {

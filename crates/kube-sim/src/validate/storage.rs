@@ -32,7 +32,7 @@ pub(super) fn class(resource: &Resource, class: &Value, touched: &Touched<'_>, c
     selectors::topologies(class, causes);
 }
 
-/// The causes of declarative validation, which come last: required and immutable fields of a StorageClass.
+/// Causes from declarative validation, which are listed last: required and immutable fields of a StorageClass.
 pub(super) fn class_declarations(class: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     const FIELDS: [&str; 4] = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
     for field in FIELDS {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Checks the fields, in the server's order, for which each change of a valid object is refused.
+/// Checks the fields, in the server's order, that the refusal names for each change of a valid object.
 fn refusals(group: &str, plural: &str, good: &Value, cases: &[(&str, Value, &[&str])]) {
     let resource = Resource::builtin(group, plural);
     assert_eq!(on_create(&resource, good), [], "the good one");
@@ -169,7 +169,7 @@ fn what_may_not_change() {
         let mut changed = good.clone();
         set(&mut changed, pointer, value.clone());
         let mut causes = on_update(&Resource::builtin("", plural), &good, &changed, None);
-        // Equal causes of several rules count once.
+        // Equal causes from several rules count once.
         causes.dedup_by_key(|cause| cause.field.clone());
         let found: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
         assert_eq!(found, fields, "{plural} {pointer} {value}: {causes:?}");

@@ -14,7 +14,7 @@ use crate::status::Cause;
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
-/// The former annotation for mount options.
+/// The annotation that preceded the field for mount options.
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 /// On create.
@@ -24,7 +24,7 @@ pub(super) fn create(resource: &Resource, volume: &Value, touched: &Touched<'_>,
     mount_options(volume, causes);
 }
 
-/// On update of all but the status.
+/// On update of everything except the status.
 pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
     let old_affinity = at(old, &["spec", "nodeAffinity"]);
     let lenient = old_affinity.and_then(|affinity| affinity.get("required")).is_some_and(selectors::has_invalid_values);
@@ -39,7 +39,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
     volume_and_metadata(causes);
     mount_options(new, causes);
     volume_and_metadata(causes);
-    // It was valid when it was written.
+    // The unchanged spec was valid when it was written.
     if same_spec {
         return;
     }
@@ -73,7 +73,7 @@ pub(super) fn access_modes_are_given(spec: &Value, detail: &str, causes: &mut Ve
     }
 }
 
-/// Checks that the access modes of a volume or claim are known and go together.
+/// Checks that the access modes of a volume or claim are known and can be combined.
 pub(super) fn access_modes_are_known(spec: &Value, causes: &mut Vec<Cause>) {
     let (mut one_pod, mut others) = (false, false);
     for mode in texts(spec, "accessModes") {
@@ -201,7 +201,7 @@ fn source_is_immutable(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     if same(new) {
         return;
     }
-    // A missing secret for expansion may be added.
+    // An update may add a missing secret for expansion.
     let secret = |spec| at(spec, &["csi", "controllerExpandSecretRef"]);
     let mut compared = new.clone();
     if old.get("csi").is_some() && secret(old).is_none() && secret(new).is_some() {
@@ -237,7 +237,7 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// The old affinity with the keys renamed that are renamed in the new one.
+/// Returns the old affinity with beta labels renamed where the new one renames them.
 fn with_ga_labels(old: &Value, new: &Value) -> Value {
     let mut renamed = old.clone();
     let terms = renamed.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);

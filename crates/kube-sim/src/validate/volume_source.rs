@@ -1,5 +1,5 @@
-//! The source of a PersistentVolume, of which there must be exactly one. hostPath, local, nfs and csi are checked in
-//! full, iscsi, rbd, cephfs, flexVolume and fc in part. The others only have to be present.
+//! The source of a PersistentVolume, which must have exactly one. hostPath, local, nfs and csi are checked in full,
+//! iscsi, rbd, cephfs, flexVolume and fc in part. The others only have to be present.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(super) fn check(spec: &Value, has_affinity: bool, causes: &mut Vec<Cause>) {
     let mut sources = 0;
     for (field, shown) in SOURCES {
         let Some(source) = spec.get(field) else { continue };
-        // The server does not check for other sources before a FlexVolume.
+        // The server checks a FlexVolume even after another source.
         if sources > 0 && field != "flexVolume" {
             causes.push(Cause::forbidden(format!("spec.{shown}"), "may not specify more than 1 volume type"));
             continue;
@@ -82,7 +82,7 @@ fn host_path(source: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Checks that a path has no `..`. Returns whether there is a path.
+/// Checks that a path does not contain `..`. Returns whether there is a path.
 fn no_backsteps(path: &str, field: &str, causes: &mut Vec<Cause>) -> bool {
     if path.is_empty() {
         causes.push(Cause::required(field, ""));
@@ -107,7 +107,7 @@ fn nfs(source: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Requires a text or list.
+/// Requires a nonempty text or list.
 fn given(source: &Value, path: &str, field: &str, causes: &mut Vec<Cause>) {
     if text(source, field).is_empty() && items(source, field).next().is_none() {
         causes.push(Cause::required(format!("{path}.{field}"), ""));

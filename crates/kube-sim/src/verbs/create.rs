@@ -1,4 +1,4 @@
-//! create.
+//! The verb `create`.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     let resource = &request.resource;
     let view = view(state, request);
     let mut object = view.to_stored(object);
-    // Only an apply has computed them. The manager of a create owns all that it sends.
+    // Only an apply has computed the owners. The manager of a create owns all fields that it sends.
     let owners = take_owners(&mut object).filter(|_| request.verb == Verb::Patch);
     set_namespace(resource, &request.namespace, &mut object)?;
     let resource_version_given = !matches!(object::resource_version(&object), "" | "0");
@@ -71,8 +71,8 @@ fn set_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
     Ok(())
 }
 
-/// Sets the fields that no client sets: `WipeObjectMetaSystemFields`, `FillObjectMetaSystemFields` and the generated
-/// name.
+/// Sets the fields that clients cannot set: `WipeObjectMetaSystemFields`, `FillObjectMetaSystemFields` and the
+/// generated name.
 fn set_system_fields(state: &mut State, resource: &Resource, object: &mut Value) {
     let metadata = object::metadata_mut(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {

@@ -131,7 +131,7 @@ pub(super) fn finish(state: &mut State, definitions: &Resource, definition: &Arc
     }
 }
 
-/// The storage of a definition's objects, if it is registered.
+/// Returns the storage of a definition's objects, if it is registered.
 pub(super) fn storage_of(state: &State, definition: &Value) -> Option<StorageId> {
     let (group, plural) = (text_at(definition, &["spec", "group"]), text_at(definition, &["spec", "names", "plural"]));
     state.registry.named(group, plural).filter(|resource| resource.custom).map(|resource| resource.storage)

@@ -1,4 +1,4 @@
-//! delete and deletecollection.
+//! The verbs `delete` and `deletecollection`.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ pub(super) fn delete_collection(state: &mut State, request: &Request) -> Result<
 
 /// The result of a delete.
 enum Deleted {
-    /// A finalizer or a grace period holds the object.
+    /// A finalizer or a grace period delays the deletion.
     Pending(Arc<Stored>),
-    /// The object is gone. This was its last state.
+    /// The object is deleted. This is its last state.
     Gone(Arc<Stored>),
 }
 
-/// Deletes an object, or marks it for deletion if a finalizer or a grace period holds it.
+/// Deletes an object, or marks it for deletion if a finalizer or a grace period delays its deletion.
 fn delete_object(
     state: &mut State,
     resource: &Resource,
@@ -99,7 +99,7 @@ fn delete_object(
     Ok(Deleted::Pending(marked))
 }
 
-/// The second step of deleting a definition: deletes all its objects, and finishes with the last of them.
+/// The second step of deleting a definition: deletes all its objects, then the definition.
 fn clean_up(state: &mut State, definitions: &Resource, marked: &Arc<Stored>) {
     let object = marked.value();
     if let Some(storage) = custom::storage_of(state, &object) {
@@ -113,7 +113,7 @@ fn clean_up(state: &mut State, definitions: &Resource, marked: &Arc<Stored>) {
             return;
         }
     }
-    // The removal of the last object may have finished it already.
+    // The removal of the last object may already have completed the deletion.
     if let Some(marked) = state.find(definitions, "", marked.name()).cloned() {
         custom::finish(state, definitions, &marked);
     }
@@ -129,7 +129,7 @@ pub(crate) fn remove(state: &mut State, resource: &Resource, before: &Arc<Stored
 /// `BeforeDelete` of apiserver's `registry/rest/delete.go`. Namespaces have other texts.
 fn check_preconditions(resource: &Resource, before: &Stored, options: &DeleteOptions) -> Result<(), Status> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
-    // Here the server names the kind instead of the resource.
+    // The server names the kind instead of the resource here.
     let named = || Resource { plural: resource.kind.clone(), ..resource.clone() };
     if let Some(uid) = wanted.uid.as_deref().filter(|uid| *uid != before.uid()) {
         let found = before.uid();
@@ -191,7 +191,7 @@ fn mark(state: &State, object: &mut Value) {
     object::set_meta(object, "deletionGracePeriodSeconds", 0);
 }
 
-/// Whether a pod is deleted at once. A running pod gets its grace period instead.
+/// Returns whether a pod is deleted immediately. Otherwise a running pod receives its grace period.
 fn kill_at_once(state: &State, pod: &mut Value, options: &DeleteOptions) -> bool {
     const DEFAULT_SECONDS: i64 = 30;
     let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });

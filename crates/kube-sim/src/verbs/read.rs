@@ -1,4 +1,4 @@
-//! get, list and the start of a watch.
+//! The verbs `get` and `list`, and the start of a watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ pub(super) fn watch(state: &mut State, request: &Request) -> Result<Answer, Stat
             start.initial_end = Some(asked.unwrap_or(0).max(now));
         }
     } else if start.after < storage.compacted() {
-        // Too old: as in the watch cache, the answer is a 200 with one ERROR event.
+        // Like the watch cache, answers a version that is too old with a 200 and one ERROR event.
         let message = format!("too old resource version: {} ({})", start.after, storage.compacted());
         start.refused = Some(Status::expired(message));
     }
@@ -98,7 +98,7 @@ pub(super) struct ListPage {
     remaining: Option<usize>,
 }
 
-/// The matching objects, at most `limit` (0 for all) of them.
+/// Returns the matching objects, at most `limit` (0 for all) of them.
 pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<ListPage, Status> {
     let options = &request.options;
     let selection = Selection::new(state, request)?;
@@ -118,13 +118,13 @@ pub(super) fn page(state: &State, request: &Request, limit: usize) -> Result<Lis
     } else {
         at_most_now(state, asked)?;
         match (asked, options.resource_version_match.as_str()) {
-            // From the watch cache, which does not paginate.
+            // The watch cache answers, which does not paginate.
             (Some(0), _) => {
                 limit = 0;
                 now
             }
             (Some(version), "Exact") => version,
-            // Without `resourceVersionMatch`, a page is of exactly this version, as before the parameter existed.
+            // Without `resourceVersionMatch`, a page has exactly this version, for compatibility.
             (Some(version), "") if limit > 0 => version,
             (_, _) => now,
         }
@@ -153,7 +153,8 @@ impl ListPage {
         let rest = if selection.is_everything() {
             objects.count()
         } else {
-            // Only whether there are more: the server counts them only without selectors.
+            // The server counts the remaining items only without selectors, so this only detects whether there are
+            // more.
             objects.take(1).count()
         };
         if rest > 0
@@ -166,7 +167,7 @@ impl ListPage {
     }
 }
 
-/// The refusal of a compacted version. A continued list gets a token to go on without consistency.
+/// Returns the refusal of a compacted version. A continued list receives a token to continue without consistency.
 fn too_old(first_page: bool, from: &str, selection: &Selection) -> Status {
     if first_page {
         return Status::expired("The resourceVersion for the provided list is too old.");
@@ -180,7 +181,7 @@ fn too_old(first_page: bool, from: &str, selection: &Selection) -> Status {
     Status { continue_token: Some(encode_continue(key, None).into()), ..Status::expired(message) }
 }
 
-/// Parses a resourceVersion. `None` for an empty one. The refusal of an invalid one is the versioner's.
+/// Parses a resourceVersion, `None` for an empty one. The error for an invalid one is the versioner's.
 fn parse_version(text: &str) -> Result<Option<u64>, Status> {
     if text.is_empty() {
         return Ok(None);
@@ -201,8 +202,8 @@ fn at_most_now(state: &State, asked: Option<u64>) -> Result<(), Status> {
     }
 }
 
-/// A continue token of apiserver's `storage/continue.go`. Without a version, the list continues with the current
-/// objects.
+/// Encodes a continue token of apiserver's `storage/continue.go`. Without a version, the list continues with the
+/// current objects.
 fn encode_continue(key: &str, version: Option<u64>) -> String {
     let version = version.and_then(|version| i64::try_from(version).ok()).unwrap_or(-1);
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": key}).to_string())
@@ -224,7 +225,7 @@ fn decode_continue(token: &str) -> Result<(String, Option<u64>), Status> {
 }
 
 impl Answer {
-    /// The list that a deletecollection answers with.
+    /// Returns the list that a deletecollection answers with.
     pub(super) fn list_of(view: &View, page: &ListPage) -> Self {
         let mut json = Vec::new();
         json.extend_from_slice(view.list_head().as_bytes());

@@ -1,4 +1,4 @@
-//! Access reviews, which are answered and not stored.
+//! Access reviews, which are answered but not stored.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(super) fn create(authorizer: Option<&dyn Authorizer>, request: &mut Request)
     let mut review = request.take_object()?;
     let causes = validate::review(&request.resource, &review);
     if !causes.is_empty() {
-        // The server names no kind here.
+        // The server does not name the kind here.
         return Err(Status::invalid_kind(&request.resource.group, "", "", causes));
     }
     let (user, groups) = (&*request.user, &*request.groups);

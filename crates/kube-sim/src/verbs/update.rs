@@ -1,4 +1,4 @@
-//! update and patch, and their common write.
+//! The verbs `update` and `patch`, and their common write.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -85,13 +85,13 @@ pub(super) fn patch(state: &mut State, request: &mut Request) -> Result<Answer, 
     write(state, request, view, Current { state: &before, value: &old }, object, kind == PatchKind::Apply)
 }
 
-/// The state to replace, also parsed.
+/// The state to replace, with its parsed value.
 struct Current<'a> {
     state: &'a Arc<Stored>,
     value: &'a Value,
 }
 
-/// Replaces the current state by `object`, unless that is refused.
+/// Validates `object`, and replaces the current state with it.
 fn write(
     state: &mut State,
     request: &Request,
@@ -151,7 +151,7 @@ fn check_name(request: &Request, object: &Value) -> Result<(), Status> {
     }
 }
 
-/// An update keeps its object in its namespace.
+/// Checks or sets the namespace, which an update cannot change.
 fn set_namespace(request: &Request, object: &mut Value) -> Result<(), Status> {
     match object::namespace(object) {
         _ if !request.resource.namespaced => object::remove_meta(object, "namespace"),
@@ -166,7 +166,7 @@ fn set_namespace(request: &Request, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// The owners if a write sends changed `metadata.managedFields`. `None` if they follow from the changed fields.
+/// Returns the owners if a write sends changed `metadata.managedFields`. `None` if they follow from the changed fields.
 fn sent_owners(
     request: &Request,
     before: &Arc<Stored>,
@@ -174,7 +174,7 @@ fn sent_owners(
     sent: &Value,
     now: &str,
 ) -> Option<Arc<str>> {
-    // They cannot be sent to a subresource.
+    // Clients cannot send owners to a subresource.
     if request.subresource.is_some() {
         return None;
     }
@@ -190,7 +190,7 @@ fn sent_owners(
     Some(sent.after_change(&request.resource, old, new, &options).to_json().into())
 }
 
-/// A write that names a resourceVersion must name the newest.
+/// Checks that a write's resourceVersion, if it has one, is the newest.
 fn check_version(request: &Request, before: &Stored, object: &mut Value) -> Result<(), Status> {
     let resource = &request.resource;
     match object::resource_version(object) {
@@ -204,7 +204,7 @@ fn check_version(request: &Request, before: &Stored, object: &mut Value) -> Resu
                 message: "Invalid value: 0: must be specified for an update".to_owned(),
                 ..Cause::invalid(field, &Value::Null, "")
             };
-            // Here the server names the resource instead of the kind.
+            // The server names the resource instead of the kind here.
             Err(Status::invalid_kind(&resource.group, &resource.plural, &request.name, vec![cause]))
         }
         version => match version.parse::<u64>() {
@@ -215,7 +215,7 @@ fn check_version(request: &Request, before: &Stored, object: &mut Value) -> Resu
     }
 }
 
-/// The refusal of an update with another UID, with the storage's text.
+/// Returns the refusal of an update with another UID, with the storage's text.
 fn wrong_uid(request: &Request, given: &str, actual: &str) -> Status {
     let resource = &request.resource;
     let group = if resource.custom { format!("{}/", resource.group) } else { String::new() };

@@ -1,4 +1,4 @@
-//! The actors, as in tests of provisioners.
+//! Tests of the actors in the style of provisioner tests.
 
 mod binder;
 

@@ -1,4 +1,4 @@
-//! The API as a `kube::Client` uses it.
+//! Tests of the API through a `kube::Client`.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -52,7 +52,7 @@ fn settings(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
     from(json!({"metadata": {"name": name, "labels": labels}, "data": {"a": "1"}}))
 }
 
-/// The refusal of a call.
+/// Returns the refusal of a call.
 fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
     match result {
         Err(kube::Error::Api(status)) => (status.code, status.message),
@@ -64,13 +64,13 @@ fn names<K: ResourceExt>(objects: &[K]) -> Vec<String> {
     objects.iter().map(ResourceExt::name_any).collect()
 }
 
-/// The next item of a stream, which must come without delay.
+/// Returns the next item of a stream, which must be available without delay.
 async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
     let next = tokio::time::timeout(Duration::from_secs(5), stream.next()).await;
     next.expect("nothing came").expect("the stream ended")
 }
 
-/// The raw answer to a request.
+/// Returns the raw answer to a request.
 async fn raw(client: &Client, method: &str, path: &str, body: Value) -> (u16, Value) {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     let request = http::Request::builder().method(method).uri(path).body(kube::client::Body::from(body)).unwrap();

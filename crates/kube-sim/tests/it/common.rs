@@ -15,7 +15,7 @@ pub(crate) fn created(cluster: &Cluster, object: Value) -> Value {
     cluster.create(&object).unwrap_or_else(|refused| panic!("{refused:?}: {object}"))
 }
 
-/// A class of [`PROVISIONER`].
+/// Returns a class of [`PROVISIONER`].
 pub(crate) fn class(name: &str, binding: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
@@ -23,7 +23,7 @@ pub(crate) fn class(name: &str, binding: &str) -> Value {
     })
 }
 
-/// A claim of 1Gi.
+/// Returns a claim of 1Gi.
 pub(crate) fn claim(name: &str, class: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
@@ -33,7 +33,7 @@ pub(crate) fn claim(name: &str, class: &str) -> Value {
     })
 }
 
-/// A volume of 1Gi without a claim.
+/// Returns a volume of 1Gi without a claim.
 pub(crate) fn volume(name: &str, class: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
@@ -45,7 +45,7 @@ pub(crate) fn volume(name: &str, class: &str) -> Value {
     })
 }
 
-/// A node that is ready.
+/// Returns a node that is ready.
 pub(crate) fn node(name: &str, labels: &[(&str, &str)]) -> Value {
     let labels: serde_json::Map<String, Value> =
         labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
@@ -55,7 +55,7 @@ pub(crate) fn node(name: &str, labels: &[(&str, &str)]) -> Value {
     })
 }
 
-/// A pod that uses a claim.
+/// Returns a pod that uses a claim.
 pub(crate) fn pod(name: &str, claim: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
@@ -70,7 +70,7 @@ pub(crate) fn pod(name: &str, claim: &str) -> Value {
 pub(crate) async fn until(cluster: &Cluster, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(600);
     let mut changes = cluster.subscribe(&[]);
-    // Lets immediate reactions happen.
+    // Yields, so that immediate reactions can run.
     sleep(Duration::ZERO).await;
     while !holds() {
         assert!(tokio::time::timeout_at(deadline, changes.next()).await.is_ok(), "it never came to that");

@@ -1,4 +1,4 @@
-//! Faults, and that a seed determines the whole run.
+//! Tests of faults, and that a seed determines the whole run.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}})).unwrap()
 }
 
-/// A cluster whose requests are always hit by one fault.
+/// Returns a cluster whose requests are always hit by one fault.
 fn with(fault: Fault) -> (Cluster, Api<ConfigMap>) {
     let cluster = Cluster::builder().faults(&Faults::none(1).with(fault, 1.0)).trace().build();
     created(
@@ -26,7 +26,7 @@ fn with(fault: Fault) -> (Cluster, Api<ConfigMap>) {
     (cluster, maps)
 }
 
-/// The code of a refusal, 0 for a broken connection, `None` for an answer or for none within ten minutes.
+/// Returns the code of a refusal, 0 for a broken connection, `None` for an answer or for none within ten minutes.
 async fn outcome<T>(request: impl Future<Output = kube::Result<T>>) -> Option<u16> {
     match timeout(Duration::from_secs(600), request).await.ok()? {
         Ok(_) => None,
@@ -38,7 +38,8 @@ async fn outcome<T>(request: impl Future<Output = kube::Result<T>>) -> Option<u1
 
 #[tokio::test(start_paused = true)]
 async fn each_fault_does_what_its_name_says_and_no_more() {
-    // Fault, what a write gets, whether the write happened, what a read gets, seconds the write takes at least.
+    // Fault, outcome of a write, whether the write happened, outcome of a read, minimum duration of the write in
+    // seconds.
     let cases = [
         (Fault::TooManyRequests, Some(429), false, Some(429), 0),
         (Fault::InternalError, Some(500), false, Some(500), 0),
@@ -110,7 +111,7 @@ async fn lists_that_may_be_old_are_old_and_others_are_not() {
     assert!(version < cluster.resource_version());
     assert_eq!(stale.items.len() as u64, version - before + 1);
     assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 201);
-    // A watch from there delivers the missing changes.
+    // A watch from that version delivers the missing changes.
     let events = maps.watch(&WatchParams::default(), &version.to_string()).await.unwrap();
     let missed = 201 - stale.items.len();
     let events: Vec<_> = Box::pin(events).take(missed).collect().await;
@@ -119,7 +120,7 @@ async fn lists_that_may_be_old_are_old_and_others_are_not() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_are_cut_in_every_way() {
-    // Fault, what comes in place of the event, after how many seconds at least.
+    // Fault, what the watch yields instead of the event, minimum delay in seconds.
     let cases = [
         (Fault::WatchEnd, "end", 0),
         (Fault::WatchBreak, "broken", 0),
@@ -180,8 +181,8 @@ async fn rates_are_met() {
     assert!((70..130).contains(&broken), "{broken}");
 }
 
-/// A minimal provisioner: it lists all claims every five seconds, and creates volumes until they exist. Several may run
-/// side by side.
+/// A minimal provisioner: it lists all claims every five seconds, and creates volumes until they exist. Several
+/// instances can run concurrently.
 async fn provision(client: Client, name: String) {
     let claims: Api<PersistentVolumeClaim> = Api::all(client.clone());
     let volumes: Api<PersistentVolume> = Api::all(client);
@@ -206,7 +207,7 @@ async fn provision(client: Client, name: String) {
     }
 }
 
-/// A run with ten claims, two provisioners and all faults. Returns its trace and its final objects.
+/// Runs ten claims and two provisioners under all faults. Returns the trace and the final objects.
 async fn run(seed: u64) -> (String, String) {
     let faults = Faults::storm(seed);
     let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();

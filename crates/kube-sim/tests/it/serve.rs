@@ -40,14 +40,14 @@ impl Served {
         Self { cluster, url, admin_token, end, task }
     }
 
-    /// A client with or without a token.
+    /// Returns a client with or without a token.
     fn client(&self, token: Option<&str>) -> Client {
         let mut config = Config::new(self.url.parse().unwrap());
         config.auth_info.token = token.map(|token| token.to_owned().into());
         Client::try_from(config).unwrap()
     }
 
-    /// The answer to a request: status, content type and text.
+    /// Returns the answer to a request: status, content type and text.
     async fn ask(&self, request: http::request::Builder, body: &str) -> (u16, String, String) {
         let request = request.body(kube::client::Body::from(body.as_bytes().to_vec())).unwrap();
         let response = self.client(None).send(request).await.unwrap();

@@ -1,4 +1,4 @@
-//! `syncClaim`: finds a volume for a claim, or asks for one.
+//! `syncClaim`: finds a volume for a claim, or requests one from its provisioner.
 
 use std::sync::Arc;
 
@@ -240,7 +240,7 @@ impl Binder {
     }
 }
 
-/// Why a volume does not fit the claim that names it: `checkVolumeSatisfyClaim`.
+/// Returns the reason if a volume does not fit the claim that names it: `checkVolumeSatisfyClaim`.
 fn unfit(volume: &Value, claim: &Value) -> Option<String> {
     let mut modes = storage::access_modes(claim);
     if object::deletion_timestamp(volume).is_some() {

@@ -1,4 +1,4 @@
-//! `syncVolume`: sets a volume's phase, and reclaims a volume whose claim is gone.
+//! `syncVolume`: sets a volume's phase, and reclaims a volume whose claim no longer exists.
 
 use std::sync::Arc;
 
@@ -64,7 +64,8 @@ impl Binder {
         }
     }
 
-    /// The claim that a volume refers to, if it has the same UID. The API server is asked before a volume is released.
+    /// Returns the claim that a volume refers to, if it has the same UID. A live read confirms that the claim is
+    /// missing before the volume is released.
     async fn claim_of(&mut self, volume: &Seen, api: &mut Api) -> Option<Seen> {
         let reference = claim_ref(&volume.value)?;
         let known = self.claims.get(&reference.key()).map(|stored| Seen::from(Arc::clone(stored)));
@@ -106,7 +107,7 @@ impl Binder {
         }
     }
 
-    /// `reclaimVolume`. Volumes of external provisioners are left to them.
+    /// `reclaimVolume`. External provisioners delete their volumes themselves.
     async fn reclaim(&mut self, volume: Seen, api: &mut Api) -> Result<SyncResult, Status> {
         let (reason, message) = match reclaim_policy(&volume.value) {
             "Delete" => match deleter(&volume.value) {
@@ -179,7 +180,7 @@ impl Binder {
     }
 }
 
-/// Who deletes the storage asset of a volume.
+/// The component that deletes the storage asset of a volume.
 enum Deleter {
     External,
     HostPath,

@@ -1,4 +1,4 @@
-//! `pkg/scheduler/framework/plugins/volumebinding`: which nodes a pod's claims allow, and the writes for the chosen
+//! `pkg/scheduler/framework/plugins/volumebinding`: the nodes that a pod's claims allow, and the writes for the chosen
 //! node.
 
 use std::collections::BTreeSet;
@@ -55,7 +55,7 @@ impl Volumes {
         Some(Self { bound, waiting })
     }
 
-    /// The writes for a node. `None` if the node does not fit.
+    /// Returns the writes for a node. `None` if the node does not fit.
     pub(super) fn plan(&self, node: &Value, volumes: &VolumeIndex, api: &Api) -> Option<Plan> {
         if !self.bound.iter().all(|volume| node_selector::volume_reaches(volume, node)) {
             return None;
@@ -79,7 +79,7 @@ impl Volumes {
 }
 
 impl Plan {
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub(super) fn is_empty(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()
     }

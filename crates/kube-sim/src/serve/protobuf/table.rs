@@ -46,12 +46,12 @@ static MESSAGES: LazyLock<BTreeMap<&'static str, Message>> =
     LazyLock::new(|| read(include_str!("../../../shapes/protobuf.txt")));
 
 impl Message {
-    /// The type of a built-in kind's objects.
+    /// Returns the type of a built-in kind's objects.
     pub(super) fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
         MESSAGES.get(format!("{api_version}.{kind}").as_str())
     }
 
-    /// A message type by its name in the table.
+    /// Returns a message type by its name in the table.
     pub(super) fn named(name: &str) -> &'static Self {
         MESSAGES.get(name).expect("the table has every type it refers to, which a test checks")
     }

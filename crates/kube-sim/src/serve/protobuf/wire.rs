@@ -1,6 +1,6 @@
 //! Protobuf's wire format, limited to Kubernetes' types.
 
-/// The bytes are no valid message.
+/// Error for bytes that are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -40,7 +40,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// The fields of a message in their order.
+/// Returns the fields of a message in order.
 pub(super) fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<WireField<'_>, Malformed>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! Ages for people.
+//! Human-readable ages.
 
 use jiff::Timestamp;
 use serde_json::Value;

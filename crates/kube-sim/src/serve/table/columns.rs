@@ -95,17 +95,17 @@ pub(super) const NODES: Columns = Columns {
     cells: node,
 };
 
-/// The age of an object.
+/// Returns the age of an object.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(meta(object, "creationTimestamp"), now).into()
 }
 
-/// The text at a path, or an empty one.
+/// Returns the text at a path, or an empty one.
 pub(super) fn text(object: &Value, path: &[&str]) -> Value {
     text_at(object, path).into()
 }
 
-/// The text at a path, or another one.
+/// Returns the text at a path, or a default.
 pub(super) fn text_or(object: &Value, path: &[&str], other: &str) -> Value {
     match text_at(object, path) {
         "" => other.into(),
@@ -117,7 +117,7 @@ fn count(object: &Value, path: &[&str]) -> usize {
     at(object, path).and_then(Value::as_object).map_or(0, serde_json::Map::len)
 }
 
-/// An event of either group.
+/// Returns the cells of an event of either group.
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let pick = |paths: &[&[&str]]| paths.iter().find_map(|path| at(object, path).filter(|value| !value.is_null()));
     let pick_text = |paths: &[&[&str]]| paths.iter().map(|path| text_at(object, path)).find(|text| !text.is_empty());

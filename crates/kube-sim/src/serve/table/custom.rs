@@ -15,7 +15,7 @@ pub(super) struct CustomColumn {
     path: Option<JsonPath>,
 }
 
-/// The columns of one version. The default is the age.
+/// Returns the columns of one version. The default is the age.
 pub(super) fn columns(cluster: &Cluster, resource: &Resource) -> Vec<CustomColumn> {
     let name = resource.group_resource();
     let definition = cluster.get("apiextensions.k8s.io", "customresourcedefinitions", "", &name).unwrap_or_default();

@@ -27,7 +27,7 @@ impl JsonPath {
         Some(Self(steps))
     }
 
-    /// The first value at the path.
+    /// Returns the first value at the path.
     pub(super) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         let mut values = vec![object];
         for step in &self.0 {
@@ -37,7 +37,7 @@ impl JsonPath {
     }
 }
 
-/// The first step of a path, and the rest of it.
+/// Returns the first step of a path, and the rest of it.
 fn step(text: &str) -> Option<(Step, &str)> {
     if let Some(rest) = text.strip_prefix('[') {
         if let Some(filter) = rest.strip_prefix("?(") {

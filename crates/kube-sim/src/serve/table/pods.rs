@@ -12,7 +12,7 @@ pub(super) const PODS: Columns = Columns {
     cells: pod,
 };
 
-/// The row conditions of a pod: one that has ended is completed.
+/// Returns the row conditions of a pod: `Completed` for a pod that has ended.
 pub(super) fn conditions(object: &Value) -> Option<Value> {
     let message = match text_at(object, &["status", "phase"]) {
         "Succeeded" => "The pod has completed successfully.",
@@ -39,7 +39,7 @@ impl Summary {
         self.last_restart = self.last_restart.take().max(ended.map(str::to_owned));
     }
 
-    /// Whether the pod is still initializing.
+    /// Returns whether the pod is still initializing.
     fn add_init_containers(&mut self, pod: &Value) -> bool {
         let total = items(pod, &["spec", "initContainers"]).count();
         for (index, container) in items(pod, &["status", "initContainerStatuses"]).enumerate() {
@@ -63,7 +63,7 @@ impl Summary {
     }
 
     fn add_containers(&mut self, pod: &Value) {
-        // Of the init containers, only the restarts of sidecars count.
+        // Only the restarts of sidecars count among the init containers.
         let sidecars = Self::default();
         let before = std::mem::replace(self, sidecars);
         (self.reason, self.ready) = (before.reason, before.ready);
@@ -151,7 +151,7 @@ fn readiness_gates(pod: &Value) -> String {
     }
 }
 
-/// The reason for a container's end.
+/// Returns the reason for a container's end.
 fn end(state: &Value) -> String {
     let signal = at(state, &["signal"]).and_then(Value::as_i64).unwrap_or(0);
     match text_at(state, &["reason"]) {

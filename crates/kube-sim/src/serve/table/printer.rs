@@ -42,7 +42,7 @@ impl Printer {
         })
     }
 
-    /// The `columnDefinitions`.
+    /// Returns the `columnDefinitions`.
     pub(super) fn columns(&self) -> Value {
         match self {
             Self::BuiltIn(columns) => columns.names.iter().map(|name| definition(name)).collect(),
@@ -53,7 +53,7 @@ impl Printer {
         }
     }
 
-    /// The cells of one row; `marked` is the name of the default storage class.
+    /// Returns the cells of one row; `marked` is the name of the default storage class.
     pub(super) fn cells(&self, object: &Value, now: Timestamp, marked: Option<&str>) -> Vec<Value> {
         let mut cells = match self {
             Self::BuiltIn(columns) => (columns.cells)(object, now),
@@ -69,7 +69,7 @@ impl Printer {
     }
 }
 
-/// The default storage class. Of several, it is the newest; of equally new ones, the first by name.
+/// Returns the default storage class. The newest of several classes; of equally new ones, the first by name.
 pub(super) fn default_class<'a>(resource: &Resource, objects: &'a [Value]) -> Option<&'a str> {
     if resource.special != Special::Class || objects.len() == 1 && objects[0].get("kind").is_some() {
         return None;

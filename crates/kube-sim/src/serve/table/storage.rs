@@ -147,7 +147,7 @@ fn phase(object: &Value) -> Value {
     }
 }
 
-/// The class. The old annotation takes precedence over the field.
+/// Returns the class. The old annotation takes precedence over the field.
 fn class(object: &Value) -> Value {
     match annotation(object, "volume.beta.kubernetes.io/storage-class") {
         Some(class) => class.into(),
@@ -169,7 +169,7 @@ fn joined(object: &Value, path: &[&str]) -> String {
     items.filter_map(Value::as_str).collect::<Vec<&str>>().join(",")
 }
 
-/// The text at a path. An unset one is shown differently from an empty one.
+/// Returns the text at a path. An unset value is shown differently from an empty one.
 fn text_or_unset(object: &Value, path: &[&str]) -> Value {
     at(object, path).and_then(Value::as_str).unwrap_or("<unset>").into()
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::{get, volume_phase};
 use crate::common::{claim, class, created, pod, until, volume};
 
-/// A cluster that runs only the binder.
+/// Returns a cluster that runs only the binder.
 fn with_binder() -> (Cluster, kube_sim::Running) {
     let cluster = Cluster::new();
     let actors = cluster.run(Actors::none().with(Actor::Binder, Pace::PROMPT));

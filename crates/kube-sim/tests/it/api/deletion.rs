@@ -10,7 +10,7 @@ async fn answers_to_a_delete() {
     let details = status.details.unwrap();
     assert_eq!((details.name.as_str(), details.kind.as_str(), details.uid), ("a", "configmaps", made.uid().unwrap()));
     assert_eq!(refusal(maps.delete("a", &DeleteParams::default()).await), (404, "configmaps \"a\" not found".into()));
-    // Resources of the storage group answer with the object.
+    // A delete in the storage group answers with the object.
     let class = json!({"metadata": {"name": "c"}, "provisioner": "example.com/p"});
     assert_eq!(raw(&client, "POST", "/apis/storage.k8s.io/v1/storageclasses", class).await.0, 201);
     let (code, answer) = raw(&client, "DELETE", "/apis/storage.k8s.io/v1/storageclasses/c", Value::Null).await;

@@ -74,10 +74,10 @@ async fn updates_are_checked_against_the_newest_state() {
                 .into()
         )
     );
-    // An equal update changes nothing.
+    // An update without changes does not write.
     let same = maps.replace("a", &PostParams::default(), &second).await.unwrap();
     assert_eq!(same.resource_version(), second.resource_version());
-    // Without a resourceVersion an update is unconditional, if the resource allows that.
+    // An update without a resourceVersion is unconditional, if the resource allows it.
     let mut blind = first.clone();
     blind.metadata.resource_version = None;
     assert!(maps.replace("a", &PostParams::default(), &blind).await.is_ok());
@@ -162,7 +162,7 @@ async fn events_are_one_set_under_two_names() {
     let patched = new.patch("e", &PatchParams::default(), &Patch::Merge(series)).await.unwrap();
     assert_eq!(patched.series.unwrap().count, 2);
     assert_eq!(old.get("e").await.unwrap().series.unwrap().count, Some(2));
-    // Only the old API may change other fields of an event.
+    // Only core/v1 allows changes of other fields of an event.
     let refused = refusal(new.patch("e", &PatchParams::default(), &Patch::Merge(json!({"note": "again"}))).await);
     assert_eq!(refused, (422, "Event \"e\" is invalid: message: Invalid value: \"again\": field is immutable".into()));
     let patched = old.patch("e", &PatchParams::default(), &Patch::Merge(json!({"message": "again"}))).await.unwrap();
@@ -242,10 +242,10 @@ async fn who_owns_which_fields_is_shown_unless_it_is_hidden() {
         for map in [&listed.items[0], &got] {
             assert_eq!(managers(map), if shown { vec!["maker", "other"] } else { Vec::new() });
         }
-        // Writing back an unchanged object changes no owners.
+        // Writing back an unchanged object does not change the owners.
         let same = maps.replace("a", &PostParams::default(), &got).await.unwrap();
         assert_eq!(same.resource_version(), got.resource_version());
-        // Apply conflicts with hidden owners too.
+        // Apply also conflicts with hidden owners.
         let config =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "9", "b": "9"}});
         let (code, message) = refusal(maps.patch("a", &PatchParams::apply("applier"), &Patch::Apply(&config)).await);
@@ -291,7 +291,7 @@ async fn owners_outlive_the_states_they_follow_from() {
     }
     let map = maps.get("a").await.unwrap();
     let managers: Vec<&str> = map.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
-    // At most ten managers update.
+    // The server keeps at most ten managers with operation `Update`.
     assert_eq!(managers, ["ancient-changes", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9", "maker"]);
 }
 

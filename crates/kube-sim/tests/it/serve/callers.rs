@@ -20,7 +20,7 @@ fn rbac(kind: &str, namespace: &str, name: &str, rest: Value) -> Value {
     object
 }
 
-/// A cluster with RBAC in which the service account `reader` may read the pods of its namespace.
+/// Returns a cluster with RBAC in which the service account `reader` may read the pods of its namespace.
 async fn with_reader() -> (Served, String) {
     let served = Served::new(Cluster::builder().rbac().build()).await;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}});
@@ -71,7 +71,7 @@ async fn a_service_account_does_what_its_roles_allow() {
             )
         )
     );
-    // Removed permissions end at once.
+    // Removing a permission takes effect immediately.
     let target =
         kube_sim::Target { group: "rbac.authorization.k8s.io", plural: "roles", namespace: "default", name: "reader" };
     served.cluster.delete(&target, Default::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The calls, in terms that both versions have in common.
+//! The calls, in terms that are common to both versions.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -15,18 +15,18 @@ mod v1alpha2;
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// That of release 0.2.2.
+    /// The version of release 0.2.2.
     V1alpha1,
-    /// That of March 2026.
+    /// The version of March 2026.
     V1alpha2,
 }
 
 /// Key-based authentication, in both versions.
 pub(crate) const KEY: i32 = 1;
-/// Access to read and write.
+/// Read and write access.
 pub(crate) const READ_WRITE: i32 = 1;
 
-/// Who the driver is. Protocols have their numbers.
+/// The driver's name and the numbers of its protocols.
 pub(crate) struct Info {
     pub(crate) name: String,
     pub(crate) protocols: Vec<i32>,
@@ -42,7 +42,7 @@ pub(crate) struct CreateRequest {
 #[derive(Debug)]
 pub(crate) struct Bucket {
     pub(crate) id: String,
-    /// The protocols with info.
+    /// The protocols that the bucket has info for.
     pub(crate) protocols: Vec<Protocol>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct AccessedBucket {
     pub(crate) info: Vec<Fields>,
 }
 
-/// What there is for one protocol.
+/// The fields for one protocol.
 pub(crate) struct Fields {
     pub(crate) protocol: String,
     /// The required fields that are empty.
@@ -88,7 +88,7 @@ pub(crate) struct Api {
     pub(crate) version: Version,
 }
 
-/// The call in the module of the version.
+/// Calls the function in the module of the version.
 macro_rules! call {
     ($api:ident.$method:ident($($argument:expr),*)) => {
         match $api.version {
@@ -111,7 +111,7 @@ impl Api {
         call!(self.create(request))
     }
 
-    /// Only in `v1alpha2`.
+    /// Calls `DriverGetExistingBucket`, which only `v1alpha2` has.
     pub(crate) async fn existing(&self, id: &str, protocols: &[i32], parameters: &Parameters) -> Result<Bucket, Error> {
         v1alpha2::existing(&self.client, id, protocols, parameters).await
     }
@@ -130,7 +130,7 @@ impl Api {
 }
 
 impl Version {
-    /// Both of them.
+    /// Both versions.
     pub const ALL: [Self; 2] = [Self::V1alpha1, Self::V1alpha2];
 }
 

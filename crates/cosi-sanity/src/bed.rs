@@ -1,4 +1,4 @@
-//! A driver under test: calls that are repeated as a sidecar repeats them, and a record of everything that they may have made.
+//! A driver under test: it retries calls like a sidecar, and records everything that they may have created.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -13,21 +13,21 @@ use crate::{Options, Parameters, Protocol, Version};
 pub(crate) struct Bed {
     pub(crate) api: Api,
     pub(crate) options: Options,
-    /// What the driver says that it supports; nothing in `v1alpha1`.
+    /// The protocols that the driver reports; empty in `v1alpha1`.
     pub(crate) supported: Vec<i32>,
     pub(crate) protocol: Protocol,
     run: String,
     made: Mutex<Made>,
 }
 
-/// What may be there.
+/// Buckets and accounts that may exist.
 #[derive(Default)]
 struct Made {
     names: u32,
-    /// By id.
+    /// Requests by ID.
     buckets: BTreeMap<String, CreateRequest>,
     accounts: BTreeMap<String, GrantRequest>,
-    /// By name: the calls that have ended without a clear answer.
+    /// Requests without a clear answer, by name.
     open_buckets: BTreeMap<String, CreateRequest>,
     open_accounts: BTreeMap<String, GrantRequest>,
 }
@@ -40,14 +40,14 @@ impl Bed {
         Self { api, options, supported, protocol, run, made: Mutex::default() }
     }
 
-    /// A name that nothing has.
+    /// Returns an unused name.
     pub(crate) fn name(&self) -> String {
         let mut made = self.made();
         made.names += 1;
         format!("{}-{}", self.run, made.names)
     }
 
-    /// A request for a bucket of a new name.
+    /// Returns a request for a bucket with a new name.
     pub(crate) fn create_request(&self) -> CreateRequest {
         let protocols = match self.api.version {
             Version::V1alpha1 => Vec::new(),
@@ -56,7 +56,7 @@ impl Bed {
         CreateRequest { name: self.name(), protocols, parameters: map(&self.options.bucket_parameters) }
     }
 
-    /// A request for an account of a new name.
+    /// Returns a request for an account with a new name.
     pub(crate) fn grant_request(&self, buckets: &[&str]) -> GrantRequest {
         GrantRequest {
             account: self.name(),
@@ -126,7 +126,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Repeats a call until it succeeds or is refused for good.
+    /// Retries a call until it succeeds or fails permanently.
     pub(crate) async fn settle<A, F: Future<Output = Result<A, Error>>>(
         &self,
         call: impl Fn() -> F,
@@ -138,18 +138,18 @@ impl Bed {
                 Err(error) if !refuses(&error) && started.elapsed() < self.options.patience => {}
                 result => return result,
             }
-            // Not in step with other calls about the same name.
+            // Jitter keeps concurrent calls for one name from colliding again.
             sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 
-    /// Revokes and deletes everything. Returns what may be left.
+    /// Revokes and deletes everything. Returns what may remain.
     pub(crate) async fn clean(&self) -> Vec<String> {
         let mut left = Vec::new();
         let open = self.made().open_accounts.clone();
         for (name, request) in open {
-            // Its id is known by granting once more.
+            // Granting again returns the account's ID.
             if let Err(error) = self.grant(&request).await.map(drop).or_else(fine) {
                 left.push(format!("account {name}: {}", text(&error)));
             }
@@ -182,13 +182,14 @@ impl Bed {
     }
 }
 
-/// Whether the driver will never do what was asked, and has not done it. A sidecar repeats the call after any other error.
+/// Returns whether the driver has rejected the call permanently and without effect. A sidecar retries after any other
+/// error.
 pub(crate) fn refuses(error: &Error) -> bool {
     let codes = [Code::InvalidArgument, Code::AlreadyExists, Code::Unimplemented, Code::OutOfRange, Code::NotFound];
     matches!(error, Error::Status(status) if codes.contains(&status.code()))
 }
 
-/// What the driver has said, or what has happened to the call.
+/// Returns the driver's error, or the failure of the call.
 pub(crate) fn text(error: &Error) -> String {
     match error {
         Error::Status(status) => format!("{} ({})", code_name(status.code()), status.message()),
@@ -200,7 +201,8 @@ pub(crate) fn map(pairs: &[(String, String)]) -> Parameters {
     pairs.iter().cloned().collect()
 }
 
-/// Whether it is known what the calls about a name have made. What exists already may be the work of an earlier one.
+/// Returns whether the result of the calls for a name is known. Something that already exists may have been created by
+/// an earlier call.
 fn is_clear<A>(result: &Result<A, Error>, has_earlier: bool) -> bool {
     match result {
         Ok(_) => true,
@@ -209,12 +211,12 @@ fn is_clear<A>(result: &Result<A, Error>, has_earlier: bool) -> bool {
     }
 }
 
-/// A refused call has left nothing, unless something was there.
+/// Accepts a refused call, which has created nothing. `AlreadyExists` stays an error.
 fn fine(error: Error) -> Result<(), Error> {
     if refuses(&error) && error.code() != Code::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
-/// Whatever a driver should say of it.
+/// Accepts `NotFound`, regardless of the code that the specification requires.
 fn gone(error: Error) -> Result<(), Error> {
     if error.code() == Code::NotFound { Ok(()) } else { Err(error) }
 }

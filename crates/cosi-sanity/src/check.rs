@@ -1,4 +1,4 @@
-//! What a check is, and the list of all.
+//! The definition of a check, and the list of all checks.
 
 use std::pin::Pin;
 
@@ -10,23 +10,23 @@ use crate::checks::{create, delete, existing, grant, info, restart, revoke};
 
 /// A check of a driver.
 pub struct Check {
-    /// Such as `create/repeated`.
+    /// Name of the check, such as `create/repeated`.
     pub name: &'static str,
-    /// The sentence of the specification that it comes from, in each version that has it.
+    /// The sentence of the specification that the check tests, in each version that has it.
     pub rules: &'static [(Version, &'static str)],
     pub(crate) run: for<'a> fn(&'a Bed) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>,
 }
 
 pub(crate) type Verdict = Result<(), Stop>;
 
-/// Why a check has ended early.
+/// Reason for the early end of a check.
 pub(crate) enum Stop {
     Fail(String),
     Skip(String),
 }
 
 impl Check {
-    /// The sentence in this version.
+    /// Returns the sentence in this version.
     pub fn rule(&self, version: Version) -> Option<&'static str> {
         self.rules.iter().find(|(of, _)| *of == version).map(|(_, rule)| *rule)
     }
@@ -41,12 +41,12 @@ pub(crate) fn ensure(holds: bool, reason: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { fail(reason()) }
 }
 
-/// The answer of a call that must succeed.
+/// Returns the answer of a call that must succeed.
 pub(crate) fn ok<A>(what: &str, result: Result<A, Error>) -> Result<A, Stop> {
     result.map_err(|error| Stop::Fail(format!("{what}: {}", text(&error))))
 }
 
-/// A call that must be refused with this code.
+/// Checks that a call is refused with this code.
 pub(crate) fn refused<A>(what: &str, code: Code, result: Result<A, Error>) -> Verdict {
     match result {
         Ok(_) => fail(format!("{what} is accepted, and not refused with {}", code_name(code))),
@@ -57,7 +57,7 @@ pub(crate) fn refused<A>(what: &str, code: Code, result: Result<A, Error>) -> Ve
 
 macro_rules! checks {
     ($($name:literal $module:ident::$function:ident { $($version:ident $rule:literal)* })*) => {
-        /// All checks, in their order.
+        /// Returns all checks in order.
         pub fn all() -> Vec<Check> {
             vec![$(Check {
                 name: $name,

@@ -18,28 +18,28 @@ pub(crate) mod info;
 pub(crate) mod restart;
 pub(crate) mod revoke;
 
-/// The parts of a call's usual time after which it is given up.
+/// Fractions of a call's usual duration after which it is cancelled.
 const PARTS: [f64; 3] = [0.25, 0.5, 0.75];
 
-/// A new bucket.
+/// Creates a bucket.
 async fn bucket(bed: &Bed) -> Result<Bucket, Stop> {
     ok("creating a bucket", bed.create(&bed.create_request()).await)
 }
 
-/// A new account with access to the bucket.
+/// Creates an account with access to the bucket.
 async fn access(bed: &Bed, bucket: &Bucket) -> Result<(GrantRequest, Access), Stop> {
     let request = bed.grant_request(&[&bucket.id]);
     let access = ok("granting access", bed.grant(&request).await)?;
     Ok((request, access))
 }
 
-/// A protocol that the driver does not support. There are always some that it cannot.
+/// Returns a protocol that the driver does not support, if need be an unknown one.
 fn unsupported(bed: &Bed) -> i32 {
     let is_free = |protocol: &i32| !bed.supported.contains(protocol) && *protocol != bed.protocol as i32;
     Protocol::ALL.map(|protocol| protocol as i32).into_iter().find(is_free).unwrap_or(99)
 }
 
-/// As many of these calls at a time as the options say.
+/// Runs as many concurrent calls as the options specify.
 async fn at_a_time<A, F: Future<Output = A>>(bed: &Bed, call: impl Fn() -> F) -> Vec<A> {
     join_all((0..bed.options.concurrency.max(2)).map(|_| call())).await
 }
@@ -50,7 +50,7 @@ async fn timed<A>(call: impl Future<Output = A>) -> (A, Duration) {
     (answer, started.elapsed())
 }
 
-/// Ids of `v1alpha2` have limits; others are only there.
+/// Checks an ID. Only IDs of `v1alpha2` have limits; others must not be empty.
 fn id(what: &str, id: &str, has_limits: bool) -> Verdict {
     ensure(!id.is_empty(), || format!("the id of the {what} is empty"))?;
     if has_limits {
@@ -63,7 +63,7 @@ fn id(what: &str, id: &str, has_limits: bool) -> Verdict {
     Ok(())
 }
 
-/// That all are the same.
+/// Checks that all IDs are equal.
 fn one(what: &str, ids: &[String]) -> Verdict {
     let differs = ids.iter().find(|id| **id != ids[0]);
     match differs {

@@ -1,6 +1,5 @@
-//! The program.
+//! The binary `cosi-sanity`.
 
-// What it prints is its purpose.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::path::PathBuf;
@@ -12,21 +11,21 @@ use cosi_sanity::{Options, all, run};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// Hold a COSI driver on a socket to the specification
+/// Check a COSI driver on a socket against the specification
 ///
-/// Makes buckets and accounts with the driver, in each version that it serves, and deletes them after each check. Their names begin with
-/// cosi-sanity. Exits with 1 if a check fails, or if something may be left.
+/// Creates buckets and accounts with the driver, in each version that it serves, and deletes them after each check.
+/// Their names begin with cosi-sanity. Exits with 1 if a check fails, or if a bucket or account may remain.
 #[derive(Parser)]
 #[command(version)]
 struct Program {
     #[command(flatten)]
     options: Options,
 
-    /// Write a report in the format of JUnit
+    /// Write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 
-    /// List the checks with the sentences of the specification, and end
+    /// List the checks with the sentences of the specification, and exit
     #[arg(long)]
     list: bool,
 }

@@ -12,55 +12,55 @@ use crate::{Check, Protocol, Version};
 /// The options of a run, as flags.
 #[derive(Clone, Debug, Parser)]
 pub struct Options {
-    /// The driver's socket: an absolute path or unix:///path
+    /// Socket of the driver: an absolute path or unix:///path
     #[arg(long, env = "COSI_ENDPOINT", default_value = "unix:///var/lib/cosi/cosi.sock")]
     pub endpoint: Address,
 
-    /// The versions of the protocol; by default those that the driver serves
+    /// Protocol versions to check; by default all that the driver serves
     #[arg(long, value_name = "VERSION", value_delimiter = ',')]
     pub versions: Vec<Version>,
 
-    /// The protocol of buckets and credentials; by default the first one that the driver supports, and s3 in v1alpha1
+    /// Protocol of buckets and credentials; by default the first one that the driver supports, and s3 in v1alpha1
     #[arg(long, value_name = "PROTOCOL")]
     pub protocol: Option<Protocol>,
 
-    /// A parameter of buckets, as in a BucketClass
+    /// Parameter of buckets, as in a BucketClass
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub bucket_parameters: Vec<(String, String)>,
 
-    /// Parameters that a bucket cannot have at the same time; without them, create/other-parameters is skipped
+    /// Parameters that conflict with --bucket-parameters; without them, create/other-parameters is skipped
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub other_bucket_parameters: Vec<(String, String)>,
 
-    /// A parameter of access, as in a BucketAccessClass
+    /// Parameter of access, as in a BucketAccessClass
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub access_parameters: Vec<(String, String)>,
 
-    /// Parameters that access cannot have at the same time; without them, grant/other-parameters is skipped
+    /// Parameters that conflict with --access-parameters; without them, grant/other-parameters is skipped
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub other_access_parameters: Vec<(String, String)>,
 
-    /// Run only the checks whose names match, such as v1alpha2/grant/
+    /// Run only checks whose names match, such as v1alpha2/grant/
     #[arg(long, value_name = "REGEX")]
     pub focus: Option<Regex>,
 
-    /// Leave out the checks whose names match
+    /// Skip checks whose names match
     #[arg(long, value_name = "REGEX")]
     pub skip: Option<Regex>,
 
-    /// A shell command that restarts the driver and ends; without it, the checks of restarts are skipped
+    /// Shell command that restarts the driver and exits; without it, restart checks are skipped
     #[arg(long, value_name = "COMMAND")]
     pub restart_command: Option<String>,
 
-    /// How many calls run at a time in the checks of concurrent calls
+    /// Number of concurrent calls in concurrency checks
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub concurrency: usize,
 
-    /// How long a call may take, in seconds
+    /// Timeout of a call in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub timeout: Duration,
 
-    /// How long a call is repeated that a sidecar would repeat, in seconds
+    /// Time in seconds for which a call is retried like by a sidecar
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
     pub patience: Duration,
 }
@@ -69,7 +69,7 @@ pub struct Options {
 pub type Parameters = BTreeMap<String, String>;
 
 impl Options {
-    /// Whether a check runs.
+    /// Returns whether a check runs.
     pub fn wants(&self, check: &Check, version: Version) -> bool {
         let name = format!("{version}/{}", check.name);
         let is_in = |regex: &Option<Regex>| regex.as_ref().map(|regex| regex.is_match(&name));

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::Version;
 
-/// What a run has found.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The checks that have run, in their order.
+    /// The checks that have run, in order.
     pub checks: Vec<Ran>,
-    /// What may be left in the backend, with the reason.
+    /// Buckets and accounts that may remain in the backend, with the reason.
     pub left: Vec<String>,
-    /// Whether the run was interrupted.
+    /// True if the run was interrupted.
     pub is_interrupted: bool,
 }
 
@@ -21,35 +21,35 @@ pub struct Report {
 pub struct Ran {
     /// The version.
     pub version: Version,
-    /// Such as `create/repeated`.
+    /// Name of the check, such as `create/repeated`.
     pub name: &'static str,
     /// The sentence of the specification.
     pub rule: &'static str,
-    /// How it ended.
+    /// Outcome of the check.
     pub outcome: Outcome,
-    /// How long it took, with cleaning up.
+    /// Duration of the check, including cleanup.
     pub took: Duration,
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The driver does what the specification says.
+    /// The driver complies with the specification.
     Passed,
-    /// It does not.
+    /// The driver does not comply, for this reason.
     Failed(String),
-    /// Nothing was asked.
+    /// The check did not run, for this reason.
     Skipped(String),
 }
 
 impl Report {
-    /// Whether everything has run, nothing failed and nothing is left.
+    /// Returns whether the run is complete, without failures and without remains.
     pub fn is_success(&self) -> bool {
         let fails = self.checks.iter().any(|ran| matches!(ran.outcome, Outcome::Failed(_)));
         !fails && self.left.is_empty() && !self.is_interrupted
     }
 
-    /// JUnit's XML, with a suite for each version.
+    /// Returns JUnit XML with a suite for each version.
     pub fn junit(&self) -> String {
         let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"cosi-sanity\">\n".to_owned();
         for version in Version::ALL {
@@ -74,7 +74,7 @@ impl Report {
 }
 
 impl Display for Report {
-    /// The summary; the checks were printed as they ran.
+    /// Prints the summary; the checks were reported while they ran.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Counts { passed, failed, skipped } = Counts::of(&self.checks);
         for left in &self.left {
@@ -135,7 +135,7 @@ impl Counts {
     }
 }
 
-/// Text of a driver in XML, which has no control characters.
+/// Escapes a driver's text for XML, which does not allow control characters.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! A run: which versions the driver serves, and their checks one after another.
+//! A run: detects the versions that the driver serves, and runs their checks one after another.
 
 use std::pin::pin;
 
@@ -11,12 +11,12 @@ use crate::bed::{Bed, text};
 use crate::check::{Stop, Verdict};
 use crate::{Options, Outcome, Ran, Report, Version, all};
 
-/// Runs the checks, and cleans up after each of them. `tell` gets each line of the report as it is known. The run ends early, but clean, when
-/// `stop` does.
+/// Runs the checks, and cleans up after each of them. The callback receives each line of the report as soon as it is
+/// known. When `stop` resolves, the run cleans up and ends early.
 ///
 /// # Errors
 ///
-/// If the driver cannot be reached, or does not serve what it should.
+/// If the driver cannot be reached, or does not serve a requested version.
 pub async fn run(options: &Options, tell: impl Fn(String), stop: impl Future<Output = ()>) -> anyhow::Result<Report> {
     let mut stop = pin!(stop);
     let mut report = Report::default();
@@ -45,7 +45,7 @@ pub async fn run(options: &Options, tell: impl Fn(String), stop: impl Future<Out
     Ok(report)
 }
 
-/// The versions that the driver serves.
+/// Returns the versions that the driver serves.
 async fn served(options: &Options) -> anyhow::Result<Vec<(Api, Info)>> {
     let client = Client::new(options.endpoint.clone()).with_timeout(options.timeout);
     let mut served = Vec::new();

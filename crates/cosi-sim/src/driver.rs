@@ -11,14 +11,14 @@ use tokio::time::sleep;
 use crate::model::{Account, Bucket, Grant, Model};
 use crate::{Fault, Settings};
 
-/// How long calls take at least if a fault needs another call meanwhile.
+/// Minimum duration of calls if a fault needs a concurrent call.
 const WINDOW: Duration = Duration::from_millis(60);
 
-/// A driver. Clones are the same one.
+/// A driver. Clones share one state.
 #[derive(Clone)]
 pub struct Driver(Arc<Mutex<State>>);
 
-/// A call of the services, in either version.
+/// A call to the services, in either version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub enum Method {
@@ -30,12 +30,12 @@ pub enum Method {
     RevokeBucketAccess,
 }
 
-/// How the driver answers one scripted call.
+/// The driver's response to one scripted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing is done, and the call is refused.
+    /// Refuse the call without doing its work.
     Refuse(Code),
-    /// The work is done, and its answer is lost. On a socket the caller sees `Unavailable`.
+    /// Do the work, and lose the answer. On a socket the caller sees `Unavailable`.
     LoseAnswer,
 }
 
@@ -43,12 +43,12 @@ struct State {
     model: Model,
     scripts: BTreeMap<Method, VecDeque<Step>>,
     calls: Vec<Method>,
-    /// The names and ids that calls are about.
+    /// The names and IDs that calls in progress refer to.
     busy: BTreeSet<String>,
 }
 
 impl Driver {
-    /// A driver that holds nothing, or what is in its file of state.
+    /// Creates a driver, empty or with the contents of its state file.
     ///
     /// # Errors
     ///
@@ -59,22 +59,22 @@ impl Driver {
         Ok(Self(Arc::new(Mutex::new(state))))
     }
 
-    /// The next calls of a method take these steps, one each, after those that were scripted before.
+    /// Appends steps to the script of a method. Each of its next calls consumes one step.
     pub fn script(&self, method: Method, steps: impl IntoIterator<Item = Step>) {
         self.state().scripts.entry(method).or_default().extend(steps);
     }
 
-    /// The calls so far.
+    /// Returns all calls so far.
     pub fn calls(&self) -> Vec<Method> {
         self.state().calls.clone()
     }
 
-    /// The ids of the buckets.
+    /// Returns the IDs of the buckets.
     pub fn buckets(&self) -> Vec<String> {
         self.state().model.store.buckets.keys().cloned().collect()
     }
 
-    /// The ids of the accounts.
+    /// Returns the IDs of the accounts.
     pub fn accounts(&self) -> Vec<String> {
         self.state().model.store.accounts.keys().cloned().collect()
     }
@@ -91,7 +91,7 @@ impl Driver {
         self.call(Method::GrantBucketAccess, &about, move |model| model.grant(grant, was_missing)).await
     }
 
-    /// Does the work of a call. Only one call at a time is about one name or id.
+    /// Does the work of a call. Concurrent calls for one name or ID are refused with `Aborted`.
     pub(crate) async fn call<A: Send + 'static>(
         &self,
         method: Method,
@@ -116,7 +116,7 @@ impl Driver {
         let result = if self.has(Fault::Stuck) {
             work.await
         } else {
-            // It goes on if the caller gives up.
+            // The work continues if the caller cancels the call.
             tokio::spawn(work).await.unwrap_or_else(|_| Err(Status::internal("the work has panicked")))
         };
         match step {
@@ -148,7 +148,7 @@ impl Driver {
         Ok((step, latency, Some(Lock { driver: self.clone(), about: about.to_owned() })))
     }
 
-    /// Looks at what the driver holds.
+    /// Reads the driver's buckets and accounts.
     pub(crate) fn ask<A>(&self, look: impl FnOnce(&Model) -> Result<A, Status>) -> Result<A, Error> {
         Ok(look(&self.state().model)?)
     }
@@ -168,7 +168,8 @@ impl Debug for Driver {
     }
 }
 
-/// Marks a name or id as busy until the end of the work: a driver that gives up on the way is stuck.
+/// Marks a name or ID as busy until [`Lock::end`]. It has no `Drop`, so that [`Fault::Stuck`] never releases it after a
+/// cancelled call.
 struct Lock {
     driver: Driver,
     about: String,

@@ -1,22 +1,23 @@
-//! The ways in which a driver breaks the contract.
+//! Faults that break the driver's contract.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// The faults, each with its name and what the driver does.
+/// The faults, each with its name and description.
 macro_rules! faults {
     ($($(#[doc = $doc:literal])* $fault:ident $name:literal)*) => {
-        /// A way in which a driver breaks the contract. Those that concern only one version do nothing in the other one.
+        /// A way in which a driver breaks the contract. Faults that concern only one version have no effect in the
+        /// other.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Fault {
             $($(#[doc = $doc])* $fault,)*
         }
 
         impl Fault {
-            /// All of them.
+            /// All faults.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$fault),*];
 
-            /// What the driver does.
+            /// Returns a description of the driver's behavior.
             pub fn description(self) -> &'static str {
                 match self {
                     $(Self::$fault => concat!($($doc),*).trim_ascii(),)*
@@ -33,25 +34,25 @@ macro_rules! faults {
 }
 
 faults! {
-    /// The driver's name is no domain name.
+    /// The driver's name is not a domain name.
     InvalidName "invalid-name"
     /// No protocols are supported (`v1alpha2`).
     NoProtocols "no-protocols"
-    /// A name gets another bucket at each call.
+    /// Each call for a name creates another bucket.
     CreateTwice "create-twice"
-    /// Two calls at a time for one name make two buckets.
+    /// Two concurrent calls for one name create two buckets.
     CreateRaces "create-races"
-    /// A bucket of the name is returned though its parameters differ.
+    /// A bucket with the name is returned although its parameters differ.
     CreateIgnoresParameters "create-ignores-parameters"
-    /// All names get one bucket.
+    /// All names share one bucket.
     SharedBucket "shared-bucket"
-    /// Ids are longer than 2048 characters.
+    /// IDs are longer than 2048 characters.
     LongIds "long-ids"
     /// Requests without required fields are accepted.
     AcceptsMissingFields "accepts-missing-fields"
-    /// Protocols that are not supported are accepted (`v1alpha2`).
+    /// Unsupported protocols are accepted (`v1alpha2`).
     AcceptsUnsupportedProtocols "accepts-unsupported-protocols"
-    /// A new bucket has no info for the protocol that was asked for, but for one that is not supported (`v1alpha2`).
+    /// A new bucket has info for an unsupported protocol instead of the requested one (`v1alpha2`).
     OtherInfo "other-info"
     /// A bucket that does not exist is found (`v1alpha2`).
     FindsMissing "finds-missing"
@@ -61,31 +62,31 @@ faults! {
     DeleteMissingFails "delete-missing-fails"
     /// A deletion deletes all buckets.
     DeletesAll "deletes-all"
-    /// An account name gets another account at each call.
+    /// Each call for an account name creates another account.
     GrantTwice "grant-twice"
-    /// Two calls at a time for one account name make two accounts.
+    /// Two concurrent calls for one account name create two accounts.
     GrantRaces "grant-races"
-    /// An account of the name is returned though its parameters differ.
+    /// An account with the name is returned although its parameters differ.
     GrantIgnoresParameters "grant-ignores-parameters"
-    /// All account names get one account.
+    /// All account names share one account.
     SharedAccount "shared-account"
-    /// The credentials are of another protocol.
+    /// The credentials are for another protocol.
     OtherCredentials "other-credentials"
     /// The credentials have no secret.
     EmptyCredentials "empty-credentials"
     /// The info of a granted bucket has no endpoint, account or name (`v1alpha2`).
     EmptyInfo "empty-info"
-    /// The answer of a grant leaves out one bucket (`v1alpha2`).
+    /// The answer to a grant omits one bucket (`v1alpha2`).
     OmitsBucket "omits-bucket"
-    /// The answer of a grant has a bucket that was not asked for (`v1alpha2`).
+    /// The answer to a grant contains a bucket that was not requested (`v1alpha2`).
     ExtraBucket "extra-bucket"
-    /// Several buckets are refused with another code than `OutOfRange` (`v1alpha2`).
+    /// Several buckets are refused with a code other than `OutOfRange` (`v1alpha2`).
     RefusesSeveral "refuses-several"
-    /// Revoking access that is gone fails.
+    /// Revoking access that does not exist fails.
     RevokeMissingFails "revoke-missing-fails"
-    /// A name is locked for ever if a caller gives up.
+    /// A name stays locked forever if a caller cancels its call.
     Stuck "stuck"
-    /// The file of state is not read.
+    /// The state file is not read.
     Forgets "forgets"
 }
 

@@ -1,4 +1,4 @@
-//! The driver on a socket.
+//! Serves the driver on a socket.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use cosi_sim::{Driver, Fault, Protocol, Settings};
 use driver_rpc::{Address, Server};
 use tracing_subscriber::EnvFilter;
 
-/// A COSI driver in memory
+/// In-memory COSI driver
 #[derive(Parser)]
 #[command(name = "cosi-sim", version, after_help = faults())]
 struct Options {
-    /// The socket: an absolute path or unix:///path
+    /// Socket to listen on: an absolute path or unix:///path
     #[arg(long, env = "COSI_ENDPOINT", default_value = "unix:///var/lib/cosi/cosi.sock")]
     endpoint: Address,
 
-    /// The driver's name
+    /// Name of the driver
     #[arg(long, default_value = "cosi-sim.example.com")]
     driver_name: String,
 
-    /// The versions that it serves
+    /// Protocol versions to serve
     #[arg(long, value_name = "VERSION", value_delimiter = ',', default_value = "v1alpha1,v1alpha2")]
     versions: Vec<Version>,
 
-    /// The protocols that it supports: s3, azure, gcs
+    /// Supported protocols: s3, azure, gcs
     #[arg(long, value_name = "PROTOCOL", value_delimiter = ',', default_value = "s3")]
     protocols: Vec<Protocol>,
 
-    /// An account has one bucket
+    /// Limit each account to one bucket
     #[arg(long)]
     single_bucket: bool,
 
-    /// How long each call takes
+    /// Duration of each call
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0)]
     latency: u64,
 
-    /// How it breaks the contract
+    /// Faults to inject
     #[arg(long = "fault", value_name = "FAULT", value_delimiter = ',')]
     faults: Vec<Fault>,
 
-    /// A file that keeps buckets and accounts
+    /// File that stores buckets and accounts
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }

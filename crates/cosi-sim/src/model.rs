@@ -1,4 +1,4 @@
-//! What the driver holds, and the rules for it. Both versions of the protocol have these requests in common.
+//! The driver's buckets and accounts, and the rules for them, common to both versions of the protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,14 +21,14 @@ pub(crate) struct Bucket {
     pub(crate) parameters: Parameters,
 }
 
-/// What is granted to an account.
+/// The access that is granted to an account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Grant {
     pub(crate) name: String,
     pub(crate) protocol: Protocol,
     pub(crate) service_account: String,
     pub(crate) parameters: Parameters,
-    /// The ids of the buckets, with the mode of access.
+    /// The IDs of the buckets, with the access mode.
     pub(crate) buckets: BTreeMap<String, i32>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Account {
     pub(crate) secret: String,
 }
 
-/// What the driver holds, by id.
+/// Buckets and accounts by ID.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Store {
     pub(crate) buckets: BTreeMap<String, Bucket>,
@@ -71,7 +71,7 @@ impl Model {
         if self.has(Fault::InvalidName) { "-cosi_sim".to_owned() } else { self.settings.name.clone() }
     }
 
-    /// A refusal for a missing field, unless the driver accepts that.
+    /// Fails if a field is missing, unless the driver accepts missing fields.
     pub(crate) fn require(&self, is_there: bool, field: &str) -> Result<(), Status> {
         if !is_there && !self.has(Fault::AcceptsMissingFields) {
             return Err(Status::invalid_argument(format!("{field} is required")));
@@ -91,7 +91,7 @@ impl Model {
         self.store.accounts.iter().find(|(_, account)| account.grant.name == name).map(|(id, _)| id)
     }
 
-    /// `was_missing` says that another call may have made the bucket in the meantime, and that nobody looks.
+    /// Creates a bucket. With `was_missing`, a bucket that a concurrent call has created is ignored.
     pub(crate) fn create(&mut self, bucket: Bucket, was_missing: bool) -> Result<String, Status> {
         let is_shared = self.has(Fault::SharedBucket);
         let found = if is_shared { self.store.buckets.keys().next() } else { self.bucket_of(&bucket.name) };
@@ -122,7 +122,7 @@ impl Model {
         self.save()
     }
 
-    /// `was_missing` says that another call may have made the account in the meantime, and that nobody looks.
+    /// Grants access. With `was_missing`, an account that a concurrent call has created is ignored.
     pub(crate) fn grant(&mut self, grant: Grant, was_missing: bool) -> Result<(String, Account), Status> {
         for id in grant.buckets.keys().filter(|id| !id.is_empty()) {
             self.get(id)?;
@@ -168,7 +168,7 @@ impl Model {
     fn id(&mut self, name: &str) -> String {
         let length = if self.has(Fault::LongIds) { 3000 } else { 8 };
         let random: String = std::iter::repeat_with(|| self.rng.alphanumeric()).take(length).collect();
-        // Of two ids of one name, the older one is the smaller one.
+        // IDs for one name sort by age.
         self.ids += 1;
         format!("{name}-{:04}{random}", self.ids)
     }

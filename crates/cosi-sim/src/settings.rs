@@ -11,24 +11,24 @@ use crate::Fault;
 /// The settings of a driver.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The driver's name.
+    /// Name of the driver.
     pub name: String,
-    /// The protocols that it supports, at least one. Buckets of `v1alpha1` have the first one.
+    /// Supported protocols, at least one. Buckets of `v1alpha1` use the first one.
     pub protocols: Vec<Protocol>,
-    /// Whether an account has access to several buckets.
+    /// True if an account can have access to several buckets.
     pub multi_bucket: bool,
-    /// How long each call takes. Its work is done at the end, even if the caller has given up.
+    /// Duration of each call. The work is done at its end, even if the caller has cancelled the call.
     pub latency: Duration,
-    /// How it breaks the contract.
+    /// Injected faults.
     pub faults: BTreeSet<Fault>,
-    /// A file that keeps buckets and accounts.
+    /// File that stores buckets and accounts.
     pub state: Option<PathBuf>,
-    /// Where ids and keys come from.
+    /// Seed of IDs and keys.
     pub seed: u64,
 }
 
 impl Default for Settings {
-    /// A driver of S3 that keeps the contract.
+    /// Returns the settings of an S3 driver without faults.
     fn default() -> Self {
         Self {
             name: "cosi-sim.example.com".to_owned(),

@@ -1,4 +1,4 @@
-//! The version `v1alpha1`.
+//! The services of `v1alpha1`.
 
 use std::collections::BTreeMap;
 

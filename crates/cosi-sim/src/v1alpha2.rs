@@ -1,4 +1,4 @@
-//! The version `v1alpha2`.
+//! The services of `v1alpha2`.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ impl Provisioner for Driver {
     }
 }
 
-/// The protocols of a request, all of which are supported.
+/// Returns the protocols of a request. Fails if one is not supported.
 fn wanted(model: &Model, protocols: &[ObjectProtocol]) -> Result<BTreeSet<Protocol>, Status> {
     let mut wanted = BTreeSet::new();
     for protocol in protocols {
@@ -147,7 +147,7 @@ fn object(protocol: Protocol) -> ObjectProtocol {
     ObjectProtocol { r#type: protocol as i32 }
 }
 
-/// The info of a bucket for all its protocols.
+/// Returns the info of a bucket for all its protocols.
 fn infos(model: &Model, id: &str) -> ObjectProtocolAndBucketInfo {
     let protocols = if model.has(Fault::OtherInfo) {
         Protocol::ALL.into_iter().filter(|other| !model.supports(*other)).collect()

@@ -1,4 +1,4 @@
-//! What a driver says about itself, as one set.
+//! The capabilities of a driver as one set.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -9,21 +9,21 @@ use driver_rpc::csi::node_service_capability::rpc::Type as Node;
 use driver_rpc::csi::plugin_capability::service::Type as Plugin;
 use driver_rpc::csi::plugin_capability::volume_expansion::Type as Expansion;
 
-/// A capability of any of the services. Its text is such as `Controller.CloneVolume`.
+/// A capability of any of the services, displayed for example as `Controller.CloneVolume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
-    /// Of the controller service.
+    /// Capability of the controller service.
     Controller(Controller),
-    /// Of the node service.
+    /// Capability of the node service.
     Node(Node),
-    /// Of the plug-in as a whole.
+    /// Capability of the plug-in as a whole.
     Plugin(Plugin),
-    /// How volumes grow.
+    /// Type of volume expansion.
     Expansion(Expansion),
 }
 
 impl Capability {
-    /// All that this driver has.
+    /// All capabilities that this driver supports.
     pub const ALL: [Self; 23] = [
         Self::Controller(Controller::CreateDeleteVolume),
         Self::Controller(Controller::PublishUnpublishVolume),
@@ -50,11 +50,11 @@ impl Capability {
         Self::Expansion(Expansion::Online),
     ];
 
-    /// Those that have to do with topology.
+    /// The capabilities that concern topology.
     pub const TOPOLOGY: [Self; 2] =
         [Self::Plugin(Plugin::VolumeAccessibilityConstraints), Self::Plugin(Plugin::SnapshotAccessibilityConstraints)];
 
-    /// All but those of topology.
+    /// Returns all capabilities that do not concern topology.
     pub fn without_topology() -> BTreeSet<Self> {
         Self::ALL.into_iter().filter(|capability| !Self::TOPOLOGY.contains(capability)).collect()
     }

@@ -1,4 +1,4 @@
-//! The data of volumes and snapshots: directories, or files for block devices, below one directory of this machine.
+//! The data of volumes and snapshots: directories, or files for block devices, below one directory on this machine.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use driver_rpc::csi::VolumeCapability;
 use driver_rpc::csi::volume_capability::AccessType;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 
-/// The mount options that a volume may have.
+/// The supported mount options.
 const OPTIONS: [(&str, MountFlags); 6] = [
     ("ro", MountFlags::RDONLY),
     ("noatime", MountFlags::NOATIME),
@@ -21,12 +21,12 @@ const OPTIONS: [(&str, MountFlags); 6] = [
     ("nosuid", MountFlags::NOSUID),
 ];
 
-/// The directory with everything. Volumes and snapshots have their ids as names.
+/// The data directory. Its entries are named by the IDs of volumes and snapshots.
 #[derive(Clone, Debug)]
 pub(crate) struct Data(pub(crate) PathBuf);
 
 impl Data {
-    /// Makes the data of a volume, from the data of `source` if there is one.
+    /// Creates the data of a volume, from the data of `source` if it is set.
     pub(crate) fn create(&self, id: &str, is_block: bool, size: i64, source: Option<&str>) -> Result<(), Status> {
         let path = self.path(id);
         if let Some(source) = source {
@@ -41,25 +41,25 @@ impl Data {
         } else if source.is_some() {
             Ok(())
         } else {
-            // Pods run as any user.
+            // Pods can run as any user.
             fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o777)))
         };
         made.map_err(|error| failed(&path, &error))
     }
 
-    /// Makes the data of a snapshot.
+    /// Creates the data of a snapshot.
     pub(crate) fn copy(&self, id: &str, source: &str) -> Result<(), Status> {
         let (from, to) = (self.path(source), self.path(id));
         run(Command::new("cp").args(["--archive", "--no-target-directory"]).args([from, to]))
     }
 
-    /// Makes the file of a block device larger. Directories have no size.
+    /// Expands the file of a block device. Directories have no size.
     pub(crate) fn expand(&self, id: &str, size: i64) -> Result<(), Status> {
         let path = self.path(id);
         if path.is_dir() { Ok(()) } else { resize(&path, size).map_err(|error| failed(&path, &error)) }
     }
 
-    /// Tells the kernel the size of a block device that is in use.
+    /// Updates the kernel's size of a block device that is in use.
     pub(crate) fn expand_on_node(&self, id: &str) -> Result<(), Status> {
         match self.loop_device(id)? {
             Some(device) => run(Command::new("losetup").arg("--set-capacity").arg(device)),
@@ -73,7 +73,7 @@ impl Data {
         unless(removed, ErrorKind::NotFound).map_err(|error| failed(&path, &error))
     }
 
-    /// Mounts a volume at a path that exists.
+    /// Mounts a volume at an existing path.
     pub(crate) fn mount(
         &self,
         id: &str,
@@ -102,10 +102,10 @@ impl Data {
         mounted.map_err(|error| failed(target, &error.into()))
     }
 
-    /// Unmounts a volume. `is_last` says that it is mounted nowhere else.
+    /// Unmounts a volume. With `is_last`, it is not mounted elsewhere.
     pub(crate) fn unmount(&self, id: &str, target: &Path, is_last: bool) -> Result<(), Status> {
         match unmount(target, UnmountFlags::NOFOLLOW) {
-            // It is not mounted, or not there.
+            // The volume is not mounted, or the path does not exist.
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(failed(target, &error.into())),
         }
@@ -115,7 +115,7 @@ impl Data {
         }
     }
 
-    /// The device of a block volume that is in use.
+    /// Returns the device of a block volume that is in use.
     fn loop_device(&self, id: &str) -> Result<Option<PathBuf>, Status> {
         let path = self.path(id);
         if !path.is_file() {
@@ -149,7 +149,7 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Status {
 fn resize(path: &Path, size: i64) -> io::Result<()> {
     let file = File::options().create(true).truncate(false).write(true).open(path)?;
     let size = u64::try_from(size).unwrap_or_default();
-    // Only ever larger.
+    // Files never shrink.
     file.set_len(size.max(file.metadata()?.len()))
 }
 

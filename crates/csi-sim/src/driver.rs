@@ -16,28 +16,28 @@ use crate::model::{Model, required};
 use crate::script::Reply;
 use crate::{Capability, Faults, Method, Settings, Step};
 
-/// A driver. Clones are the same one.
+/// A driver. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Driver {
     state: Arc<Mutex<State>>,
-    /// How often the driver has ended.
+    /// Number of times that the driver has stopped.
     ends: Arc<watch::Sender<u64>>,
 }
 
-/// One call that has come in.
+/// A received call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which one.
+    /// The called method.
     pub method: Method,
-    /// When it came in.
+    /// Time of receipt.
     pub at: Instant,
-    /// What the caller got; nothing if it has given up, or still waits.
+    /// Result code that the caller received; `None` if the caller has cancelled the call or is still waiting.
     pub outcome: Option<Code>,
     request: Arc<dyn Any + Send + Sync>,
 }
 
 impl Call {
-    /// The request, if it is of this type.
+    /// Returns the request if it has this type.
     pub fn request<Q: Any>(&self) -> Option<&Q> {
         self.request.downcast_ref()
     }
@@ -51,7 +51,7 @@ struct State {
     scripts: BTreeMap<Method, VecDeque<Step>>,
     faults: Faults,
     rng: Rng,
-    /// What calls that take time are about.
+    /// Names and IDs that calls in progress refer to.
     busy: BTreeSet<String>,
 }
 
@@ -59,13 +59,14 @@ struct State {
 pub(crate) struct Work<Q, A> {
     pub(crate) method: Method,
     pub(crate) needs: Option<Capability>,
-    /// What it changes, by the field of the request with its name or id: there is one call at a time about it.
+    /// The name or ID that the work changes, with the field of the request that contains it. Concurrent calls for one
+    /// name or ID are refused with `Aborted`.
     pub(crate) about: Option<(&'static str, String)>,
     pub(crate) run: fn(&mut Model, &Q) -> Result<A, Status>,
 }
 
 impl Driver {
-    /// A driver that holds nothing.
+    /// Creates an empty driver.
     pub fn new(settings: Settings) -> Self {
         let state = State {
             model: Model::new(settings),
@@ -79,13 +80,13 @@ impl Driver {
         Self { state: Arc::new(Mutex::new(state)), ends: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// From now on, calls have these faults, by chance from this seed.
+    /// Sets the faults of future calls, drawn at random from this seed.
     pub fn set_faults(&self, faults: Faults, seed: u64) {
         let mut state = self.state();
         (state.faults, state.rng) = (faults, Rng::with_seed(seed));
     }
 
-    /// The next calls of a method take these steps, one each, after those that were scripted before.
+    /// Appends steps to the script of a method. Each of its next calls consumes one step.
     pub fn script(&self, method: Method, steps: impl IntoIterator<Item = Step>) {
         self.state().scripts.entry(method).or_default().extend(steps);
     }
@@ -95,7 +96,8 @@ impl Driver {
         change(&mut self.state().model.settings);
     }
 
-    /// Ends the driver: calls on it are lost, with the work that they have not done, and others do not reach it. What it holds stays.
+    /// Stops the driver: current calls are lost together with their unfinished work, and later calls do not reach it.
+    /// Volumes and snapshots are kept.
     pub fn stop(&self) {
         let mut state = self.state();
         state.is_up = false;
@@ -103,34 +105,34 @@ impl Driver {
         self.ends.send_modify(|ends| *ends += 1);
     }
 
-    /// Starts it again.
+    /// Starts the driver again.
     pub fn start(&self) {
         self.state().is_up = true;
     }
 
-    /// Ends it and starts it with other settings.
+    /// Restarts the driver with changed settings.
     pub fn restart(&self, change: impl FnOnce(&mut Settings)) {
         self.stop();
         self.configure(change);
         self.start();
     }
 
-    /// All calls so far.
+    /// Returns all calls so far.
     pub fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
 
-    /// The requests of one type so far.
+    /// Returns the requests of one type so far.
     pub fn requests<Q: Any + Clone>(&self) -> Vec<Q> {
         self.state().calls.iter().filter_map(|call| call.request().cloned()).collect()
     }
 
-    /// The volumes, the oldest first.
+    /// Returns the volumes, oldest first.
     pub fn volumes(&self) -> Vec<Volume> {
         self.state().model.volumes().cloned().collect()
     }
 
-    /// The snapshots, the oldest first.
+    /// Returns the snapshots, oldest first.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.state().model.snapshots().cloned().collect()
     }
@@ -177,7 +179,7 @@ impl Driver {
         }
     }
 
-    /// Work that takes time is done even if the caller has given up.
+    /// Does the work of a call after a delay, even if the caller has cancelled the call.
     async fn work<Q, A>(&self, delay: Duration, work: Work<Q, A>, request: Q) -> Result<A, Error>
     where
         Q: Any + Send,
@@ -216,7 +218,7 @@ impl Driver {
 }
 
 impl State {
-    /// The number of the call in the log, and its course.
+    /// Records a call. Returns its index in the log, and its course.
     fn begin<Q, A>(&mut self, work: &Work<Q, A>, request: &Q) -> Result<(usize, Step), Error>
     where
         Q: Any + Clone + Send + Sync,
@@ -229,7 +231,7 @@ impl State {
         tracing::debug!(?method, "call");
         self.calls.push(Call { method, at: Instant::now(), outcome: None, request: Arc::new(request.clone()) });
         let scripted = self.scripts.get_mut(&method).and_then(VecDeque::pop_front);
-        // There is room for what exists.
+        // An existing volume cannot run out of space.
         let exists = work.about.as_ref().is_some_and(|(_, name)| self.model.has_volume_of(name));
         let drawn = self.faults.draw(&mut self.rng).filter(|step| !(exists && step.says_no_room()));
         let mut step = scripted.or(drawn).unwrap_or_else(Step::work);

@@ -1,4 +1,4 @@
-//! Faults by chance.
+//! Random faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use fastrand::Rng;
 
 use crate::{Capability, Step};
 
-/// How many of 1000 calls have each fault.
+/// Number of calls out of 1000 that have each fault.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// There is never an answer, though the work may be done.
+    /// The call is never answered, although its work may be done.
     pub hang: u32,
     /// The connection breaks, before or after the work.
     pub lost: u32,
-    /// Any code. After a code that says nothing about the work, the work may be done.
+    /// The call fails with any code. If the code leaves the result open, the work may be done.
     pub refused: u32,
     /// The call takes [`Self::slow_by`] longer.
     pub slow: u32,
     /// The driver restarts, and all calls on it are lost.
     pub restart: u32,
-    /// How much longer a slow call takes.
+    /// Additional duration of a slow call.
     pub slow_by: Duration,
-    /// The capabilities that each restart takes away, or brings back.
+    /// The capabilities that each restart removes or restores.
     pub changed_by_restart: BTreeSet<Capability>,
 }
 
-/// Codes after which the work may be done, or still be under way.
+/// Codes after which the work may be done or still in progress.
 const OPEN: [Code; 4] = [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable];
 
 impl Faults {

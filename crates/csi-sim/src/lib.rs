@@ -1,8 +1,9 @@
-//! A CSI driver in memory: volumes, snapshots, clones, topology, capacity and the paths of a node.
+//! An in-memory CSI driver: volumes, snapshots, clones, topology, capacity and the paths of a node.
 //!
-//! [`Driver`] implements the three services, so it is called in the process, or served on a socket by [`driver_rpc::Server`] and by the program
-//! `csi-sim`, which can mount its volumes. It keeps the contract of the specification, which `csi-sanity` checks, and breaks it where a test asks for that: single calls
-//! by [`Driver::script`], any call by chance with [`Faults`]. Chance comes from a seed and time from tokio, so that a run can be repeated.
+//! [`Driver`] implements the three services. Call it in-process, or serve it on a socket with [`driver_rpc::Server`] or
+//! the binary `csi-sim`, which can mount its volumes. It keeps the contract of the specification, which `csi-sanity`
+//! checks, and breaks it on request: for single calls with [`Driver::script`], for random calls with [`Faults`].
+//! Randomness comes from a seed and time from tokio, so runs can be repeated.
 //!
 //! ```
 //! use driver_rpc::Code;

@@ -1,4 +1,4 @@
-//! The driver on a socket.
+//! Serves the driver on a socket.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,60 +11,60 @@ use csi_sim::{Capability, Driver, Faults, Machine, NodeSettings, Pool, Settings}
 use driver_rpc::{Address, Server};
 use tracing_subscriber::EnvFilter;
 
-/// A CSI driver in memory, or with data in a directory
+/// CSI driver in memory, or with data in a directory
 #[derive(Parser)]
 #[command(name = "csi-sim", version)]
 struct Options {
-    /// The socket: an absolute path or unix:///path
+    /// Socket to listen on: an absolute path or unix:///path
     #[arg(long, env = "CSI_ENDPOINT", default_value = "/run/csi/socket")]
     endpoint: Address,
 
-    /// The driver's name
+    /// Name of the driver
     #[arg(long, default_value = "csi-sim.example.com")]
     driver_name: String,
 
-    /// The node's id
+    /// ID of the node
     #[arg(long, env = "NODE_NAME", default_value = "node-1")]
     node_id: String,
 
-    /// Where the node and the default pool are; with this, the driver has topology
+    /// Topology segments of the node and the default pool; enables topology
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair::<String>)]
     topology: Vec<(String, String)>,
 
-    /// How much the default pool holds
+    /// Size of the default pool
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 50)]
     pool_size: i64,
 
-    /// A pool instead of the default one, such as ssd=zone=a,rack=7:1073741824, whose volumes only these nodes can use; may be repeated
+    /// Pool that replaces the default one, such as ssd=zone=a,rack=7:1073741824, for nodes in these segments; can be
+    /// repeated
     #[arg(long = "pool", value_name = "NAME=KEY=VALUE,...:BYTES", value_parser = pool)]
     pools: Vec<Pool>,
 
-    /// How many volumes the node takes; 0 is no limit
+    /// Maximum number of volumes on the node; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_volumes_per_node: i64,
 
-    /// Capabilities that the driver does not have, such as Controller.CloneVolume
+    /// Capabilities to disable, such as Controller.CloneVolume
     #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
     without: Vec<Capability>,
 
-    /// An empty directory for the data of volumes and snapshots; with this, volumes are mounted where they are published. Needs root and
-    /// losetup
+    /// Empty directory for the data of volumes and snapshots; published volumes are mounted. Requires root and losetup
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
 
-    /// How long each call takes
+    /// Duration of each call
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0)]
     latency: u64,
 
-    /// A name may get a second volume, and the deletion of a missing one fails
+    /// Create another volume for a name at each call, and fail the deletion of missing volumes
     #[arg(long)]
     not_idempotent: bool,
 
-    /// How many of 1000 calls hang, or are lost, refused or slow, such as hang=5,refused=10
+    /// Number of calls out of 1000 that hang, or are lost, refused or slow, such as hang=5,refused=10
     #[arg(long, value_name = "FAULT=N", value_delimiter = ',', value_parser = pair::<u32>)]
     faults: Vec<(String, u32)>,
 
-    /// Where the chance of faults comes from
+    /// Seed of the random faults
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -83,7 +83,8 @@ async fn main() -> anyhow::Result<()> {
 }
 
 impl Options {
-    /// The driver begins without volumes, so data that it finds would be of another one.
+    /// Fails if the data directory is not empty: the driver starts without volumes, so existing data belongs to another
+    /// driver.
     fn check_data(&self) -> anyhow::Result<()> {
         let Some(folder) = &self.data else { return Ok(()) };
         let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;

@@ -1,4 +1,4 @@
-//! The calls, and what each of them needs.
+//! The calls, and the capability that each of them needs.
 
 use driver_rpc::Error;
 use driver_rpc::csi::*;
@@ -12,7 +12,8 @@ mod rpc {
     pub(super) use driver_rpc::csi::node_service_capability::rpc::Type as Node;
 }
 
-/// The services of the driver: of each call the name, the method, the types, the capability, and the field that says what it is about.
+/// The services of the driver: for each call its name, method, types, capability, and the field with the name or ID
+/// that it changes.
 macro_rules! calls {
     ($($service:ident {
         $($name:ident $method:ident($request:ident) -> $response:ident $(needs $kind:ident $capability:ident)? $(on $key:ident)?;)*

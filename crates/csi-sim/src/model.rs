@@ -1,4 +1,4 @@
-//! What the driver holds, and the work of its calls.
+//! The driver's volumes and snapshots, and the work of its calls.
 
 mod identity;
 mod node;
@@ -21,7 +21,7 @@ use crate::{Capability, Machine, Pool, Settings};
 pub(crate) struct Model {
     pub(crate) settings: Settings,
     started: Instant,
-    /// How many ids there have been.
+    /// Number of IDs that have been assigned.
     ids: u64,
     /// By id.
     volumes: BTreeMap<String, StoredVolume>,
@@ -38,7 +38,7 @@ impl Model {
         self.settings.capabilities.contains(&capability)
     }
 
-    /// Where the data is, if there is any.
+    /// Returns the data directory, if there is one.
     fn data(&self) -> Option<Data> {
         match &self.settings.machine {
             Machine::Data(folder) => Some(Data(folder.clone())),
@@ -50,7 +50,7 @@ impl Model {
         self.volumes.values().map(|stored| &stored.volume)
     }
 
-    /// Whether there is a volume of this name.
+    /// Returns whether a volume with this name exists.
     pub(crate) fn has_volume_of(&self, name: &str) -> bool {
         self.volumes.values().any(|stored| stored.name() == name)
     }
@@ -59,7 +59,7 @@ impl Model {
         self.snapshots.values().map(|stored| &stored.snapshot)
     }
 
-    /// Ids are in the order in which they were given.
+    /// Returns a new ID. IDs sort in the order of assignment.
     fn next_id(&mut self, kind: &str) -> String {
         self.ids += 1;
         format!("{kind}-{:08}", self.ids)
@@ -81,7 +81,7 @@ impl Model {
         pool.size - volumes - snapshots
     }
 
-    /// A pool with enough space, by the order of the requirement's terms, if the driver has topology.
+    /// Returns a pool with enough space, in the order of the requirement's terms if the driver has topology.
     fn pool_for(
         &self,
         size: i64,
@@ -132,7 +132,7 @@ fn no_volume(id: &str) -> Status {
     Status::not_found(format!("there is no volume {id}"))
 }
 
-/// The entries after a token, at most so many, and the next token. A token is the last id of a page.
+/// Returns at most `max_entries` entries after a token, and the next token. A token is the last ID of a page.
 fn page<'a, T>(
     all: impl Iterator<Item = (&'a String, T)>,
     kind: &str,

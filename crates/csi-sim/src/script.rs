@@ -1,4 +1,4 @@
-//! Answers to single calls, instead of those that the driver would give.
+//! Scripted answers that replace the driver's own.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -25,48 +25,48 @@ pub(crate) enum Reply {
 }
 
 impl Step {
-    /// Whether it says that there is no room for another volume.
+    /// Returns whether the step reports that the driver has no space for another volume.
     pub(crate) fn says_no_room(&self) -> bool {
         matches!(&self.reply, Reply::Refusal(status) if matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted))
     }
 
-    /// As usual.
+    /// Does the work and returns the driver's own answer.
     pub fn work() -> Self {
         Self::new(Reply::Own).working()
     }
 
-    /// Nothing is done, and this is the answer. It must be of the method's type.
+    /// Returns this answer without doing the work. It must have the method's type.
     pub fn answer(answer: impl Any + Send + Sync) -> Self {
         Self::new(Reply::Answer(Arc::new(answer)))
     }
 
-    /// Nothing is done, and the call is refused.
+    /// Refuses the call without doing the work.
     pub fn refuse(code: Code, message: impl Into<String>) -> Self {
         Self::new(Reply::Refusal(Status::new(code, message)))
     }
 
-    /// Nothing is done, and there is never an answer.
+    /// Never answers, and does not do the work.
     pub fn hang() -> Self {
         Self::new(Reply::Never)
     }
 
-    /// Nothing is done, and the connection breaks. On a socket the caller sees `Unavailable`.
+    /// Breaks the connection without doing the work. On a socket the caller sees `Unavailable`.
     pub fn lose() -> Self {
         Self::new(Reply::Lost)
     }
 
-    /// Nothing is done, and the driver restarts: all calls on it are lost.
+    /// Restarts the driver without doing the work: all its calls are lost.
     pub fn restart() -> Self {
         Self::new(Reply::Restart)
     }
 
-    /// The work is done first, whatever the answer is.
+    /// Does the work first, regardless of the answer.
     pub fn working(mut self) -> Self {
         self.works = true;
         self
     }
 
-    /// After this time. Work is done at its end, even if the caller has given up.
+    /// Delays the call. The work is done after the delay, even if the caller has cancelled the call.
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self

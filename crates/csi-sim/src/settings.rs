@@ -9,68 +9,68 @@ use crate::Capability;
 /// The settings of a driver. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The driver's name.
+    /// Name of the driver.
     pub name: String,
-    /// What it can do. Calls without their capability answer `Unimplemented`.
+    /// Supported capabilities. Calls without their capability fail with `Unimplemented`.
     pub capabilities: BTreeSet<Capability>,
-    /// Where volumes are, the preferred place first.
+    /// Pools for volumes, preferred first.
     pub pools: Vec<Pool>,
-    /// The nodes; the node service is that of the first one.
+    /// The nodes; the node service runs on the first one.
     pub nodes: Vec<NodeSettings>,
-    /// The keys of mutable parameters that it knows.
+    /// Keys of the supported mutable parameters.
     pub mutable_parameters: BTreeSet<String>,
-    /// The size of a volume of no size.
+    /// Default size of a volume.
     pub default_size: i64,
-    /// The smallest volume.
+    /// Minimum size of a volume.
     pub minimum_size: i64,
-    /// The largest volume.
+    /// Maximum size of a volume.
     pub maximum_size: i64,
     /// Sizes are multiples of this.
     pub granularity: i64,
-    /// How long each call takes. Its work is done at the end, even if the caller has given up.
+    /// Duration of each call. The work is done at its end, even if the caller has cancelled the call.
     pub latency: Duration,
-    /// Whether a repeated call finds what the first one did. Otherwise a name gets a second volume, and the deletion of a missing
-    /// one fails.
+    /// True if repeated calls are idempotent. Otherwise a repeated call creates a second volume, and deleting a missing
+    /// volume fails.
     pub is_idempotent: bool,
-    /// What calls do on this machine.
+    /// Effects of calls on this machine.
     pub machine: Machine,
 }
 
-/// What calls do on this machine.
+/// Effects of calls on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// Nothing.
+    /// Calls have no effects.
     Untouched,
-    /// Volumes are published as empty directories, or as empty files for block devices.
+    /// Publish volumes as empty directories, or as empty files for block devices.
     TargetPaths,
-    /// Volumes and snapshots have data below this directory, and are mounted where they are published.
+    /// Store the data of volumes and snapshots below this directory, and mount published volumes.
     Data(PathBuf),
 }
 
-/// A place for volumes.
+/// A pool for volumes.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Its name, which volumes have in their context.
+    /// Name of the pool, which the context of its volumes contains.
     pub name: String,
-    /// From where it is accessible; from everywhere if this is empty.
+    /// Topology segments from which the pool is accessible; empty for everywhere.
     pub segments: BTreeMap<String, String>,
-    /// How much there is.
+    /// Size of the pool.
     pub size: i64,
 }
 
 /// A node.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// Its id.
+    /// ID of the node.
     pub id: String,
-    /// Where it is.
+    /// Topology segments of the node.
     pub segments: BTreeMap<String, String>,
-    /// How many volumes can be published there; 0 is no limit.
+    /// Maximum number of volumes published on the node; 0 for no limit.
     pub max_volumes: i64,
 }
 
 impl Default for Settings {
-    /// One node and one large pool, without topology.
+    /// Returns settings with one node and one large pool, without topology.
     fn default() -> Self {
         Self {
             name: "csi-sim.example.com".to_owned(),

@@ -43,7 +43,7 @@ pub(super) async fn revoke(client: &Client, account_id: &str, granted: &GrantReq
     client.driver_revoke_bucket_access(request).await.map(drop)
 }
 
-/// The fields that the sidecar puts into the Secret.
+/// Returns the fields that the sidecar writes to the Secret.
 fn fields(protocol: &str, details: &CredentialDetails) -> Fields {
     let required: &[&'static str] = match protocol {
         "s3" => &["endpoint", "accessKeyID", "accessSecretKey"],

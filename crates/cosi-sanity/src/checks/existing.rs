@@ -31,7 +31,7 @@ pub(crate) async fn without_id(bed: &Bed) -> Verdict {
     refused("a request without an id", Code::InvalidArgument, get(bed, "", bed.protocol as i32).await)
 }
 
-/// Asks for a bucket.
+/// Calls `DriverGetExistingBucket` for a bucket.
 pub(super) async fn get(bed: &Bed, id: &str, protocol: i32) -> Result<Bucket, Error> {
     let (protocols, parameters) = ([protocol], map(&bed.options.bucket_parameters));
     bed.settle(|| bed.api.existing(id, &protocols, &parameters)).await

@@ -8,7 +8,7 @@ use crate::api::{Access, Fields, GrantRequest};
 use crate::bed::{Bed, map};
 use crate::check::{Stop, Verdict, ensure, fail, ok, refused};
 
-/// The type of authentication that needs the name of a ServiceAccount.
+/// The authentication type that requires the name of a ServiceAccount.
 const SERVICE_ACCOUNT: i32 = 2;
 
 pub(crate) async fn id(bed: &Bed) -> Verdict {
@@ -112,14 +112,14 @@ pub(crate) async fn without_access_mode(bed: &Bed) -> Verdict {
     invalid(bed, "a request without a mode of access", |request| request.mode = 0).await
 }
 
-/// That a grant for a new bucket is invalid with this change.
+/// Checks that a grant for a new bucket is invalid after this change.
 async fn invalid(bed: &Bed, what: &str, change: impl FnOnce(&mut GrantRequest)) -> Verdict {
     let mut request = bed.grant_request(&[&bucket(bed).await?.id]);
     change(&mut request);
     refused(what, Code::InvalidArgument, bed.grant(&request).await)
 }
 
-/// That there is something for the protocol, whole, and nothing for others.
+/// Checks that the answer has complete fields for the protocol, and none for others.
 fn only(bed: &Bed, what: &str, found: &[Fields]) -> Verdict {
     let [fields] = found else {
         return fail(format!("there are {what} for {} protocols, and not for one", found.len()));
@@ -131,7 +131,7 @@ fn only(bed: &Bed, what: &str, found: &[Fields]) -> Verdict {
     ensure(missing.is_empty(), || format!("the {what} for {protocol} have no {}", missing.join(", ")))
 }
 
-/// That the answer has the buckets of the request, each once.
+/// Checks that the answer contains each requested bucket exactly once.
 fn exactly(request: &GrantRequest, access: &Access) -> Verdict {
     let mut asked: Vec<&String> = request.buckets.iter().collect();
     let mut granted: Vec<&String> = access.buckets.iter().map(|bucket| &bucket.id).collect();

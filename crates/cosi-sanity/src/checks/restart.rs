@@ -21,7 +21,7 @@ pub(crate) async fn access(bed: &Bed) -> Verdict {
     one("accounts", &[before.account_id, after.account_id])
 }
 
-/// Runs the command, and waits for the driver.
+/// Runs the restart command, and waits until the driver is ready.
 async fn restart(bed: &Bed) -> Verdict {
     let Some(command) = &bed.options.restart_command else {
         return Err(Stop::Skip("needs --restart-command".to_owned()));

@@ -50,7 +50,7 @@ pub(crate) async fn without_account(bed: &Bed) -> Verdict {
 pub(crate) async fn without_bucket(bed: &Bed) -> Verdict {
     let (granted, access) = access(bed, &bucket(bed).await?).await?;
     let wrong = GrantRequest { buckets: Vec::new(), ..granted };
-    // By this call nothing is known to be revoked.
+    // This calls the API directly, so that the access stays recorded for cleanup.
     let result = bed.settle(|| bed.api.revoke(&access.account_id, &wrong)).await;
     refused("a request without a bucket", Code::InvalidArgument, result)
 }

@@ -9,7 +9,7 @@ use cosi_sim::{Driver, Settings};
 use driver_rpc::Server;
 use tokio::task::JoinHandle;
 
-/// Long enough to give up calls on the way.
+/// Long enough to cancel calls in progress.
 pub(crate) const LATENCY: Duration = Duration::from_millis(12);
 
 pub(crate) struct Bed {
@@ -51,7 +51,7 @@ impl Drop for Bed {
     }
 }
 
-/// The options for a driver in this folder.
+/// Returns the options for a driver in this folder.
 pub(crate) fn options(folder: &Path, arguments: &[&str]) -> Options {
     let endpoint = folder.join("cosi.sock");
     let common = ["--other-bucket-parameters", "tier=slow", "--other-access-parameters", "tier=slow"];

@@ -1,4 +1,4 @@
-//! The checks of `cosi-sanity`, as a library and as a program.
+//! The checks of `cosi-sanity`, as a library and as a binary.
 
 mod bed;
 mod program;

@@ -1,4 +1,4 @@
-//! The program, and runs that are not whole: versions, filters, lost answers, restarts, interruptions.
+//! Tests of the binary and of partial runs: versions, filters, lost answers, restarts, interruptions.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -119,7 +119,8 @@ async fn a_driver_that_forgets_fails_the_checks_of_restarts() {
     }
 }
 
-/// The command makes a file and waits until it is gone. Then there is another driver with the state of the first.
+/// Runs the restart checks. The restart command creates a file and waits until it is removed, when another driver with
+/// the state of the first one is running.
 async fn with_restarts(folder: &Path, fault: Option<Fault>) -> Report {
     let (socket, wish) = (folder.join("cosi.sock"), folder.join("wish"));
     let command = format!("touch {0}; while [ -e {0} ]; do sleep 0.01; done", wish.display());

@@ -1,4 +1,4 @@
-//! The driver `cosi-sim` is sane, and each of its faults fails the checks that it should.
+//! Tests that the driver `cosi-sim` passes, and that each of its faults fails the expected checks.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ async fn a_driver_that_keeps_the_contract_passes() {
     }
 }
 
-/// The checks that a fault fails, in both versions; those after `2:` only in `v1alpha2`.
+/// Returns the checks that a fault fails in both versions, and after `2:` the checks that it fails only in `v1alpha2`.
 fn expected(fault: Fault) -> &'static str {
     match fault {
         Fault::InvalidName => "info/name",
@@ -61,7 +61,7 @@ fn expected(fault: Fault) -> &'static str {
         Fault::RefusesSeveral => "2: grant/several-buckets",
         Fault::RevokeMissingFails => "revoke/repeated revoke/concurrent revoke/given-up revoke/after-deletion",
         Fault::Stuck => "create/given-up delete/given-up grant/given-up revoke/given-up",
-        // A restart shows it: `program.rs`.
+        // `program.rs` tests this with a restart.
         Fault::Forgets => "",
     }
 }
@@ -76,9 +76,9 @@ async fn each_fault_fails_the_checks_that_it_should() {
     assert_eq!(never, ["restart/bucket", "restart/access"], "checks that never fail");
 }
 
-/// The checks that fail, and what is wrong with that.
+/// Returns the failed checks, and their differences from the expected ones.
 async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
-    // Other calls come meanwhile, and calls are given up on the way.
+    // The latency allows concurrent calls, and calls that are cancelled in progress.
     let bed = Bed::new(Settings { faults: [fault].into(), latency: bed::LATENCY, ..Settings::default() });
     let report = bed.run(&["--patience", "1", "--concurrency", "3"]).await;
     let (both, second) = expected(fault).split_once("2:").unwrap_or((expected(fault), ""));
@@ -94,9 +94,9 @@ async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
         fail.extend(failed);
     }
     match fault {
-        // Nobody knows the id of what a call made that was given up.
+        // The ID of what a cancelled call created is unknown.
         Fault::CreateTwice | Fault::GrantTwice => {}
-        // The name is locked, so it is not cleaned up, and the report says so.
+        // The name is locked, so it cannot be cleaned up, and the report lists it.
         Fault::Stuck => assert!(!report.left.is_empty()),
         _ => {
             assert!(report.left.is_empty(), "{fault}: {:?}", report.left);

@@ -1,4 +1,5 @@
-//! What the checks of `cosi-sanity` do not see: the state in a file, work after a caller has given up, and access that goes bucket by bucket.
+//! Tests that the checks of `cosi-sanity` do not cover: the state file, work after a cancelled call, and revoking
+//! access bucket by bucket.
 
 use std::time::Duration;
 

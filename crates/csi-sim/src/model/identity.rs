@@ -1,4 +1,4 @@
-//! Who the driver is, and what it can do.
+//! The identity service.
 
 use driver_rpc::Status;
 use driver_rpc::csi::*;

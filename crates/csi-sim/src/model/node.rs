@@ -1,4 +1,4 @@
-//! Volumes on the node.
+//! The node service.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -75,7 +75,7 @@ impl Model {
         let makes_paths = self.settings.machine != Machine::Untouched;
         let data = self.data();
         let stored = self.volume_mut(&request.volume_id)?;
-        // Only what this driver has made.
+        // Only paths that this driver has created are removed.
         if makes_paths && let Some(publication) = stored.targets.get(&request.target_path) {
             let target = Path::new(&request.target_path);
             if let Some(data) = data {
@@ -117,7 +117,7 @@ impl Model {
         })
     }
 
-    /// The volume, if it is at this path.
+    /// Returns the volume if it is staged or published at this path.
     fn on_node(&self, id: &str, path: &str) -> Result<&StoredVolume, Status> {
         required("volume_id", id)?;
         required("volume_path", path)?;

@@ -1,4 +1,4 @@
-//! Volumes on nodes, as the controller service sees it.
+//! Publishing of volumes to nodes by the controller service.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use driver_rpc::csi::*;
 
 use super::{Model, required};
 
-/// How a volume is published.
+/// Mode in which a volume is published.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Publication {
     pub(super) capability: VolumeCapability,
@@ -72,7 +72,7 @@ impl Model {
         request: &ControllerUnpublishVolumeRequest,
     ) -> Result<ControllerUnpublishVolumeResponse, Status> {
         if let Ok(stored) = self.volume_mut(&request.volume_id) {
-            // No node is each node.
+            // An empty node ID means all nodes.
             stored.published.retain(|node, _| !request.node_id.is_empty() && *node != request.node_id);
         }
         Ok(ControllerUnpublishVolumeResponse {})

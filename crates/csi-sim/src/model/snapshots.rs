@@ -10,7 +10,7 @@ use crate::Capability;
 
 const TOPOLOGY: Capability = Capability::Plugin(Plugin::SnapshotAccessibilityConstraints);
 const KIND: &str = "snapshot-";
-/// When the driver was started, in seconds since 1970: each run has the same times.
+/// Start time of the driver in seconds since 1970. It is fixed, so that each run has the same times.
 const EPOCH: i64 = 1_700_000_000;
 
 #[derive(Debug)]

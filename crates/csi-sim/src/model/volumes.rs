@@ -1,4 +1,4 @@
-//! Volumes as a whole.
+//! Creation, expansion, modification, listing and deletion of volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use crate::data::is_block;
 
 const TOPOLOGY: Capability = Capability::Plugin(Plugin::VolumeAccessibilityConstraints);
 const KIND: &str = "volume-";
-/// In bytes, by the specification.
+/// Limit in bytes from the specification.
 const LONGEST_NAME: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct StoredVolume {
     pub(super) volume: Volume,
-    /// Without secrets.
+    /// The request without secrets.
     request: CreateVolumeRequest,
     pub(super) pool: String,
     mutable_parameters: BTreeMap<String, String>,
-    /// By node.
+    /// Publications by node.
     pub(super) published: BTreeMap<String, Publication>,
     /// The staging paths on the node.
     pub(super) staged: BTreeSet<String>,
@@ -219,7 +219,7 @@ impl StoredVolume {
         &self.request.name
     }
 
-    /// The answer to a request whose name the volume has.
+    /// Returns the answer to a repeated request for the volume's name.
     fn again(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
         let range = request.capacity_range.unwrap_or_default();
         let size = self.volume.capacity_bytes;

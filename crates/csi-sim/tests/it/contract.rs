@@ -1,4 +1,4 @@
-//! What a sound driver does. `csi-sanity` checks most of it; here is what it leaves out.
+//! Tests of the contract that `csi-sanity` does not cover.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn term(name: &str) -> Topology {
     Topology { segments: zone(name) }
 }
 
-/// Pools of 10 GiB in two zones.
+/// Returns a driver with pools of 10 GiB in two zones.
 fn two_zones() -> Driver {
     let pool = |name: &str| Pool { name: name.to_owned(), segments: zone(name), size: 10 * GI };
     let node = |id: &str| NodeSettings { id: id.to_owned(), segments: zone("a"), max_volumes: 0 };

@@ -1,4 +1,4 @@
-//! Drivers with scripts, faults and restarts.
+//! Tests of scripts, faults and restarts.
 
 use std::time::Duration;
 

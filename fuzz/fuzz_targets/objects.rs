@@ -1,4 +1,4 @@
-//! Whatever the API server sends, the controller's tables take it without a panic.
+//! The controller's tables accept any bytes from the API server without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any parameters are the author's struct or an error that names what is wrong.
+//! Any parameters parse to the author's struct, or fail with an error that describes the problems.
 #![no_main]
 
 use std::collections::BTreeMap;

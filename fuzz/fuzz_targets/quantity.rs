@@ -1,4 +1,4 @@
-//! Any text is a quantity or a clear error, and what is printed reads back.
+//! Any text parses to a quantity or fails with a clear error, and printed quantities parse to the same value.
 #![no_main]
 
 use kube_provisioner::quantity::{format_bytes, parse_bytes};
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     match parse_bytes(text) {
         Ok(bytes) => assert_eq!(parse_bytes(&format_bytes(bytes)), Ok(bytes)),
-        // An event has room for 1024 bytes; 64 characters are quoted, and each may take ten to escape.
+        // An event message is limited to 1024 bytes. The error quotes 64 characters, each of which takes at most ten escaped.
         Err(error) => assert!(error.to_string().len() < 900),
     }
 });

@@ -1,5 +1,5 @@
-// Writes shapes.txt: what the built-in types of Kubernetes look like in Go, as far as decoding, strategic merge patches
-// and server-side apply go by it. Run with the path of client-go's applyconfigurations/internal/internal.go.
+// Writes shapes.txt: the properties of Kubernetes' built-in Go types that decoding, strategic merge patches and
+// server-side apply depend on. Run it with the path of client-go's applyconfigurations/internal/internal.go.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Writes protobuf.txt: how the built-in types of Kubernetes are numbered in protobuf. Go clients send built-in objects in
-// it.
+// Writes protobuf.txt: the protobuf field numbers of Kubernetes' built-in types. Go clients send built-in objects in
+// protobuf.
 package main
 
 import (
@@ -122,7 +122,7 @@ func expression(t reflect.Type) string {
 		if t.Elem().Kind() == reflect.Uint8 {
 			return "bytes"
 		}
-		// A map's lists are messages of their own.
+		// Lists in a map are separate messages.
 		if t.Name() == "ExtraValue" {
 			return "texts"
 		}
@@ -145,7 +145,7 @@ func expression(t reflect.Type) string {
 	panic("no expression for " + t.String())
 }
 
-// Kinds of objects have a version before their name, and other types their package.
+// Names of object kinds start with a version, names of other types with their package.
 func name(t reflect.Type) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(t.PkgPath(), "k8s.io/apimachinery/pkg/apis/"), "k8s.io/api/")
 	return "go/" + path + "." + t.Name()

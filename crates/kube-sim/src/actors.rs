@@ -33,11 +33,11 @@ use worker::{Controller, Worker};
 /// A controller, or the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Actor {
-    /// `persistentvolume-binder-controller`: asks external provisioners for volumes, binds claims to volumes, releases
-    /// volumes.
+    /// `persistentvolume-binder-controller`: requests volumes from external provisioners, binds claims to volumes,
+    /// releases volumes.
     Binder,
-    /// `persistentvolumeclaim-protection-controller` and `persistentvolume-protection-controller`: a claim stays while
-    /// a pod uses it, a volume while it is bound.
+    /// `persistentvolumeclaim-protection-controller` and `persistentvolume-protection-controller`: keep a claim while a
+    /// pod uses it, and a volume while it is bound.
     Protection,
     /// `kube-scheduler`: selects nodes for claims that wait for their first consumer, and binds pods to nodes.
     Scheduler,

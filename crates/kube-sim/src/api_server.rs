@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::trace::{RequestInfo, Trace};
 use crate::verbs::{self, Answer};
 
-/// The part that all clones of a cluster, its clients and their watches share.
+/// State shared by all clones of a cluster, its clients and their watches.
 pub(crate) struct ApiServer {
     pub(crate) state: Mutex<State>,
     pub(crate) clock: SimClock,

@@ -46,7 +46,7 @@ impl SimClock {
     }
 }
 
-/// Returns a time as `metav1.Time`. Fractions of a second are cut off, as by the server.
+/// Returns a time as `metav1.Time`. Fractions of a second are truncated, as in the server.
 pub(crate) fn seconds(time: Timestamp) -> String {
     let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
     format!("{whole:.0}")

@@ -24,7 +24,7 @@ use crate::subscription::{ChangeQueue, Subscription};
 use crate::trace::Trace;
 use crate::verbs::Answer;
 
-/// A simulated cluster. Clones are the same cluster.
+/// A simulated cluster. Clones share one cluster.
 #[derive(Clone)]
 pub struct Cluster(pub(crate) Arc<ApiServer>);
 

@@ -21,7 +21,7 @@ pub trait Interceptor: Send + Sync {
         Box::pin(async { After::Deliver })
     }
 
-    /// Called for each new watch. `None` leaves it alone.
+    /// Called for each new watch. `None` does not intercept it.
     fn watch(&self, _request: &Request) -> Option<Box<dyn WatchInterceptor>> {
         None
     }

@@ -1,4 +1,4 @@
-//! Access to the fields that every object has, in plain JSON. A missing text reads as `""`, as in Go.
+//! Access to the fields that every object has, in plain JSON. A missing string reads as `""`, as in Go.
 
 use serde_json::{Map, Value};
 

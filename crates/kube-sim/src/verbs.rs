@@ -49,7 +49,7 @@ pub(crate) struct WatchStart {
     pub(crate) initial_end: Option<u64>,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-    /// An error to deliver instead of anything else.
+    /// An error that is delivered instead of events.
     pub(crate) refused: Option<Status>,
 }
 

@@ -120,7 +120,7 @@ pub(super) fn is_fully_bound(claim: &Value) -> bool {
     !volume_name(claim).is_empty() && annotation(claim, BIND_COMPLETED).is_some()
 }
 
-/// `GetBindVolumeToClaim`: the change that makes a volume refer to a claim. `None` if it does already.
+/// `GetBindVolumeToClaim`: the change that makes a volume refer to a claim. `None` if it already does.
 pub(super) fn bound_to(volume: &Value, claim: &Value) -> Option<impl FnOnce(&mut Value) + use<>> {
     let reference = claim_ref(volume);
     let reserved = reference.is_some_and(|reference| refers_to(reference, claim));

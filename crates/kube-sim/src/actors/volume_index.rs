@@ -34,7 +34,7 @@ struct IndexedVolume {
     offer: OnceCell<Offer>,
 }
 
-/// The properties of a volume that claims ask for.
+/// The properties of a volume that claims request.
 struct Offer {
     size: Option<Quantity>,
     /// Sorted.

@@ -1,7 +1,7 @@
 //! Role-based access control by the roles and bindings in the cluster: `plugin/pkg/auth/authorizer/rbac`.
 //!
-//! There are no checks against privilege escalation (`escalate`, `bind`): a user who may write roles and bindings may
-//! write any. The `aggregationRule` of a cluster role is ignored.
+//! Privilege escalation (`escalate`, `bind`) is not checked: a user who can write roles and bindings can write any. The
+//! `aggregationRule` of a cluster role is ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -57,7 +57,7 @@ pub(crate) enum Topology {
     Granular,
     /// Like [`Topology::Granular`], although its type is atomic elsewhere.
     AlwaysGranular,
-    /// The field has the same owners as a whole.
+    /// The whole field has the same owners.
     Atomic,
     /// A list whose items are owned one by one, by value.
     Set,

@@ -43,7 +43,7 @@ fn fields(resource: &Resource) -> &'static [ServerSetField] {
 }
 
 impl ServerSet {
-    /// The server has set nothing.
+    /// The empty set.
     pub(crate) const NOTHING: Self = Self(0);
 
     /// Returns the fields that the client did not change; for a new object, those that it left out.

@@ -12,7 +12,7 @@ use crate::go_json;
 use crate::patch::PatchKind;
 use crate::status::{Cause, Status};
 
-/// The known query parameters of a request. Unknown ones are ignored, as by the server.
+/// The known query parameters of a request. Unknown ones are ignored, as in the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `labelSelector`.
@@ -35,7 +35,7 @@ pub struct Options {
     pub send_initial_events: Option<bool>,
     /// `timeoutSeconds`; 0 for none.
     pub timeout_seconds: u64,
-    /// `dryRun=All`: nothing is written.
+    /// `dryRun=All`: the request is validated but not written.
     pub dry_run: bool,
     /// `fieldManager`.
     pub field_manager: String,
@@ -63,7 +63,7 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
     /// `Orphan`, `Background` or `Foreground`.
     pub propagation_policy: Option<String>,
-    /// `["All"]`: nothing is deleted.
+    /// `["All"]`: the request is validated, but the object is not deleted.
     pub dry_run: Vec<String>,
 }
 

@@ -136,7 +136,7 @@ impl FieldType {
                 Value::Array(items.collect::<Result<_, Malformed>>()?)
             }
             FieldKind::Message(id) => Value::Object(Message::named(id).read(value.bytes()?)?),
-            // Protobuf has no lists of lists.
+            // Protobuf does not support lists of lists.
             FieldKind::List(_) | FieldKind::Map(_) => return Err(Malformed),
         })
     }

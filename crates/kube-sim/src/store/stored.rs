@@ -55,7 +55,7 @@ impl Stored {
         Self { first: true, ..self }
     }
 
-    /// Returns the same state with another resourceVersion.
+    /// Returns this state with another resourceVersion.
     pub(crate) fn at_version(self: &Arc<Self>, resource_version: u64) -> Self {
         let start = self.version_at as usize;
         let end = start + digits(self.resource_version);

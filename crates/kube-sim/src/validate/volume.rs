@@ -237,7 +237,7 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// Returns the old affinity with beta labels renamed where the new one renames them.
+/// Returns the old affinity with the beta labels renamed that the new one renames.
 fn with_ga_labels(old: &Value, new: &Value) -> Value {
     let mut renamed = old.clone();
     let terms = renamed.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);

@@ -35,7 +35,7 @@ pub(super) enum FieldKind {
     IntOrString,
     /// JSON in bytes.
     Json,
-    /// A list of texts in a message of its own.
+    /// A list of strings in a separate message.
     Texts,
     List(Box<FieldType>),
     Map(Box<FieldType>),

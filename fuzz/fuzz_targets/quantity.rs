@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     match parse_bytes(text) {
         Ok(bytes) => assert_eq!(parse_bytes(&format_bytes(bytes)), Ok(bytes)),
-        // An event message is limited to 1024 bytes. The error quotes 64 characters, each of which takes at most ten escaped.
+        // An event is limited to 1024 bytes. The error quotes 64 characters, each at most ten bytes when escaped.
         Err(error) => assert!(error.to_string().len() < 900),
     }
 });

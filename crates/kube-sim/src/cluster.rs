@@ -128,7 +128,8 @@ impl Cluster {
     /// # }
     /// ```
     ///
-    /// # Errors If the condition does not hold in time.
+    /// # Errors
+    /// If the condition does not hold in time.
     pub async fn wait(&self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> Result<(), Elapsed> {
         let mut changes = self.subscribe(&[]);
         tokio::time::timeout(limit, async {

@@ -148,6 +148,6 @@ impl FromStr for Version {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|version| version.to_string() == text);
-        known.ok_or_else(|| format!("{text:?} is no version, only v1alpha1 and v1alpha2 are"))
+        known.ok_or_else(|| format!("unknown version {text:?}; use v1alpha1 or v1alpha2"))
     }
 }

@@ -79,10 +79,10 @@ impl Options {
 
 fn pair(text: &str) -> Result<(String, String), String> {
     let parsed = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
-    parsed.ok_or_else(|| format!("{text:?} is no KEY=VALUE"))
+    parsed.ok_or_else(|| format!("{text:?} is not KEY=VALUE"))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }

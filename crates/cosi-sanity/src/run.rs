@@ -61,7 +61,7 @@ async fn served(options: &Options) -> anyhow::Result<Vec<(Api, Info)>> {
             Err(error) => bail!("DriverGetInfo of {version}: {}", text(&error)),
         }
     }
-    served.first().with_context(|| format!("the driver at {} serves no version that is known", options.endpoint))?;
+    served.first().with_context(|| format!("the driver at {} serves no known version", options.endpoint))?;
     Ok(served)
 }
 

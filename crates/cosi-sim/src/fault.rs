@@ -95,7 +95,7 @@ impl FromStr for Fault {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|fault| fault.to_string() == text).ok_or_else(|| {
-            format!("there is no fault {text:?}, only {}", Self::ALL.map(|fault| fault.to_string()).join(", "))
+            format!("unknown fault {text:?}; use one of {}", Self::ALL.map(|fault| fault.to_string()).join(", "))
         })
     }
 }

@@ -181,7 +181,7 @@ impl Model {
 
 fn read(path: &Path) -> anyhow::Result<Store> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is no state of this driver", path.display()))
+    serde_json::from_str(&text).with_context(|| format!("{} is not a state file of this driver", path.display()))
 }
 
 fn write(path: &Path, store: &Store) -> anyhow::Result<()> {

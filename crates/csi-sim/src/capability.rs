@@ -77,7 +77,7 @@ impl FromStr for Capability {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|capability| capability.to_string() == text).ok_or_else(|| {
             let all = Self::ALL.map(|capability| capability.to_string());
-            format!("this driver has no capability {text:?}, only {}", all.join(", "))
+            format!("unknown capability {text:?}; use one of {}", all.join(", "))
         })
     }
 }

@@ -93,7 +93,7 @@ impl Data {
             for option in &volume.mount_flags {
                 let known = OPTIONS.iter().find(|(name, _)| name == option);
                 let (_, flag) = known
-                    .ok_or_else(|| Status::invalid_argument(format!("{option:?} is no mount option of this driver")))?;
+                    .ok_or_else(|| Status::invalid_argument(format!("mount option {option:?} is not supported")))?;
                 flags |= *flag;
             }
         }

@@ -119,7 +119,7 @@ impl Options {
                 "lost" => &mut faults.lost,
                 "refused" => &mut faults.refused,
                 "slow" => &mut faults.slow,
-                _ => anyhow::bail!("there is no fault {name}, only hang, lost, refused and slow"),
+                _ => anyhow::bail!("unknown fault {name}; use hang, lost, refused or slow"),
             };
             *fault = *number;
         }
@@ -133,12 +133,12 @@ fn pool(text: &str) -> Result<Pool, String> {
         let segments = segments.split(',').filter(|segment| !segment.is_empty()).map(pair).collect::<Result<_, _>>();
         Some(Pool { name: name.to_owned(), segments: segments.ok()?, size })
     });
-    parsed.ok_or_else(|| format!("{text:?} is no NAME=KEY=VALUE,...:BYTES"))
+    parsed.ok_or_else(|| format!("{text:?} is not NAME=KEY=VALUE,...:BYTES"))
 }
 
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(String, T), String> {
     let parsed = text.split_once('=').and_then(|(key, value)| Some((key.to_owned(), value.parse().ok()?)));
-    parsed.ok_or_else(|| format!("{text:?} is no KEY=VALUE"))
+    parsed.ok_or_else(|| format!("{text:?} is not KEY=VALUE"))
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ fn page<'a, T>(
     max_entries: i32,
 ) -> Result<(Vec<T>, String), Status> {
     if !token.is_empty() && !token.starts_with(kind) {
-        return Err(Status::aborted(format!("{token:?} is no token of this driver")));
+        return Err(Status::aborted(format!("{token:?} is not a token of this driver")));
     }
     let max = match usize::try_from(max_entries) {
         Ok(0) => usize::MAX,

@@ -43,7 +43,7 @@ pub struct Server {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is reachable from other machines.
-    #[error("{0} is no loopback address: the simulated API must not be reached from other machines")]
+    #[error("{0} is not a loopback address: the simulated API must not be reachable from other machines")]
     NotLoopback(SocketAddr),
     /// Listening on the address failed.
     #[error("cannot listen on {0}: {1}")]

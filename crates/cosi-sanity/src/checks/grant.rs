@@ -128,7 +128,7 @@ fn only(bed: &Bed, what: &str, found: &[Fields]) -> Verdict {
     ensure(*protocol == bed.protocol.to_string(), || {
         format!("there are {what} for {protocol}, and not for {}", bed.protocol)
     })?;
-    ensure(missing.is_empty(), || format!("the {what} for {protocol} have no {}", missing.join(", ")))
+    ensure(missing.is_empty(), || format!("the {what} for {protocol} lack {}", missing.join(", ")))
 }
 
 /// Checks that the answer contains each requested bucket exactly once.
@@ -137,5 +137,5 @@ fn exactly(request: &GrantRequest, access: &Access) -> Verdict {
     let mut granted: Vec<&String> = access.buckets.iter().map(|bucket| &bucket.id).collect();
     asked.sort();
     granted.sort();
-    ensure(asked == granted, || format!("access to {asked:?} was asked for, and the answer has {granted:?}"))
+    ensure(asked == granted, || format!("access to {asked:?} was requested, but the answer contains {granted:?}"))
 }

@@ -9,7 +9,7 @@ use crate::check::{Verdict, ensure, ok};
 pub(crate) async fn name(bed: &Bed) -> Verdict {
     let name = ok("DriverGetInfo", bed.settle(|| bed.api.info()).await)?.name;
     ensure(name.len() <= 63, || format!("the name has {} characters: {name}", name.len()))?;
-    ensure(name.split('.').all(is_label), || format!("the name {name:?} is no domain name"))
+    ensure(name.split('.').all(is_label), || format!("the name {name:?} is not a domain name"))
 }
 
 /// Returns whether a label is valid. A label of RFC 1035 begins with a letter.

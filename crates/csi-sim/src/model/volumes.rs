@@ -136,7 +136,7 @@ impl Model {
         let before = stored.volume.capacity_bytes;
         let pool = self.settings.pools.iter().find(|pool| pool.name == stored.pool);
         if pool.is_some_and(|pool| self.free(pool) < size - before) {
-            return Err(Status::out_of_range(format!("the pool has no {} bytes more", size - before)));
+            return Err(Status::out_of_range(format!("the pool does not have {} more bytes", size - before)));
         }
         if let Some(data) = self.data() {
             data.expand(&request.volume_id, size)?;
@@ -173,7 +173,7 @@ impl Model {
         let &CapacityRange { required_bytes: required, limit_bytes: limit } =
             range.unwrap_or(&CapacityRange::default());
         if required < 0 || limit < 0 || (limit > 0 && limit < required) {
-            return Err(Status::invalid_argument("capacity_range is no range"));
+            return Err(Status::invalid_argument("capacity_range is not a valid range"));
         }
         let settings = &self.settings;
         let upper = if limit == 0 { settings.maximum_size } else { limit.min(settings.maximum_size) };
@@ -188,7 +188,7 @@ impl Model {
 
     fn check_mutable(&self, parameters: &BTreeMap<String, String>) -> Result<(), Status> {
         match parameters.keys().find(|key| !self.settings.mutable_parameters.contains(*key)) {
-            Some(unknown) => Err(Status::invalid_argument(format!("{unknown:?} is no mutable parameter"))),
+            Some(unknown) => Err(Status::invalid_argument(format!("{unknown:?} is not a mutable parameter"))),
             None => Ok(()),
         }
     }

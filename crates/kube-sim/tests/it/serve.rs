@@ -73,7 +73,7 @@ async fn only_loopback_addresses() {
     let address: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let error = Server::bind(Cluster::new(), address, Transport::Http).await.unwrap_err();
     assert!(matches!(error, Error::NotLoopback(_)));
-    let expected = "0.0.0.0:0 is no loopback address: the simulated API must not be reached from other machines";
+    let expected = "0.0.0.0:0 is not a loopback address: the simulated API must not be reachable from other machines";
     assert_eq!(error.to_string(), expected);
 }
 

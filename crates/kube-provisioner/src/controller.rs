@@ -70,7 +70,7 @@ pub enum RunError {
     Access {
         /// The missing permissions.
         error: AccessError,
-        /// How to grant them.
+        /// Instructions for granting them.
         advice: String,
     },
     /// The cluster's ID is unknown, because the uid of the namespace kube-system cannot be read.
@@ -98,7 +98,7 @@ pub enum RunError {
     Ended {
         /// The part.
         part: String,
-        /// How it ended, if that is known.
+        /// The way in which it ended, if known.
         how: String,
     },
     /// The provisioner's code panicked.

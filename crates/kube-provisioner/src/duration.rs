@@ -7,8 +7,8 @@ use jiff::{Error, SpanRelativeTo};
 
 /// Parses a duration such as `500ms`, `30s`, `1h30m` or `7d`.
 ///
-/// The grammar is that of [`jiff::fmt::friendly`], with days of 24 hours. Months and years have no fixed length, so they are
-/// rejected.
+/// Accepts the grammar of [`jiff::fmt::friendly`], with days of 24 hours. Months and years have no fixed length, so
+/// they are rejected.
 ///
 /// # Errors
 /// If the string has another form, or the duration is negative.

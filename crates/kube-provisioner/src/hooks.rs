@@ -12,18 +12,20 @@ use crate::prepared::Prepared;
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 
-/// What few provisioners need beyond [`Provisioner`]: state and background work of attempts, a guard for deletions, watches of other
-/// objects, metrics, and rights. Every method has a default, so most provisioners write `impl Hooks for Exports {}`.
+/// Methods that only some provisioners need in addition to [`Provisioner`]: state of attempts, background work, a
+/// deletion guard, watches of other objects, metrics, and permissions. Every method has a default, so most provisioners
+/// write `impl Hooks for Exports {}`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which optional methods it has",
     note = "add `impl kube_provisioner::Hooks for {Self} {{}}`; each method has a default"
 )]
 pub trait Hooks: Provisioner {
-    /// Collects what the calls of an attempt need and what must be the same in each of them, such as the zone or the source of a
-    /// copy. It reads and creates nothing.
+    /// Chooses the values that must be the same in all calls of an attempt, such as the zone or the source of a copy.
+    /// It must not create anything.
     ///
-    /// The controller calls it once before an attempt, records the result with the attempt, and passes it to all calls, also to those
-    /// that another process makes later. After an error it calls again with back-off, and no attempt begins.
+    /// The controller calls it once before an attempt, records the result with the attempt, and passes it to all calls,
+    /// including later calls by another process. After an error, no attempt begins; the controller calls again with
+    /// back-off.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -33,7 +35,7 @@ pub trait Hooks: Provisioner {
     /// #     type Parameters = ();
     ///
     /// async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
-    ///     // The pool of the first call, however full it is by now.
+    ///     // The pool that the first call chose, even if it is full now.
     ///     let pool: String = request.prepared.read()?;
     ///     Ok(Volume::host_path(format!("/pools/{pool}/{}", request.name)))
     /// }
@@ -47,7 +49,8 @@ pub trait Hooks: Provisioner {
     /// ```
     ///
     /// # Errors
-    /// As for [`provision`](Provisioner::provision). Nothing is left behind, whatever the error says.
+    /// The same as for [`provision`](Provisioner::provision), except that the backend contains nothing for this
+    /// attempt, regardless of the error.
     fn prepare(
         &self,
         request: ProvisionRequest<Self::Parameters>,
@@ -56,22 +59,24 @@ pub trait Hooks: Provisioner {
         async { Ok(Prepared::default()) }
     }
 
-    /// Returns whether this node has room for a volume, as far as the backend knows. The controller asks it before the node takes a claim
-    /// that waits for no pod, see [`Options::bid_delays`](crate::Options::bid_delays): `false` leaves the claim to other nodes for now. Return
-    /// `true` if in doubt, so that an event of [`provision`](Provisioner::provision) shows the problem. The request has no Secrets.
+    /// Returns whether this node has room for a volume, as far as the backend knows. The controller calls it before the
+    /// node takes a claim that does not wait for a pod, see [`Options::bid_delays`](crate::Options::bid_delays):
+    /// `false` leaves the claim to other nodes for now. Return `true` if in doubt, so that an event from
+    /// [`provision`](Provisioner::provision) shows the problem. The request contains no Secrets.
     fn has_room(&self, request: ProvisionRequest<Self::Parameters>) -> impl Future<Output = bool> + Send {
         drop(request);
         async { true }
     }
 
-    /// Called at the end of each attempt, for authors who [declare it](crate::Capabilities::attempt_end): the volume is saved, or
-    /// nothing is left. Releases what the attempt has held, such as the source of a copy.
+    /// Releases resources held for an attempt, such as the clone source. The controller calls it when the attempt ends:
+    /// the volume is saved, or the backend contains nothing for the attempt. Provisioners that need it [declare
+    /// it](crate::Capabilities::attempt_end).
     ///
-    /// It is called again until it succeeds, by another process if need be, so it may be called more than once. The request
-    /// has no Secrets and no labels of the node.
+    /// The controller retries until it succeeds, possibly in another process, so it may be called more than once. The
+    /// request contains no Secrets and no node labels.
     ///
     /// # Errors
-    /// As for [`delete`](Provisioner::delete).
+    /// The same as for [`delete`](Provisioner::delete).
     fn end_attempt(
         &self,
         attempt: ProvisionRequest<Self::Parameters>,
@@ -80,21 +85,23 @@ pub trait Hooks: Provisioner {
         async { Err(DeleteError::unsupported()) }
     }
 
-    /// Called for each unfinished attempt that this process takes over: after [`start`](Provisioner::start), and before any other call
-    /// about the attempts that are taken over together. Restores what an author keeps in memory of attempts, such as the
-    /// sources in use. `name` and `prepared` are those of the attempt's requests. Must not block.
+    /// Restores the in-memory state of an unfinished attempt that this process takes over, such as the sources in use.
+    /// The controller calls it for each such attempt after [`start`](Provisioner::start), and before any other call for
+    /// the attempts that it takes over together. `name` and `prepared` have the same values as in the attempt's
+    /// requests. Must not block.
     fn take_over(&self, name: &str, prepared: &Prepared) {
         let _ = (name, prepared);
     }
 
-    /// Runs beside the other calls while this process works on a shard: it begins after [`take_over`](Self::take_over), and is
-    /// dropped at an `.await` when the process gives the shard up. For what no claim asks for, such as a sweep from time to time.
+    /// Runs concurrently with the other calls while this process works on a shard: it begins after
+    /// [`take_over`](Self::take_over), and is dropped at an `.await` when the process releases the shard. Use it for
+    /// background work that is not tied to a claim, such as periodic garbage collection.
     fn while_leading(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Called before a released volume and its object are deleted: the counterpart of the Go library's `DeletionGuard`.
-    /// An error keeps object and asset, and the controller asks again.
+    /// Guards the deletion of a released volume, like the Go library's `DeletionGuard`. The controller calls it before
+    /// it deletes the asset and the PersistentVolume. On an error it keeps both and calls again.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -116,14 +123,14 @@ pub trait Hooks: Provisioner {
     /// ```
     ///
     /// # Errors
-    /// Why it is not to be deleted now; see [`DeleteError`].
+    /// If the volume must not be deleted now; see [`DeleteError`].
     fn should_delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send {
         drop(volume);
         async { Err(DeleteError::unsupported()) }
     }
 
-    /// Objects of other kinds that the answers depend on. When one of them changes, what waits for it is tried again at once
-    /// instead of after its back-off:
+    /// Returns watches of other objects that the results depend on. When such an object changes, the controller retries
+    /// the claims that wait for it immediately instead of after their back-off:
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -152,8 +159,9 @@ pub trait Hooks: Provisioner {
         Vec::new()
     }
 
-    /// What the author of a class should know although it is served, such as a default that another provisioner of this class
-    /// had otherwise. The command `check-class` says it. `own_name` is the provisioner's first name, where it is known.
+    /// Warns about a valid StorageClass that may behave unexpectedly, such as a default that differs from another
+    /// provisioner of this class. The command `check-class` prints it. `own_name` is the provisioner's first name, if
+    /// known.
     fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String>
     where
         Self: Sized,
@@ -162,8 +170,8 @@ pub trait Hooks: Provisioner {
         None
     }
 
-    /// Lists the settings of a class that the provisioner does not honour although the controller serves the class, such as annotations
-    /// for another provisioner. The command `check-class` reports them as problems.
+    /// Lists the settings of an otherwise valid class that the provisioner ignores, such as annotations for another
+    /// provisioner. The command `check-class` reports them as problems.
     fn ignored_settings(class: &StorageClass) -> Vec<String>
     where
         Self: Sized,
@@ -172,15 +180,15 @@ pub trait Hooks: Provisioner {
         Vec::new()
     }
 
-    /// An early veto. The controller leaves claims that are not accepted alone, without an event, until they change or
-    /// the next resync. Must not block.
+    /// Returns whether the provisioner accepts a claim. The controller ignores other claims, without an event, until
+    /// they change or until the next resync. Must not block.
     fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
         let _ = claim;
         true
     }
 
-    /// Adds metrics to those of the controller, once for each process. [`prometheus_client`](crate::prometheus_client) has what
-    /// they are made of. What is encoded at each scrape must not block.
+    /// Registers metrics in addition to the controller's, once per process. Use the types from
+    /// [`prometheus_client`](crate::prometheus_client). Encoding them at a scrape must not block.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -201,7 +209,8 @@ pub trait Hooks: Provisioner {
         let _ = registry;
     }
 
-    /// Rights that the author's own calls to the API server need, for the generated manifests and the check at the start.
+    /// Returns the permissions that the author's own calls to the API server need, for the generated manifests and for
+    /// the check at startup.
     fn access_rules() -> Vec<AccessRule>
     where
         Self: Sized,

@@ -1,10 +1,10 @@
-//! Write dynamic provisioners for Kubernetes that run outside its source tree.
+//! A library for building out-of-tree dynamic provisioners for Kubernetes.
 //!
-//! A PersistentVolumeClaim names a StorageClass, the class names a provisioner, and the provisioner creates the storage. You
-//! implement [`Provisioner`] with [`provision`](Provisioner::provision) and [`delete`](Provisioner::delete). The library does the
-//! rest: it watches claims, calls your code once at a time per volume, saves and deletes PersistentVolumes, retries with
-//! back-off, sends events, and refuses requests for capabilities that you do not declare. A journal records every attempt, so
-//! that no crash leaks storage.
+//! A PersistentVolumeClaim names a StorageClass, the class names a provisioner, and the provisioner creates the
+//! storage. You implement [`Provisioner`] with [`provision`](Provisioner::provision) and
+//! [`delete`](Provisioner::delete). The library does the rest: it watches claims, makes one call at a time per volume,
+//! saves and deletes PersistentVolumes, retries with back-off, emits events, and refuses requests for capabilities that
+//! you do not declare. A journal records every attempt, so that a crash does not leak storage.
 //!
 //! # A provisioner
 //!
@@ -28,7 +28,7 @@
 //!     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
 //!         match std::fs::remove_dir_all(Path::new("/volumes").join(&volume.name)) {
 //!             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-//!             _ => Ok(()), // already gone is success
+//!             _ => Ok(()), // succeed if it does not exist
 //!         }
 //!     }
 //! }
@@ -47,40 +47,41 @@
 //! ```
 //!
 //! Requests, volumes and buckets have public fields for facts, and methods for values derived from them. The controller
-//! creates them; `new` creates one for a test.
+//! creates them; in tests, use `new`.
 //!
-//! # Where to go next
+//! # Next steps
 //!
 //! | you want to | see |
 //! |---|---|
 //! | know what a call may assume and must guarantee | the contract of [`Provisioner`] |
-//! | say what a failure means | [`ProvisionError`], [`DeleteError`], [`ExpandError`], and their verdicts |
+//! | choose the reaction to a failure | [`ProvisionError`], [`DeleteError`], [`ExpandError`], and their verdicts |
 //! | read the parameters of a class | [`parameters`] |
 //! | support block volumes, topology, Secrets, expansion | [`Capabilities`] |
 //! | describe the volume: its source, annotations, nodes | [`Volume`], [`topology`] |
-//! | have flags and commands | [`Options`], [`Program`] |
+//! | add flags and commands | [`Options`], [`Program`] |
 //! | create buckets | [`bucket`] |
 //! | check that no crash leaks storage | the module `conformance`, with the feature of that name |
-//! | serve buckets as a COSI driver, or without a sidecar | `CosiDriver`, `CosiController`, with the feature `cosi` |
-//! | run the controller inside of another program | [`Controller`], [`BucketController`] |
+//! | provision COSI buckets, with or without the sidecar | `CosiDriver`, `CosiController`, with the feature `cosi` |
+//! | run the controller inside another program | [`Controller`], [`BucketController`] |
 //!
-//! The folder `examples/directories` has a complete provisioner with flags and tests, and the guide in `docs/book` explains
-//! each step.
+//! The folder `examples/directories` contains a complete provisioner with flags and tests. The guide in `docs/book`
+//! explains each step.
 //!
 //! # The Kubernetes version
 //!
-//! The API types are those of one Kubernetes version, and work with clusters of other versions as well. The default feature
-//! `v1_33` selects 1.33. For another version set `default-features = false`, and enable its feature in `k8s-openapi`. A library
-//! between this crate and the program sets only `default-features = false`. All crates in a program must agree.
+//! The API types belong to one Kubernetes version, and also work with clusters of other versions. The default feature
+//! `v1_33` selects 1.33. For another version, set `default-features = false` and enable its feature in `k8s-openapi`. A
+//! library between this crate and the program sets only `default-features = false`. All crates in a program must use
+//! the same version.
 //!
 //! # Features
 //!
-//! * `v1_33` (default): the Kubernetes version, see above.
-//! * `conformance`: the module of that name, for tests.
-//! * `cosi`: buckets also for the Container Object Storage Interface, see [`BucketOptions`].
-//! * `unstable-explain`: the controllers' decisions, for programs that explain them. Without a promise of stability.
+//! * `v1_33` (default): selects Kubernetes 1.33.
+//! * `conformance`: adds the module `conformance`, for tests.
+//! * `cosi`: supports the Container Object Storage Interface, see [`BucketOptions`].
+//! * `unstable-explain`: exposes the controllers' decisions to programs that explain them. This API is not stable.
 //!
-//! # The nouns
+//! # Terms
 //!
 //! * **claim**: a PersistentVolumeClaim, created by a user.
 //! * **class**: a StorageClass, created by an administrator; its parameters become [`Provisioner::Parameters`].
@@ -158,13 +159,13 @@ pub use kube;
 pub use prometheus_client;
 /// The error of [`client`] and of the controller's start when the API server cannot be used.
 pub use provisioner_runtime::client::ConnectError;
-/// Says whether a call of the author's code may still act.
+/// Reports whether a call of the author's code may still act.
 pub use provisioner_runtime::controller::FencingToken;
-/// What [`Controller::environment`] takes.
+/// The argument of [`Controller::environment`].
 pub use provisioner_runtime::environment::Environment;
-/// An error and its causes as one line, as events and logs show them.
+/// Formats an error and its causes as one line, for events and logs.
 pub use provisioner_runtime::error_chain;
-/// What an [`ObjectWatch`] delivers.
+/// A change that an [`ObjectWatch`] delivers.
 pub use provisioner_runtime::watch::Change;
-/// What stops [`Controller::run_with`].
+/// Stops [`Controller::run_with`].
 pub use tokio_util::sync::CancellationToken;

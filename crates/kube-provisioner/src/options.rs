@@ -1,4 +1,4 @@
-//! The options that every provisioner has, as command line arguments with environment variables.
+//! Options of every provisioner, as command-line arguments with environment variables.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use provisioner_runtime::logs::{self, LogFormat};
 use crate::address::parse_address;
 use crate::duration::{expected, parse_duration};
 
-// What `--help` groups options by; those of the provisioner itself come first, without a heading.
+// Headings in `--help`. The provisioner's own options come first, without a heading.
 const KUBERNETES: &str = "Kubernetes";
 const CALLS: &str = "Calls and retries";
 const HEALTH: &str = "Health and logs";
@@ -22,7 +22,7 @@ const REPLICAS: &str = "Replicas";
 #[cfg(feature = "cosi")]
 const COSI: &str = "COSI";
 
-/// Options of the controller, to be flattened into an author's own arguments, or filled in by hand:
+/// Options of the controller. Flatten them into your own arguments, or set the fields:
 ///
 /// ```
 /// use kube_provisioner::Options;
@@ -45,8 +45,8 @@ pub struct Options {
     #[arg(long, help_heading = KUBERNETES, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The address of the API server, in the place of the kubeconfig's: `--master` of Go programs. Without
-    /// [`kubeconfig`](Self::kubeconfig) no credentials are used.
+    /// The address of the API server, which overrides the kubeconfig's: `--master` of Go programs. Without
+    /// [`kubeconfig`](Self::kubeconfig), the client uses no credentials.
     #[arg(skip)]
     pub api_server: Option<Uri>,
 
@@ -114,7 +114,7 @@ pub struct Options {
     #[arg(long, help_heading = HEALTH, env, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
     pub log_format: LogStyle,
 
-    /// How several replicas share the work
+    /// Mode in which replicas share the work
     #[arg(long, help_heading = REPLICAS, env, value_name = "MODE", value_enum, default_value_t = Coordination::Lease)]
     pub coordination: Coordination,
 
@@ -134,38 +134,38 @@ pub struct Options {
     #[arg(long, help_heading = REPLICAS, env, value_name = "TIME", default_value = "2s", value_parser = parse_time_limit)]
     pub lease_retry_period: Duration,
 
-    /// The name of the Lease, where it is not the provisioner's.
+    /// The name of the Lease, if it is not derived from the provisioner's name.
     #[arg(skip)]
     pub lease_name: Option<String>,
 
-    /// Further labels of the Lease.
+    /// Additional labels of the Lease.
     #[arg(skip)]
     pub lease_labels: BTreeMap<String, String>,
 
-    /// Whether the account has the rights that external-provisioner needs, and no others: the controller keeps its journal
-    /// in a Lease, or in memory if the account may not write Leases, writes events to `v1`, and can work without the
-    /// cluster's id.
+    /// Limits the controller to the permissions of external-provisioner: it keeps its journal in a Lease, or in memory
+    /// if the account may not write Leases, writes events to `v1`, and can work without the cluster's ID.
     #[arg(skip)]
     pub sidecar_rbac: bool,
 
-    /// The topology segments of the node, for [`Coordination::PerNode`] with a CSI driver: the replica deletes the volumes whose
-    /// `nodeAffinity` its node meets, whoever created them. Without segments it deletes those that carry the node's name.
+    /// The topology segments of the node, for [`Coordination::PerNode`] with a CSI driver: the replica deletes the
+    /// volumes whose `nodeAffinity` matches its node, including volumes that another replica created. Without segments,
+    /// it deletes the volumes that carry the node's name.
     #[arg(skip)]
     pub node_segments: Option<BTreeMap<String, String>>,
 
-    /// With [`Coordination::PerNode`], how long a replica waits before it takes a claim that waits for no pod, and that its node
-    /// [has room](crate::Hooks::has_room) for. Without delays such claims are refused; with [`node_segments`](Self::node_segments) they wait until
-    /// another program selects a node.
+    /// The delays with [`Coordination::PerNode`] before a replica takes a claim that does not wait for a pod and that
+    /// its node [has room](crate::Hooks::has_room) for. Without delays, such claims are refused; with
+    /// [`node_segments`](Self::node_segments), they wait until another program selects a node.
     #[arg(skip)]
     pub bid_delays: Option<BidDelays>,
 
-    /// What the names of new volumes begin with, before a hyphen and the uid of the claim.
+    /// The prefix of the names of new volumes, before a hyphen and the claim's uid.
     #[arg(skip = String::from("pvc"))]
     pub volume_name_prefix: String,
 
-    /// How many characters of the claim's uid, without its hyphens, the names of new volumes have: 1 to 32. By default the
-    /// whole uid, as [`Coordination::PerNode`] needs it. Where two claims would have the same name, one of them waits until
-    /// the other and its volume are gone.
+    /// The number of characters of the claim's uid, without hyphens, in the names of new volumes: 1 to 32. The default
+    /// is the whole uid, which [`Coordination::PerNode`] requires. If two claims map to the same volume name, one of
+    /// them waits until the other claim and its volume are deleted.
     #[arg(skip)]
     pub volume_name_uid_length: Option<usize>,
 
@@ -181,7 +181,7 @@ pub struct Options {
     #[arg(long, help_heading = REPLICAS, env, alias = "grace-period", value_name = "TIME", default_value = "20s", value_parser = parse_time_limit)]
     pub shutdown_timeout: Duration,
 
-    /// Add a finalizer to new PersistentVolumes, so that deleting one by hand does not leak storage
+    /// Add a finalizer to new PersistentVolumes, so that deleting one manually does not leak storage
     #[arg(long, help_heading = KUBERNETES, env, alias = "volume-finalizer", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub add_finalizer: bool,
 }
@@ -229,17 +229,18 @@ impl Options {
         }
     }
 
-    /// The name of the Lease, or with several shards the beginning of their names.
+    /// Returns the name of the Lease, or the common prefix of the Lease names if there are several shards.
     pub(crate) fn lease_name(&self) -> String {
         self.lease_name.clone().unwrap_or_else(|| lease_name(&self.provisioner_name))
     }
 
-    /// Where the journals are, as far as the options say it: an account may have no rights to them.
+    /// Returns the kind of journal that the options select. The account may lack the permissions for it.
     pub(crate) fn journal_kind(&self) -> JournalKind {
         if self.sidecar_rbac { JournalKind::Lease } else { JournalKind::ConfigMap }
     }
 
-    /// Starts the process's log, for programs that work before their controller runs. The controller does it otherwise.
+    /// Starts the process's log, for programs that log before their controller runs. Otherwise the controller starts
+    /// it.
     pub fn start_log(&self) {
         logs::init(match self.log_format {
             LogStyle::Text => LogFormat::Text,
@@ -248,7 +249,7 @@ impl Options {
     }
 }
 
-/// Options of the controller of buckets, to be flattened into an author's own arguments, or filled in by hand:
+/// Options of the bucket controller. Flatten them into your own arguments, or set the fields:
 ///
 /// ```
 /// use kube_provisioner::BucketOptions;
@@ -259,7 +260,7 @@ impl Options {
 #[derive(Args, Clone, Debug)]
 #[non_exhaustive]
 pub struct BucketOptions {
-    /// Those of every controller.
+    /// The options of every controller.
     #[command(flatten)]
     pub options: Options,
 
@@ -267,17 +268,19 @@ pub struct BucketOptions {
     #[arg(long, env, value_name = "KEYS", value_delimiter = ',')]
     pub allowed_additional_config: Option<Vec<String>>,
 
-    /// Socket for a COSI sidecar, such as unix:///var/lib/cosi/cosi.sock; with it the program is a COSI driver, and no controller of ObjectBucketClaims
+    /// Socket for a COSI sidecar, such as unix:///var/lib/cosi/cosi.sock; makes the program a COSI driver that ignores
+    /// ObjectBucketClaims
     #[cfg(feature = "cosi")]
     #[arg(long, help_heading = COSI, env, value_name = "ADDRESS")]
     pub cosi_endpoint: Option<driver_rpc::Address>,
 
-    /// Reconcile COSI's Buckets and BucketAccesses (v1alpha2) without a sidecar, and no ObjectBucketClaims; that version of COSI has no release yet
+    /// Reconcile COSI's Buckets and BucketAccesses (v1alpha2, not released yet) without a sidecar, instead of
+    /// ObjectBucketClaims
     #[cfg(feature = "cosi")]
     #[arg(long, help_heading = COSI, env, conflicts_with = "cosi_endpoint")]
     pub cosi_controller: bool,
 
-    /// Name of the COSI driver [default: made of the provisioner's name: example.com/s3 gives s3.example.com]
+    /// Name of the COSI driver [default: derived from the provisioner's name: example.com/s3 gives s3.example.com]
     #[cfg(feature = "cosi")]
     #[arg(long, help_heading = COSI, env, value_name = "NAME", value_parser = crate::cosi::driver_name)]
     pub cosi_driver_name: Option<String>,
@@ -299,7 +302,7 @@ impl BucketOptions {
     }
 }
 
-/// How several replicas of a provisioner share the work. See `docs/book/pages/how/crash-safety.md`.
+/// The mode in which replicas of a provisioner share the work. See `docs/book/pages/how/crash-safety.md`.
 ///
 /// ```
 /// use kube_provisioner::{Coordination, Options};
@@ -314,22 +317,22 @@ pub enum Coordination {
     /// Leader election: the holder of a shard's Lease does its work.
     #[default]
     Lease,
-    /// One replica on each node serves the claims and volumes of that node
+    /// One replica on each node reconciles the claims and volumes of that node
     PerNode,
     /// A single replica; if another one starts, it takes over and the first exits
     None,
 }
 
-/// How long the replicas of nodes wait before one of them takes a claim that waits for no pod.
+/// The delays before a node's replica takes a claim that does not wait for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BidDelays {
     /// The longest delay before the first attempt to take a claim. It doubles with each further attempt.
     pub base: Duration,
-    /// The longest delay of all.
+    /// The upper limit of all delays.
     pub max: Duration,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[non_exhaustive]
 pub enum LogStyle {
@@ -340,7 +343,7 @@ pub enum LogStyle {
     Json,
 }
 
-/// The defaults of the Go library, for `--preset go-compat`. Given arguments win.
+/// The defaults of the Go library, for `--preset go-compat`. Explicit arguments take precedence.
 pub(crate) const GO_COMPAT: [(&str, &str); 8] = [
     ("api_concurrency", "4"),
     ("max_concurrent_calls", "4"),
@@ -352,7 +355,8 @@ pub(crate) const GO_COMPAT: [(&str, &str); 8] = [
     ("add_finalizer", "false"),
 ];
 
-/// The rule of the API server for `StorageClass.provisioner`: a qualified name, here without `kubernetes.io/`.
+/// Parses a provisioner name by the API server's rule for `StorageClass.provisioner`: a qualified name. Rejects the
+/// prefix `kubernetes.io/`.
 pub(crate) fn provisioner_name(text: &str) -> Result<String, String> {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -391,13 +395,13 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A year is more than any pause or limit needs, and clocks can add it.
+/// The longest pause or limit. Adding it to a timestamp does not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Parses a pause or a time limit: as [`parse_duration`], longer than nothing and a year at most.
+/// Parses a pause or a time limit: a duration as in [`parse_duration`] that is longer than zero and at most a year.
 ///
 /// # Errors
-/// If the text is none.
+/// If the text is not such a duration.
 pub fn parse_time_limit(text: &str) -> Result<Duration, String> {
     parse_duration(text).and_then(|time| match time {
         Duration::ZERO => Err(expected(text)),

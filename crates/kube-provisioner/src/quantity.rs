@@ -1,6 +1,6 @@
 //! Sizes in Kubernetes' notation: `1Gi`, `1.5G`, `100m`, `1e3`.
 //!
-//! The grammar and the limits are those of `resource.Quantity` in `k8s.io/apimachinery`
+//! The grammar and the limits match `resource.Quantity` in `k8s.io/apimachinery`
 //! (<https://pkg.go.dev/k8s.io/apimachinery/pkg/api/resource#Quantity>). All arithmetic is on integers:
 //! digits are exact down to one billionth, and sizes are rounded up, never down.
 

@@ -141,7 +141,7 @@ pub fn cosi_controller_rules(driver: &str, options: &Options) -> Vec<AccessRule>
 pub fn manifests(account: &Account<'_>, rules: &[AccessRule]) -> Vec<Value> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let Account { name, namespace } = account;
-    // Cluster-wide names must not collide with those of another installation.
+    // Cluster-wide names must not collide with the names of another installation.
     let cluster_name = format!("{namespace}-{name}");
     let in_namespace = json!({"name": name, "namespace": namespace});
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);

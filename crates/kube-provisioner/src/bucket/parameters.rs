@@ -123,7 +123,7 @@ impl Authentication {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceAccount {
-    /// The namespace, which is that of the claim.
+    /// The namespace, which is the same as the claim's.
     pub namespace: String,
     /// The name.
     pub name: String,

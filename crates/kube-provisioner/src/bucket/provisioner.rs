@@ -81,7 +81,7 @@ use crate::error::{DeleteError, ProvisionError};
     note = "implement `kube_provisioner::bucket::BucketProvisioner`: `type Parameters`, `type Config`, `create_bucket`, `delete_bucket`, `grant` and `revoke`"
 )]
 pub trait BucketProvisioner: Send + Sync + Sized + 'static {
-    /// The class's `parameters` except those of the controller: a struct with named fields, `()` if no parameters are allowed,
+    /// The class's `parameters` except the controller's: a struct with named fields, `()` if no parameters are allowed,
     /// or a `BTreeMap<String, String>` for arbitrary ones. An event on the claim names unknown and malformed keys, see
     /// [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;

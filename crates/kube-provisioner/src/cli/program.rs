@@ -152,8 +152,8 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
         Self { sidecar: Some(rules.into_iter().collect()), ..self }
     }
 
-    /// Uses these arguments instead of those of the process, for a program with several modes that each have their own arguments and
-    /// provisioner. The first argument is the name, such as `nfs-provisioner subdir`.
+    /// Uses these arguments instead of the process's, for a program with several modes that each have their own
+    /// arguments and provisioner. The first argument is the name, such as `nfs-provisioner subdir`.
     pub fn arguments(self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self { arguments: arguments.into_iter().map(Into::into).collect(), ..self }
     }

@@ -40,13 +40,13 @@ pub(super) struct Spy {
 /// The calls of one run.
 pub(super) struct Calls {
     provisions: AtomicUsize,
-    /// How often a call had to wait for something.
+    /// The number of times that calls had to wait.
     waits: watch::Sender<u64>,
     delays: Option<(Tempo, Mutex<fastrand::Rng>)>,
 }
 
 impl Calls {
-    /// Calls that are made as they are.
+    /// Calls without added delays.
     pub(super) fn plain() -> Self {
         Self { provisions: AtomicUsize::new(0), waits: watch::Sender::new(0), delays: None }
     }
@@ -56,16 +56,16 @@ impl Calls {
         Self { delays: Some((tempo, Mutex::new(fastrand::Rng::with_seed(seed)))), ..Self::plain() }
     }
 
-    /// How often `provision` was called.
+    /// Returns the number of calls of `provision`.
     pub(super) fn provisions(&self) -> usize {
         self.provisions.load(Ordering::Relaxed)
     }
 
-    /// Returns when calls had to wait that many times more.
+    /// Waits until calls had to wait `times` more times.
     pub(super) async fn wait(&self, times: u64) {
         let mut waits = self.waits.subscribe();
         let end = *waits.borrow() + times;
-        // An error would mean that the sender is gone, and we hold it.
+        // An error would mean that the sender is dropped, but `self` owns it.
         let _ = waits.wait_for(|waits| *waits >= end).await;
     }
 

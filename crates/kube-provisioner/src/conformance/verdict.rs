@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Judgement {
-    /// The rule is kept, as far as the check can tell.
+    /// The check found no violation of the rule.
     Kept,
     /// The rule is broken. The text describes the observation.
     Broken(String),

@@ -68,7 +68,7 @@ async fn list(client: &Client, kind: &str) -> kube::Result<Option<Vec<DynamicObj
     Ok(found)
 }
 
-/// Returns the parameters of a class without those of the controller.
+/// Returns the parameters of a class without the controller's own parameters.
 pub(super) fn of_author(mut parameters: BTreeMap<String, String>) -> BTreeMap<String, String> {
     parameters.remove(crate::protocol::EXISTING_BUCKETS);
     parameters

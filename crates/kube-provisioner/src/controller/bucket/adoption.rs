@@ -9,7 +9,8 @@ use super::record::Record;
 
 pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconciler, facts: &Facts) -> Outcome {
     let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
-    // The ownership mark in the backend names the claim that the bucket was created for, whoever created it.
+    // The ownership mark in the backend names the claim that the bucket was created for, even if an administrator
+    // created it.
     let former = bucket.claim().map(|former| former.uid).filter(|uid| !uid.is_empty() && **uid != *claim.uid);
     let record = match bucket.record() {
         Some(record) => {

@@ -5,7 +5,7 @@
 pub enum Decision {
     /// Do nothing until something changes.
     NoAction(NoAction),
-    /// Do nothing, and tell the claim's user why.
+    /// Do nothing, and report the reason on the claim.
     Refuse(Refusal),
     /// Call the provisioner's `create_bucket` and `grant`.
     Attempt(Reason),

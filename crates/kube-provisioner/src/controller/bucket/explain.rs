@@ -33,7 +33,8 @@ pub struct Objects<'a> {
     pub class: Option<&'a Value>,
     /// The claim whose bucket the claim requests.
     pub owner: Option<&'a Value>,
-    /// The ObjectBuckets with the names of the claim and of its owner, and those of claims that use its bucket.
+    /// The ObjectBuckets with the names of the claim and of its owner, and the ObjectBuckets of claims that use its
+    /// bucket.
     pub buckets: &'a [Value],
     /// The metadata of the claim's Secret, by [its name](delivered_names). Its data is not needed.
     pub secret: Delivery<'a>,

@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     /// The other claims that use the claim's bucket.
     pub(crate) users: Vec<ClaimName>,
     pub(crate) class: ClassState,
-    /// The names of the claim's Secret and ConfigMap: the recorded ones, or those of a new claim.
+    /// The names of the claim's Secret and ConfigMap: the recorded names, or the default names of a new claim.
     pub(crate) names: DeliveredNames,
     pub(crate) secret: Delivered,
     pub(crate) config_map: Delivered,

@@ -40,7 +40,7 @@ impl fmt::Debug for Parsed {
     }
 }
 
-/// A class's parameters: those of the provisioner, and the Secrets that they name.
+/// A class's parsed parameters, and the Secrets that they name.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassParameters {
     pub(crate) parsed: Parsed,

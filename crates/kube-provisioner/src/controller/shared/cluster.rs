@@ -1,4 +1,4 @@
-//! The ID of this cluster, which distinguishes its storage from that of other clusters on the same backend.
+//! The ID of this cluster, which distinguishes its storage from the storage of other clusters on the same backend.
 
 use std::time::Duration;
 

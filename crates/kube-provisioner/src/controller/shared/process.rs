@@ -18,13 +18,13 @@ use crate::controller::RunError;
 use crate::options::{Coordination, Options};
 use crate::{protocol, rbac};
 
-/// The bound of concurrent calls of the author's code where none is given. A call that only waits costs some kilobytes.
+/// The default limit of concurrent calls of the author's code. A call that only waits costs a few kilobytes.
 const CALLS: usize = 100;
 
-/// The time between questions about rights that the API server does not answer.
+/// The delay before another permission check when the API server does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Where this process runs, and its identity.
+/// The environment and the identity of this process.
 pub(crate) struct Process {
     client: Client,
     pub(crate) namespace: String,
@@ -92,7 +92,7 @@ impl Process {
     }
 }
 
-/// Where the journal is. `None` if `shutdown` comes first.
+/// Returns the kind of journal that the account may use, or `None` on shutdown.
 async fn journal_kind(
     options: &Options,
     client: &Client,
@@ -127,7 +127,7 @@ async fn journal_kind(
     }
 }
 
-/// The identity of this process among those of the same provisioner.
+/// Returns the identity of this process, which distinguishes it from other processes of the same provisioner.
 fn instance(options: &Options, environment: &Environment) -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = options.node_name.clone().or(host).unwrap_or_else(|| "local".to_owned());
@@ -135,7 +135,7 @@ fn instance(options: &Options, environment: &Environment) -> String {
     format!("{host}_{random:016x}")
 }
 
-/// How replicas share the work. Their Leases say what they serve.
+/// Returns the mode in which replicas share the work. Their Leases carry `serves`.
 fn sharing(
     options: &Options,
     serves: &'static str,

@@ -1,7 +1,7 @@
-//! What is known of the cluster: compact tables of claims, volumes and classes, fed by the watches.
+//! The cached state of the cluster: compact tables of claims, volumes and classes, fed by the watches.
 //!
-//! A pure data structure. Every change returns the keys that it may affect. The tables do not hold claims that ask no
-//! provisioner or another one, and only the names of foreign volumes.
+//! A pure data structure. Every change returns the keys that it may affect. The tables contain only claims that name
+//! this provisioner, and only the names of foreign volumes.
 
 mod claims;
 mod namesakes;
@@ -33,18 +33,18 @@ pub(crate) struct VolumeCache {
     claims: Table<ClaimUid, ClaimEntry>,
     namesakes: Namesakes,
     volumes: Table<Key, Option<Arc<OurVolume>>>,
-    /// Those of the volumes without facts that are ours and cannot be read.
+    /// Our volumes that cannot be read. They have no facts in `volumes`.
     unreadable: HashMap<Key, Arc<UnreadableVolume>>,
     classes: Table<Box<str>, Option<Arc<OurClass>>>,
     /// The waiting claims by the class that they name.
     by_class: HashMap<Box<str>, BTreeSet<ClaimUid>>,
-    /// Our volumes that are not named after their claim, by that claim.
+    /// Our volumes that are not named after their claim, by claim.
     by_claim: HashMap<ClaimUid, BTreeSet<Key>>,
-    /// Claims of anybody that have a volume and ask for more, by that volume: those whose key is not the volume's name, and
-    /// those that ask no provisioner.
+    /// Claims that have a volume and request more, by that volume: claims whose key is not the volume's name, and
+    /// claims that do not name a provisioner.
     guests: Table<Key, Arc<GrowingClaim>>,
     progress: HashMap<Key, Progress>,
-    /// How often the author's watches have shown what the work on a key waits for.
+    /// The number of wakes by the author's watches, by key.
     woken: HashMap<Key, u64>,
     /// See `stale`.
     stale_claims: u64,
@@ -86,7 +86,7 @@ impl VolumeCache {
         }
     }
 
-    /// Whether the volume's claim exists and has not taken another volume. The table has only the claims that ask us.
+    /// Returns whether the volume's claim exists and is not bound to another volume. Only finds claims that name us.
     fn owner_lives(&self, key: &Key, volume: &OurVolume) -> bool {
         let Some(owner) = volume.owner() else { return false };
         match self.claims.get(&owner) {
@@ -96,7 +96,8 @@ impl VolumeCache {
         }
     }
 
-    /// Our node's place among those with volumes of ours, counted from `node` in the circle of all names, and their number.
+    /// Returns the position of our node among the nodes that have volumes of ours, and the number of these nodes.
+    /// Positions are counted from `node` in the circular order of the names.
     pub(crate) fn place_after(&self, node: &str) -> (usize, usize) {
         let here = self.rules.identity.as_deref().unwrap_or_default();
         let volumes = self.volumes.iter().filter_map(|(_, volume)| volume.as_ref()?.facts.identity.as_deref());
@@ -106,7 +107,7 @@ impl VolumeCache {
         (place, nodes.len())
     }
 
-    /// The number of claims that wait for us, and how long the oldest has waited.
+    /// Returns the number of claims that wait for us, and the age of the oldest wait.
     pub(crate) fn waiting_claims(&self) -> (usize, Duration) {
         let waiting = self.claims.iter().filter_map(|(_, entry)| match entry {
             ClaimEntry::Waiting(claim) => Some(claim.since.elapsed()),
@@ -166,7 +167,7 @@ impl VolumeCache {
         Vec::new()
     }
 
-    /// An author's watch shows what this work may wait for.
+    /// Applies a wake from an author's watch. Returns the keys that may wait for it.
     pub(crate) fn wake(&mut self, wake: &Wake) -> Vec<Key> {
         let keys: Vec<Key> = match wake {
             Wake::Volume(name) => {
@@ -190,12 +191,13 @@ impl VolumeCache {
         keys
     }
 
-    /// As `concerned_claims`, of those whose data source, by namespace and name, is meant.
+    /// Returns the keys of `concerned_claims` whose data source matches. The arguments are the claim, and the namespace
+    /// and name of its source.
     fn with_source(&self, is_meant: impl Fn(&ClaimFacts, (&str, &str)) -> bool) -> Vec<Key> {
         self.concerned_claims(|claim| claim.source().is_some_and(|source| is_meant(claim, source)))
     }
 
-    /// The waiting claims that are meant, and the attempts for such claims that are gone.
+    /// Returns the keys of matching waiting claims, and of attempts for matching claims that no longer exist.
     fn concerned_claims(&self, is_meant: impl Fn(&ClaimFacts) -> bool) -> Vec<Key> {
         let waits = |entry: &ClaimEntry| match entry {
             ClaimEntry::Waiting(claim) => is_meant(&claim.facts),
@@ -227,8 +229,8 @@ impl VolumeCache {
         Vec::new()
     }
 
-    /// Applies a claim that the API server returned. An unknown claim is ignored, since it may be gone: only the watch
-    /// adds claims.
+    /// Applies a claim that the API server returned. Ignores an unknown claim, since it may have been deleted: only the
+    /// watch adds claims.
     pub(crate) fn observe_claim(&mut self, answer: WatchedClaim) {
         let Some(uid) = answer.metadata().uid.as_deref().map(ClaimUid::new) else { return };
         if let Some(volume) = self.guest_of(&answer) {
@@ -241,14 +243,14 @@ impl VolumeCache {
         if self.claims.get(&uid).is_some() {
             let awaits_listing = self.claims.awaits_listing(&uid);
             self.claim_event(Change::Applied(answer));
-            // A list that is being read may be newer than the answer, and the claim missing in it.
+            // A list that is being read may be newer than the answer, and may lack the claim.
             if awaits_listing {
                 self.claims.await_listing(uid);
             }
         }
     }
 
-    /// Applies a volume that the API server returned, as [`VolumeCache::observe_claim`] does.
+    /// Applies a volume that the API server returned, like [`VolumeCache::observe_claim`].
     pub(crate) fn observe_volume(&mut self, answer: WatchedVolume) {
         let key = Key::of_volume(answer.name());
         if self.volumes.get(&key).is_some() {
@@ -269,7 +271,7 @@ impl VolumeCache {
         }
     }
 
-    /// The keys of a claim and of its volumes with other names.
+    /// Returns the keys of a claim and of its volumes with other names.
     fn of_claim(&self, claim: &ClaimUid) -> Vec<Key> {
         let volumes = self.by_claim.get(claim).into_iter().flatten().cloned();
         volumes.chain([self.key(claim)]).collect()
@@ -279,7 +281,7 @@ impl VolumeCache {
         self.rules.volume_names.key(claim)
     }
 
-    /// Whether a claim of ours has this key.
+    /// Returns whether a claim that names us has this key.
     fn is_asked_for(&self, key: &Key) -> bool {
         self.holder(key).is_some_and(|claim| self.claims.get(&claim).is_some())
     }
@@ -323,7 +325,8 @@ fn claim_version(claim: &partial::ClaimFields) -> &str {
     claim.metadata.resource_version.as_deref().unwrap_or_default()
 }
 
-/// Resource versions of one kind are ordered numbers. A version that is no number is never older. See
+/// Returns whether a resource version is older than the known one. Versions of one kind are ordered numbers; a version
+/// that is not a number is never older. See
 /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
 fn older(new: &str, known: &str) -> bool {
     number(new).zip(number(known)).is_some_and(|(new, known)| new < known)

@@ -1,4 +1,4 @@
-//! The rules: a pure function from what is known of one key to what is done.
+//! The rules: a pure function from the facts about a key to a decision.
 
 use std::sync::Arc;
 
@@ -17,30 +17,31 @@ use crate::capabilities::{AccessMode, Capabilities};
 use crate::controller::shared::class_parameters::BadParameters;
 use crate::controller::shared::names::ProvisionerNames;
 
-/// The provisioner's own properties, as the rules need them.
+/// The provisioner's own properties that the rules need.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) names: ProvisionerNames,
     pub(crate) volume_names: VolumeNames,
     pub(crate) capabilities: Capabilities,
-    /// New volumes get our finalizer, so that nobody can delete one before its asset is gone.
+    /// New volumes receive our finalizer, so that a volume cannot be deleted before its asset.
     pub(crate) finalizer: bool,
-    /// The identity of this installation. Volumes of another installation are not ours. The name of a CSI driver is that of
-    /// one installation, so its sidecar has none.
+    /// The identity of this installation. Volumes of another installation are not ours. `None` for the sidecar of a CSI
+    /// driver, since the driver's name already identifies the installation.
     pub(crate) identity: Option<Box<str>>,
-    /// The cluster. Volumes of another one are not ours.
+    /// The ID of this cluster. Volumes of another cluster are not ours.
     pub(crate) cluster_id: Arc<str>,
-    /// The node whose claims and volumes are ours, where every node has a replica of its own.
+    /// The node whose claims and volumes are ours, if every node has its own replica.
     pub(crate) node: Option<Box<str>>,
-    /// The place of that node, if it decides which volumes are ours. Its identity is ours then.
+    /// The place of that node, if it decides which volumes are ours. In that case our identity is the identity of the
+    /// place.
     pub(crate) place: Option<Place>,
-    /// The delays before bids for claims that wait for no pod, if this node takes such claims.
+    /// The delays before bids for claims that do not wait for a pod, if this node takes such claims.
     pub(crate) bids: Option<Backoff>,
     pub(crate) safeguards: Safeguards,
 }
 
 impl Rules {
-    /// What the rules need to know of a volume. `None` for an object that lacks what every stored object has.
+    /// Reads the facts about a volume. Returns `None` if the object lacks fields that every stored object has.
     pub(crate) fn read(&self, volume: &partial::VolumeFields) -> Option<VolumeFacts> {
         let mut facts = VolumeFacts::read(volume)?;
         if let Some(place) = &self.place {
@@ -50,12 +51,12 @@ impl Rules {
         Some(facts)
     }
 
-    /// The identity that new volumes get.
+    /// Returns the identity to record on new volumes.
     pub(crate) fn stamp(&self) -> Option<&str> {
         self.identity.as_deref().filter(|_| self.place.is_none())
     }
 
-    /// Whether another installation, or another node's replica, made this volume.
+    /// Returns whether another installation, or another node's replica, created this volume.
     pub(crate) fn made_elsewhere(&self, volume: &VolumeFacts) -> bool {
         if !self.safeguards.include(Safeguard::Identity) {
             return false;
@@ -70,26 +71,27 @@ impl Rules {
         }
     }
 
-    /// Whether the volume was made in another cluster. A volume without a cluster's id is from before there was one. An
-    /// empty one was not known, and only the record of the object's creation shows a copy.
+    /// Returns whether the volume was created in another cluster. A volume without a cluster ID was created by a
+    /// version that did not record it. An empty ID was unknown at creation; then only the record of the object's
+    /// creation shows a copy.
     fn in_other_cluster(&self, volume: &VolumeFacts) -> bool {
         let known = volume.cluster_id.as_deref().filter(|id| !id.is_empty() && !self.cluster_id.is_empty());
         let other = known.is_some_and(|id| *id != *self.cluster_id);
         other && self.safeguards.include(Safeguard::Cluster)
     }
 
-    /// Whether each installation has the name of its node.
+    /// Returns whether the identity of an installation is the name of its node.
     fn is_named_by_node(&self) -> bool {
         self.node.is_some() && self.node == self.identity
     }
 
-    /// Whether the annotations name this provisioner as the volume's maker.
+    /// Returns whether the annotations name this provisioner as the volume's creator.
     pub(crate) fn named_in(&self, annotations: &partial::Annotations) -> bool {
         annotations.provisioned_by.as_deref().is_some_and(|name| self.names.include(name))
     }
 
-    /// Whether this provisioner made the volume. The annotation decides; without it the CSI driver, or the driver that
-    /// the volume was migrated to.
+    /// Returns whether this provisioner created the volume, according to the annotation. Without the annotation, the
+    /// CSI driver decides, or the driver that the volume was migrated to.
     pub(crate) fn own(&self, volume: &partial::VolumeFields) -> bool {
         if !self.safeguards.include(Safeguard::Ownership) {
             return true;
@@ -111,13 +113,13 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         (Progress::AwaitsAdoption, _) => Decision::NoAction(NoAction::AwaitsAdoption),
         (Progress::Surplus(_), _) => Decision::DeleteSurplus,
         (Progress::Unsaved(_), VolumeState::Absent) => Decision::Save,
-        // Another installation's volume has the name. Going on with the attempt finds and removes what it has made.
+        // Another installation's volume has the name. Continuing the attempt finds and removes what it has created.
         (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(volume))
             if rules.made_elsewhere(&volume.facts) =>
         {
             about_attempt(facts)
         }
-        // The asset may be another one than that of the volume. Saving it compares the two.
+        // The asset may differ from the volume's asset. Saving it compares the two.
         (Progress::Unsaved(unsaved), VolumeState::Ours(volume)) if volume.facts.deleting => match &unsaved.after {
             Some(uid) if *uid == volume.facts.uid => about_volume(&volume.facts, facts, rules),
             _ => Decision::Save,
@@ -135,7 +137,8 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// An attempt that may have left something continues while its claim asks for it, with the class as it was at the begin.
+/// Decides about an attempt that may have left something in the backend. It continues while its claim requests the
+/// volume, with the class as it was when the attempt began.
 fn about_attempt(facts: &Facts) -> Decision {
     let Progress::Background(pending) = &facts.progress else { return Decision::Save };
     match (&facts.claim, &facts.class) {
@@ -182,7 +185,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
                     (None, None) => Decision::Refuse(Refusal::ImmediateClass),
                 };
             }
-            // A node that is gone or has no replica serves no claim, and only other nodes' replicas can notice that.
+            // Only replicas on other nodes can detect that the selected node no longer exists or has no replica.
             Some(selected) if !claim.deleting => return Decision::LookForNode { name: selected.to_string() },
             _ => return Decision::NoAction(NoAction::OtherNode),
         }
@@ -205,7 +208,8 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// Refuses what the provisioner cannot honour: Kubernetes would bind the claim to a volume without it.
+/// Refuses a request that the provisioner does not support, since Kubernetes would bind the claim to an unsuitable
+/// volume.
 pub(crate) fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) -> Option<Refusal> {
     if claim.bind_completed {
         return Some(Refusal::BindCompleted);
@@ -227,7 +231,7 @@ pub(crate) fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) 
     if claim.selector && !can.selectors {
         return Some(Refusal::Selector);
     }
-    // An empty volume would replace the one that the source's own provisioner makes.
+    // An empty volume would replace the one that the source's own provisioner creates.
     if let Some(source) = &claim.data_source
         && !can.data_sources.contains(&source.type_name())
     {
@@ -235,7 +239,7 @@ pub(crate) fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) 
         let populated = source.needs_populator();
         return Some(if populated { Refusal::Populator { kind, name } } else { Refusal::DataSource { kind, name } });
     }
-    // Only a ReferenceGrant gives tenants what is another's, and the author alone can look for it.
+    // Only a ReferenceGrant gives access to a source in another namespace, and only the author's code can check it.
     if let Some(DataSource { namespace: Some(namespace), name, .. }) = &claim.data_source
         && **namespace != *claim.namespace
         && !can.sources_of_other_namespaces
@@ -272,12 +276,12 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
             };
         }
         return match &volume.identity {
-            // Only this refusal shows the user that the node is gone.
+            // Only this refusal shows the user that the node no longer exists.
             Some(identity) if released && (rules.is_named_by_node() || rules.place.is_some()) => {
                 Decision::LookForNode { name: identity.to_string() }
             }
             None if rules.node.is_some() && growth(volume, facts).is_some() => Decision::Refuse(Refusal::Unadopted),
-            // No replica takes it for its own.
+            // No replica considers the volume its own.
             None if released && rules.node.is_some() => Decision::Refuse(Refusal::Nobodys),
             _ if rules.node.is_some() => Decision::NoAction(NoAction::OtherNode),
             Some(identity) if released => Decision::Refuse(Refusal::OtherInstallation { maker: identity.to_string() }),
@@ -303,8 +307,8 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
     }
 }
 
-/// The size to which the volume has to grow: it and its claim are bound to each other, and the claim asks for more. The
-/// API server lets it ask only where its class allows that.
+/// Returns the size to which the volume has to grow, if it and its claim are bound to each other and the claim requests
+/// more. The API server accepts such a request only if the class allows expansion.
 fn growth(volume: &VolumeFacts, facts: &Facts) -> Option<u64> {
     let growing = facts.growing()?;
     let ClaimFacts { uid, namespace, name, deleting, .. } = &growing.claim;
@@ -314,15 +318,15 @@ fn growth(volume: &VolumeFacts, facts: &Facts) -> Option<u64> {
     grows.then(|| growing.target(volume.capacity))
 }
 
-/// What becomes of the volume: whether it is to be kept, protected or deleted.
+/// Decides whether to keep, protect or delete the volume.
 fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     let released = volume.phase == Phase::Released;
-    // A begun deletion is finished whatever has changed since: the remaining data is of no use.
+    // Finish a deletion that has begun, regardless of later changes: the remaining data is of no use.
     if volume.deletion_begun && !volume.protected && volume.phase != Phase::Bound {
         return Decision::Delete(Deletion::Checked);
     }
     match volume.policy {
-        // Only the object leads to the asset, and without the finalizer the object would be gone.
+        // Only the object leads to the asset, and only the finalizer keeps the object.
         ReclaimPolicy::Keep if volume.protected && volume.deleting && released => {
             Decision::Refuse(Refusal::RetainedTooLate)
         }
@@ -352,7 +356,7 @@ fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// Whether a claim waits to be bound to this volume.
+/// Returns whether a claim waits to be bound to this volume.
 fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
     let ClaimState::Waiting(claim) = &facts.claim else { return false };
     let for_claim = volume.claim.as_ref().is_some_and(|other| *other.uid == *claim.facts.uid);

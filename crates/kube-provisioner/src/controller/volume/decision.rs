@@ -1,33 +1,32 @@
-//! What can be decided about one key, and why.
+//! Decisions about one key, and their reasons.
 
-/// What to do about one key.
+/// The action for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing, until something changes.
+    /// Do nothing until something changes.
     NoAction(NoAction),
-    /// Nothing, and the claim's user should know why.
+    /// Do nothing, and report the reason to the claim's user.
     Refuse(Refusal),
     /// Call the author's `provision`.
     Provision,
-    /// Remove what an attempt may have left: its claim or its class is gone.
+    /// Remove what an attempt may have left, because its claim or its class no longer exists.
     CleanUp,
-    /// Call the author's `delete` for a surplus asset: another process has saved the volume with another one.
+    /// Call the author's `delete` for a surplus asset: another process has saved the volume with another asset.
     DeleteSurplus,
-    /// Read the claim again before it gets another volume.
+    /// Read the claim again before it receives another volume.
     Confirm,
-    /// Read the volume that our watch has shown: it may be older than our term.
+    /// Read the volume that our watch has delivered, since it may be older than our term.
     ConfirmVolume,
     /// Save the volume whose asset exists.
     Save,
-    /// Take a claim that waits for no pod for our node, unless another node is faster.
+    /// Take a claim that does not wait for a pod for our node, unless another node is faster.
     Bid,
-    /// Check the node whose replica has to make the claim's volume, or to delete the volume: whether it exists, and runs a
-    /// replica.
+    /// Check whether the node whose replica has to create or delete the volume exists and has a running replica.
     LookForNode {
-        /// The node, or the place of the volume where it decides.
+        /// The node, or the volume's place if that decides.
         name: String,
     },
-    /// Add our finalizer to a volume that was made without it.
+    /// Add our finalizer to a volume that was created without it.
     Protect,
     /// Remove our finalizer from a volume that is not to be deleted.
     Unprotect,
@@ -38,122 +37,122 @@ pub enum Decision {
     },
     /// Call the author's `delete`, then delete the object.
     Delete(Deletion),
-    /// The asset is gone: delete the object.
+    /// Delete the object of a deleted asset.
     FinishDelete,
 }
 
-/// Why there is nothing to do.
+/// The reason why there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoAction {
-    /// Neither a claim that asks us nor a volume of ours.
+    /// The key has neither a claim that names us nor a volume of ours.
     NothingHere,
     /// The claim has a volume.
     Bound,
     /// The volume is saved. The controller-manager binds it.
     Provisioned,
-    /// The author's `accepts` said no.
+    /// The author's `accepts` returned false.
     Vetoed,
-    /// The attempt is in the journal of a former replica, and our journal has no room for it yet.
+    /// The attempt is in the journal of a former replica, and our journal does not have room for it yet.
     AwaitsAdoption,
     /// The claim's class names another provisioner.
     ClassOfAnother,
-    /// The claim's or the volume's node has a replica of its own.
+    /// The claim's or the volume's node has its own replica.
     OtherNode,
-    /// The volume was made in another cluster.
+    /// The volume was created in another cluster.
     OtherCluster,
-    /// The volume was made by another installation.
+    /// The volume was created by another installation.
     OtherInstallation,
     /// The scheduler has not chosen a node.
     AwaitsNode,
-    /// The claim is being deleted, and nothing was made for it.
+    /// The claim is being deleted, and no attempt was begun for it.
     ClaimTerminating,
     /// The volume is in use, or was never bound.
     NotReleased,
-    /// The volume is to be kept.
+    /// The volume is retained.
     Retained,
     /// The volume is released, but its claim still exists.
     ClaimStillSeen,
-    /// The volume is being deleted, and no asset of ours hangs on it.
+    /// The volume is being deleted, and there is no asset of ours to delete.
     VolumeTerminating,
 }
 
-/// Why a claim gets no volume. The texts for its user are in `report`.
+/// The reason why a claim does not receive a volume, or why a volume is kept. The texts for users are in `report`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The claim's access modes are not among these, which are all that there are.
+    /// The claim has an access mode other than these, which are all that Kubernetes defines.
     AccessModes(Vec<String>),
-    /// The class restricts where volumes may be.
+    /// The class restricts the topology of volumes.
     AllowedTopologies,
     /// The claim names this VolumeAttributesClass.
     AttributesClass(String),
-    /// The claim says that its binding is complete, and names no volume: Kubernetes considers it Lost.
+    /// The claim's binding is marked as complete, but it does not name a volume: Kubernetes considers it Lost.
     BindCompleted,
-    /// The claim asks for a block device.
+    /// The claim requests a block device.
     Block,
-    /// The class with this name does not exist, or the claim names none.
+    /// The class with this name does not exist, or the claim does not name a class.
     ClassMissing(Option<String>),
-    /// The volume may be a copy from a backup: that its claim is absent says nothing.
+    /// The volume may be a copy from a backup, so the absence of its claim does not prove a deletion.
     Copy {
         /// The volume's uid.
         uid: String,
     },
-    /// The claim asks for a copy.
+    /// The claim requests a copy.
     DataSource {
         /// The kind of the source, with its group.
         kind: String,
         /// The name of the source.
         name: String,
     },
-    /// The volume names no installation, and each node's replica serves only its own.
+    /// The volume does not name an installation, and each node's replica reconciles only its own volumes.
     Nobodys,
     /// The claim cannot be read.
     Unreadable {
-        /// Why not.
+        /// The reason.
         problem: String,
     },
     /// The volume cannot be read.
     UnreadableVolume {
-        /// Why not.
+        /// The reason.
         problem: String,
     },
-    /// The claim asks for more, and volumes cannot grow.
+    /// The claim requests more, and the provisioner does not support expansion.
     Expansion,
-    /// Every node has a replica of its own, and the class lets the scheduler choose none.
+    /// Every node has its own replica, and the class does not let the scheduler choose a node.
     ImmediateClass,
     /// The class has mount options.
     MountOptions,
-    /// The name of the claim's volume is another one's.
+    /// A foreign volume has the name of the claim's volume.
     NameTaken,
-    /// Another claim has the name that the claim's volume would have.
+    /// Another claim holds the name that the claim's volume would have.
     NameShared {
         /// That claim.
         rival: String,
     },
-    /// The volume is on a node that does not exist any more.
+    /// The volume is on a node that no longer exists.
     NodeGone {
         /// Its name.
         node: String,
     },
-    /// No node with the CSI driver can use the volume any more.
+    /// None of the nodes with the CSI driver can use the volume any longer.
     PlaceGone {
-        /// Where the volume is, as label selectors.
+        /// The volume's place, as label selectors.
         place: String,
     },
-    /// The volume was made in another cluster.
+    /// The volume was created in another cluster.
     OtherCluster {
-        /// Its id.
+        /// The cluster's ID.
         maker: String,
     },
-    /// The volume was made by another installation.
+    /// The volume was created by another installation.
     OtherInstallation {
-        /// Its identity.
+        /// The installation's identity.
         maker: String,
     },
-    /// The class's parameters cannot be used.
+    /// The class's parameters are invalid.
     Parameters(String),
-    /// The author's code crashed while it read the class's parameters.
+    /// The author's code panicked while it parsed the class's parameters.
     ParametersCrash(String),
-    /// The claim is to be filled by a volume populator.
+    /// A volume populator has to fill the claim.
     Populator {
         /// The kind of the source, with its group.
         kind: String,
@@ -162,18 +161,19 @@ pub enum Refusal {
     },
     /// The claim's size cannot be read.
     Request(String),
-    /// The volume is to be kept, but its deletion has begun.
+    /// The volume should be retained, but its deletion has begun.
     RetainedTooLate,
     /// The claim has a label selector.
     Selector,
-    /// The claim asks for a copy of what is in another namespace.
+    /// The claim requests a copy of a source in another namespace.
     SourceNamespace {
         /// That namespace.
         namespace: String,
         /// The name of the source.
         name: String,
     },
-    /// The claim asks for more, and the volume names no installation: each node's replica serves only its own.
+    /// The claim requests more, but the volume does not name an installation, and each node's replica reconciles only
+    /// its own volumes.
     Unadopted,
     /// The volume is being deleted after its `claimRef` was removed, so it is not Released.
     Unreleased {
@@ -183,7 +183,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns whether a volume is kept, rather than a claim refused.
+    /// Returns whether the refusal is about a volume that is kept, and not about a claim.
     pub(crate) fn is_about_volume(&self) -> bool {
         matches!(
             self,
@@ -200,14 +200,14 @@ impl Refusal {
     }
 }
 
-/// How a volume is deleted. The cache alone never suffices.
+/// The procedure for deleting a volume. The state in the cache is never sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// Our finalizer holds the object: delete it first (the answer is the live object), then the asset.
+    /// Our finalizer keeps the object: delete the object first (the answer is the live object), then the asset.
     Protected,
-    /// Read the live object, delete the asset, then the object with its uid as precondition.
+    /// Read the live object, delete the asset, then delete the object with its uid as precondition.
     Checked,
     /// A user deleted the volume before its claim was bound to it, and our finalizer keeps it. Read the volume and its
-    /// claim, which will get another volume. No pod has ever used it.
+    /// claim, which will receive another volume. A pod has never used the deleted volume.
     NeverBound,
 }

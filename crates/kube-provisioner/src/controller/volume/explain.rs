@@ -1,4 +1,4 @@
-//! Decisions about objects that no watch has delivered. See [`crate::explain`].
+//! Decisions about objects that were not delivered by a watch. See [`crate::explain`].
 
 use std::sync::Arc;
 
@@ -23,47 +23,47 @@ use crate::controller::shared::limits::Thresholds;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::explain::{Able, Anything, Installation};
 
-/// A claim and what belongs to it, as the API server's JSON.
+/// A claim and its related objects, as the API server's JSON.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Objects<'a> {
     /// The claim.
     pub claim: Option<&'a Value>,
     /// The claim's class.
     pub class: Option<&'a Value>,
-    /// The volume: of the claim, or of the name that the claim's volume will have.
+    /// The claim's volume, or the volume with the name that the claim's volume will have.
     pub volume: Option<&'a Value>,
-    /// What the journals record of it.
+    /// The claim's attempt in the journals.
     pub attempt: Attempt<'a>,
 }
 
-/// What the journals record of a claim.
+/// The attempt for a claim that the journals record.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Attempt<'a> {
-    /// Nothing.
+    /// The journals do not record an attempt.
     #[default]
     None,
     /// An attempt that the holder of the journal continues.
     Recorded(&'a Entry),
-    /// An attempt in the journal of another number of shards.
+    /// An attempt in a journal that was written with another number of shards.
     AwaitsAdoption,
 }
 
 /// A decision, and its text for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// What is done.
+    /// The decision.
     pub decision: Decision,
-    /// The message of the event, where there is one.
+    /// The message of the event, if there is one.
     pub message: Option<String>,
 }
 
-/// What this installation does about the claim. `None` for what is no object of an API server.
+/// Returns the decision of this installation about the claim, or `None` if the claim lacks a uid.
 pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
     let uid = objects.claim?["metadata"]["uid"].as_str()?;
     Some(judge(&VolumeNames::Usual.key(&ClaimUid::new(uid)), installation, able, objects))
 }
 
-/// What this installation does about the volume.
+/// Returns the decision of this installation about the volume, or `None` if the volume lacks a name.
 pub fn about_volume(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
     let name = objects.volume?["metadata"]["name"].as_str()?;
     Some(judge(&Key::of_volume(name), installation, able, objects))
@@ -80,7 +80,7 @@ fn judge(key: &Key, installation: &Installation, able: Able, objects: &Objects<'
     let message = match &decision {
         Decision::Refuse(refusal) => {
             let (provisioner, volume) = (&*installation.provisioner, &*key.to_string());
-            // As of the second attempt: the first one says nothing of a class that may come at once.
+            // Use the second attempt, because the first one reports no event for a missing class.
             let thresholds = Thresholds::default();
             let case = Case { provisioner, volume, facts: &facts, attempt: 2, repeats: 0, waits: 0, thresholds };
             report(Err(Stopped::Refused(refusal.clone())), &case).event.map(|event| event.text)
@@ -133,7 +133,7 @@ fn read<T: FromJson>(object: Option<&Value>) -> Option<T> {
     T::from_json(&object?.to_string()).ok()
 }
 
-/// All that this claim may ask for.
+/// Returns all capabilities that this claim may require.
 fn everything(facts: &Facts) -> Capabilities {
     let source = facts.claim_at_work().and_then(|claim| claim.data_source.as_ref());
     Capabilities::default()

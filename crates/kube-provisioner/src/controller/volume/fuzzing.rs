@@ -1,4 +1,4 @@
-//! For the project's fuzz targets.
+//! Entry points for the project's fuzz targets.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::controller::shared::names::ProvisionerNames;
 use crate::hooks::Hooks;
 use crate::provisioner::Provisioner;
 
-/// Bytes as the API server might send them, through the tables to a decision.
+/// Feeds bytes that the API server might send into the cache, and decides about the affected keys.
 pub(crate) fn take_in(bytes: &[u8]) {
     struct Nothing;
     impl Provisioner for Nothing {

@@ -1,4 +1,4 @@
-//! The metrics: those of the Go library under their original names, for existing dashboards, and our own.
+//! The metrics: the Go library's metrics under their original names, for existing dashboards, and our own.
 
 use std::time::Duration;
 

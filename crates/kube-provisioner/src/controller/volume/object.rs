@@ -59,7 +59,7 @@ pub(crate) fn build(inputs: &VolumeInputs<'_>, volume: Volume) -> Result<Persist
             inputs.class.reclaim_policy.clone().unwrap_or_else(|| "Delete".to_owned()),
         ),
         storage_class_name: inputs.class.metadata.name.clone(),
-        // In a claim, an empty name means that it wants none; a volume must not contain an empty name.
+        // In a claim, an empty name means that it has no such class; a volume must not contain an empty name.
         volume_attributes_class_name: claim.volume_attributes_class_name.filter(|name| !name.is_empty()),
         volume_mode: claim.volume_mode,
         ..PersistentVolumeSpec::default()

@@ -1,4 +1,4 @@
-//! The outcome of a decision. `report` says what it means for users, metrics and the queue.
+//! The outcome of a decision. `report` maps it to events, metrics and retries.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use super::decision::{NoAction, Refusal};
 use super::object::TemplateError;
 use crate::error::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
 
-/// What the author's code needs and does not get.
+/// A missing input of the author's code.
 #[derive(Debug)]
 pub(crate) enum MissingInput {
     /// The selected node does not exist.
     Node(String),
     /// A Secret that the class names does not exist.
     Secret { namespace: String, name: String },
-    /// The class's parameters do not give the name of a Secret. The text says why.
+    /// The class's parameters do not result in the name of a Secret. The text contains the reason.
     SecretName(String),
 }
 
-/// Why the replica of the selected node makes no volume, as far as another node's replica can see it.
+/// The reason why the replica on the selected node does not create a volume, as observed by a replica on another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeSilence {
     /// The node is not ready.
@@ -31,64 +31,65 @@ pub(crate) enum NodeSilence {
     NoReplica,
     /// The node does not exist or lacks the driver, and the replica there may have begun to create the volume.
     Begun,
-    /// A replica has run there. It has sent an event with the reason, or has stopped.
+    /// A replica has run there. It has emitted an event with the reason, or has stopped.
     Replica,
 }
 
 /// The outcome of one decision.
 pub(crate) type Outcome = Result<Done, Stopped>;
 
-/// What was done.
+/// A completed action.
 #[derive(Debug)]
 pub(crate) enum Done {
     /// Another replica has to act. The key runs again after this time.
     LooksAgain { after: Duration },
-    /// The asset is made and its volume is saved.
+    /// The asset was created and its volume was saved.
     Provisioned { took: Duration },
-    /// What an attempt may have left is removed.
+    /// Leftovers of an attempt were removed.
     CleanedUp,
-    /// The asset is deleted, and the object is deleted or has no finalizer of ours.
+    /// The asset was deleted, and the object was deleted or no longer has our finalizer.
     Deleted { took: Duration },
-    /// The asset has the new size, and volume and claim say so.
+    /// The asset has the new size, and volume and claim show it.
     Expanded { took: Duration },
     /// Our finalizer was added or removed.
     ProtectionSet,
 }
 
-/// Why the decision was not carried out.
+/// The reason why the decision was not executed.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// Nothing was to be done.
+    /// The decision required no action.
     NoAction(NoAction),
-    /// The claim gets no volume, or the volume is not deleted, until something changes.
+    /// The claim does not receive a volume, or the volume is not deleted, until something changes.
     Refused(Refusal),
-    /// As many attempts as allowed are under way for this namespace, in this class or altogether.
+    /// The limit of concurrent attempts is reached for this namespace, for this class or in total.
     AwaitsPermit(Flow),
-    /// The facts were out of date. The cache has the current ones.
+    /// The facts were out of date. The cache contains the current ones.
     Changed,
-    /// The API server has a change that the watch has not shown yet.
+    /// The API server has a change that the watch has not delivered yet.
     Behind,
-    /// The selected node does not exist or lacks the CSI driver, and nothing was made there. The scheduler was asked for another one.
+    /// The selected node does not exist or lacks the CSI driver, and no attempt was begun there. The scheduler was
+    /// asked for another node.
     NodeLeft { node: String, exists: bool },
-    /// Our node has no room for the volume of a claim that waits for no pod.
+    /// Our node has no room for the volume of a claim that does not wait for a pod.
     NoRoom { after: Duration },
-    /// The node that the scheduler has chosen exists, and its replica has not made the volume in time.
+    /// The selected node exists, but its replica has not created the volume in time.
     NodeSilent { node: String, why: NodeSilence },
     /// The API server rejects a write.
     Rejected { doing: &'static str, error: CallError },
     /// The attempt could not be recorded, or this replica may not begin it.
     NotJournaled(JournalError),
-    /// What the author's code needs is not there: a Secret or the selected node.
+    /// An input of the author's code is missing: a Secret or the selected node.
     NotReady(MissingInput),
     /// The author's `provision` returned an error. `rescheduled`: the scheduler was asked for another node.
     NotProvisioned { verdict: ProvisionVerdict, message: String, retry_after: Option<Duration>, rescheduled: bool },
-    /// The author's code gave no answer to a call for a claim.
+    /// The author's code did not answer a call for a claim.
     ProvisionAborted { method: &'static str, aborted: CallAborted },
-    /// The author's `provision` returned what cannot be a volume.
+    /// The author's `provision` returned an invalid volume.
     BadTemplate(TemplateError),
-    /// The asset is made; its volume could not be saved yet.
+    /// The asset exists, but its volume could not be saved yet.
     NotSaved(CallError),
-    /// The asset is made, but a foreign volume has its name.
+    /// The asset exists, but a foreign volume has its name.
     NameTakenMeanwhile,
     /// The author's `clean_up` failed, or its `delete` of a surplus asset.
     NotCleanedUp { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
@@ -96,12 +97,12 @@ pub(crate) enum Stopped {
     ClaimLives,
     /// The author's `delete` or `should_delete` returned an error.
     NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
-    /// The author's code gave no answer to a call for a volume.
+    /// The author's code did not answer a call for a volume.
     DeleteAborted { method: &'static str, aborted: CallAborted },
     /// The author's `expand` returned an error.
     NotExpanded { verdict: ExpandVerdict, message: String, retry_after: Option<Duration> },
-    /// The author's `expand` gave no answer.
+    /// The author's `expand` did not answer.
     ExpandAborted { aborted: CallAborted },
-    /// A call to the API server failed on the way.
+    /// A call to the API server failed.
     CallFailed { doing: &'static str, error: CallError },
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::controller::shared::watched::{self, Fields, Watched, null_as_default};
 
-/// The metadata that is read.
+/// The metadata that decisions read.
 pub(crate) type Meta = watched::Meta<Annotations>;
 pub(crate) type WatchedClaim = Watched<PersistentVolumeClaim, ClaimFields>;
 pub(crate) type WatchedVolume = Watched<PersistentVolume, VolumeFields>;
@@ -21,7 +21,7 @@ impl Fields for ClaimFields {
         &self.metadata
     }
 
-    /// The author gets waiting claims whole. Most claims are bound.
+    /// The author's code receives waiting claims as whole objects. Most claims are bound.
     fn wanted_whole(&self) -> bool {
         self.bound_to().is_none() && self.metadata.annotations.asked().is_some()
     }
@@ -36,7 +36,7 @@ impl Fields for VolumeFields {
     }
 }
 
-/// The annotations that rules read; all others are skipped without being kept.
+/// The annotations that rules read. Other annotations are not stored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Annotations {
@@ -67,7 +67,7 @@ pub(crate) struct Annotations {
 }
 
 impl Annotations {
-    /// The provisioner that a claim asks.
+    /// Returns the provisioner that the claim names.
     pub(crate) fn asked(&self) -> Option<&str> {
         self.storage_provisioner.as_deref().or(self.beta_storage_provisioner.as_deref())
     }
@@ -84,12 +84,13 @@ pub(crate) struct ClaimFields {
 }
 
 impl ClaimFields {
-    /// The volume that the claim has.
+    /// Returns the volume that the claim is bound to.
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// Whether the claim has or had this volume, as the PersistentVolume controller says. A user can write the spec.
+    /// Returns whether the claim is or was bound to this volume, according to the PersistentVolume controller. Users
+    /// can write the spec.
     pub(crate) fn has_had(&self, volume: &str) -> bool {
         self.bound_to() == Some(volume) && matches!(self.status.phase.as_deref(), Some("Bound" | "Lost"))
     }
@@ -111,7 +112,7 @@ pub(crate) struct ClaimSpec {
     pub(crate) volume_name: Option<String>,
 }
 
-/// What says whether the claim has what it asks for.
+/// The fields of a claim's status that show whether it has what it requests.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ClaimStatus {
@@ -124,14 +125,14 @@ pub(crate) struct ClaimStatus {
     pub(crate) phase: Option<String>,
 }
 
-/// The entry of a resource list that is about storage.
+/// The storage entry of a resource list.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Storage {
     pub(crate) storage: Option<serde_json::Value>,
 }
 
-/// A quantity's text. A client may write it as a number.
+/// Returns the text of a quantity, which a client may write as a number.
 pub(crate) fn amount_text(value: &serde_json::Value) -> Option<String> {
     match value {
         serde_json::Value::Null => None,

@@ -1,4 +1,4 @@
-//! The place of a node in the topology of a CSI driver, where it decides which node's replica a volume belongs to.
+//! The place of a node in the topology of a CSI driver, if it decides which node's replica a volume belongs to.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    /// A term without requirements is met by no node.
+    /// Returns whether our node matches the term. A term without requirements does not match any node.
     fn meets(&self, term: &NodeSelectorTerm) -> bool {
         let fields = term.match_fields.iter().flatten().map(|field| (&self.fields, field));
         let labels = term.match_expressions.iter().flatten().map(|label| (&self.segments, label));

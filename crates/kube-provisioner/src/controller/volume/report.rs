@@ -1,6 +1,6 @@
 //! The table from an outcome to its event, its label in metrics and logs, and when the key is processed again.
 //!
-//! All messages for users are here and in `messages`. They say what is wrong and what to do about it.
+//! All messages for users are here and in `messages`. They state the problem and its remedy.
 
 mod draft;
 mod messages;
@@ -26,7 +26,7 @@ use crate::controller::shared::texts::{
 };
 use crate::error::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
 
-/// The event of one outcome, and when the key runs again.
+/// The event of one outcome, and the time of the key's next run.
 #[derive(Debug)]
 pub(crate) struct OutcomeReport {
     pub(crate) event: Option<EventDraft>,
@@ -34,11 +34,11 @@ pub(crate) struct OutcomeReport {
     /// The outcome's name in metrics and logs.
     pub(crate) label: &'static str,
     pub(crate) operation: Operation,
-    /// How long a successful call took, with the API's part.
+    /// The duration of a successful call, including requests to the API server.
     pub(crate) took: Option<Duration>,
 }
 
-/// The operation, as metrics label it.
+/// The operation, as a label in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     None,
@@ -47,26 +47,27 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// What a report depends on beside the outcome.
+/// The inputs of a report in addition to the outcome.
 pub(crate) struct Case<'a> {
     pub(crate) provisioner: &'a str,
     pub(crate) volume: &'a str,
     pub(crate) facts: &'a Facts,
     pub(crate) attempt: u32,
-    /// How often in a row the key ran again at once before this attempt.
+    /// The number of consecutive immediate reruns of the key before this attempt.
     pub(crate) repeats: u32,
-    /// How often in a row the key has waited for something before.
+    /// The number of consecutive waits of the key before this attempt.
     pub(crate) waits: u32,
     pub(crate) thresholds: Thresholds,
 }
 
-/// How long a class may be unknown before the claim gets an event: the watch of classes may be behind that of claims.
+/// The time for which a class may be unknown before the claim receives an event: the class watch may be behind the
+/// claim watch.
 const CLASS_WAIT: Duration = Duration::from_secs(1);
 
-/// The pause before somebody looks again at a node whose replica makes no volume.
+/// The pause before another check of a node whose replica does not create a volume.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// The pause before an expansion is tried again that cannot be done, as external-resizer has it.
+/// The pause before an infeasible expansion is retried, the same as in external-resizer.
 const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
@@ -74,7 +75,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Err(Stopped::NoAction(NoAction::ClassOfAnother)) if case.attempt <= 1 => {
             OutcomeReport::quiet("class_unknown", Next::RetryAfter(CLASS_WAIT))
         }
-        // Nobody else serves it, as when an in-tree class was migrated to a CSI driver.
+        // No other provisioner reconciles the claim, for example after an in-tree class was migrated to a CSI driver.
         Err(Stopped::NoAction(why @ NoAction::ClassOfAnother)) => {
             let class = case.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
             let text = format!(
@@ -147,7 +148,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = EventDraft { same_from_all, ..failed(case.with_origin(text)) };
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(event), "refused") }
         }
-        // Only the class or the claim can change that.
+        // Only a change of the class or the claim can resolve this.
         Err(Stopped::NotReady(MissingInput::SecretName(problem))) if case.is_about_claim() => {
             let text = case.with_origin(sentence(&problem));
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(failed(text)), "not_ready") }
@@ -164,7 +165,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Err(Stopped::NotProvisioned { verdict, message, retry_after, rescheduled }) => {
             not_provisioned(verdict, message, retry_after, rescheduled, case)
         }
-        // These calls may have made something, so no threshold ends them.
+        // These calls may have created something, so they are retried without a limit.
         Err(Stopped::ProvisionAborted { aborted: CallAborted::Fenced, .. })
         | Err(Stopped::DeleteAborted { aborted: CallAborted::Fenced, .. })
         | Err(Stopped::ExpandAborted { aborted: CallAborted::Fenced }) => OutcomeReport::quiet("lost", Next::Retry),
@@ -177,7 +178,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         }
         Err(Stopped::NotSaved(error)) => {
             let text = format!("The volume {} is made but not saved yet: {error}; ask the administrator", case.volume);
-            // There is an asset: no threshold ends this.
+            // The asset exists, so retries are not limited.
             OutcomeReport {
                 next: after_call(&error, case.attempt),
                 ..OutcomeReport::provision(Some(failed(text)), "not_saved")
@@ -199,7 +200,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         }
         Ok(Done::Expanded { took }) => {
             let event = normal(EventObject::Claim, reason::RESIZED, "Resize volume succeeded".to_owned());
-            // The claim may ask for more by now.
+            // The claim may already request more.
             OutcomeReport { next: Next::Again, took: Some(took), ..OutcomeReport::expansion(Some(event), "success") }
         }
         Err(Stopped::NotExpanded { verdict, message, retry_after }) => {
@@ -212,23 +213,23 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     }
 }
 
-/// The event of a slow call of the author's code. Its result has an event of its own.
+/// Returns the event of a slow call of the author's code. The result of the call has its own event.
 pub(crate) fn still_provisioning(provisioner: &str, claim: &ClaimFacts) -> EventDraft {
     let text = format!("{provisioner} is provisioning a volume for claim \"{}/{}\"", claim.namespace, claim.name);
     normal(EventObject::Claim, reason::PROVISIONING, text)
 }
 
-/// The event of a volume that was made, and of which its author says something.
+/// Returns the event of a volume that was created with a warning from its provisioner.
 pub(crate) fn made_with_warning(text: &str) -> EventDraft {
     warning(EventObject::Claim, reason::WARNING, text.to_owned())
 }
 
-/// The event of an expansion that begins. Its result has an event of its own.
+/// Returns the event of an expansion that begins. The result of the expansion has its own event.
 pub(crate) fn begins_resizing(provisioner: &str, volume: &str) -> EventDraft {
     normal(EventObject::Claim, reason::RESIZING, format!("{provisioner} is resizing volume {volume}"))
 }
 
-/// The event of each waiting claim while the provisioner cannot work.
+/// Returns the event for each waiting claim while the provisioner cannot work.
 pub(crate) fn not_now() -> EventDraft {
     failed("No volume can be provisioned at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz".to_owned())
 }
@@ -248,7 +249,7 @@ fn not_provisioned(
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(failed(message)), "invalid") }
         }
         ProvisionVerdict::InProgress => {
-            // Waiting is no failure: neither thresholds nor pauses grow by it.
+            // Waiting is not a failure: it affects neither thresholds nor pauses.
             let event = normal(EventObject::Claim, reason::PROVISIONING, case.with_origin(message));
             OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::provision(Some(event), "in_progress") }
         }
@@ -266,7 +267,7 @@ fn rescheduled(problem: &str) -> OutcomeReport {
     OutcomeReport { next: Next::Done, ..OutcomeReport::provision(Some(failed(text)), "rescheduled") }
 }
 
-/// No threshold ends this: only the attempt's record leads to what it may have left.
+/// Reports a failed clean-up. Retries are not limited, since only the attempt's record leads to what it may have left.
 fn not_cleaned_up(
     verdict: DeleteVerdict,
     message: &str,
@@ -304,7 +305,7 @@ fn not_deleted(
     }
 }
 
-/// No threshold ends this: a user has asked for it, and waits.
+/// Reports a failed expansion. Retries are not limited, since a user has requested it and waits for it.
 fn not_expanded(
     verdict: ExpandVerdict,
     message: String,
@@ -333,7 +334,7 @@ fn expansion_unsupported(case: &Case<'_>) -> OutcomeReport {
 }
 
 fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport {
-    // Transient errors have no event. A missing right or an invalid request needs a person.
+    // Transient errors have no event. A missing permission or an invalid request needs an administrator.
     let text = (!error.is_transient()).then(|| call_failed_text(doing, error));
     OutcomeReport { next: after_call(error, case.attempt), ..case.failed(text, "api_error") }
 }
@@ -345,7 +346,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
         _ => "deleted",
     };
     let (text, next) = match error {
-        // Another replica continues. The Lease shows it to this one.
+        // Another replica continues the work. This replica learns it from the Lease.
         JournalError::Lost(_) => return OutcomeReport::quiet("lost", Next::Retry),
         JournalError::TooLarge { .. } => (
             format!(
@@ -354,7 +355,7 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
             ),
             REMIND,
         ),
-        // Room comes back when other attempts end. This is no failure of the claim.
+        // The journal has room again when other attempts end. The claim itself has not failed.
         JournalError::Full { .. } => {
             (format!("The volume is not {what} yet, because too many are being made: {error}"), Next::Wait(None))
         }
@@ -388,7 +389,7 @@ impl OutcomeReport {
 }
 
 impl Case<'_> {
-    /// Whether this is a repeated look at work that continues in the background.
+    /// Returns whether this is a repeated poll of work that continues in the background.
     pub(crate) fn repeats_itself(&self) -> bool {
         self.waits > 0
     }
@@ -396,7 +397,7 @@ impl Case<'_> {
     fn refusal_text(&self, refusal: &Refusal) -> String {
         let claim = self.facts.claim_at_work();
         if let Refusal::NameShared { rival } = refusal {
-            // Tenants do not see the names of other namespaces.
+            // Do not show tenants the names of other namespaces.
             let is_near = claim.is_some_and(|claim| rival.starts_with(&format!("\"{}/", claim.namespace)));
             let rival = if is_near { format!("the claim {rival}") } else { "a claim in another namespace".to_owned() };
             return refusal_text(&Refusal::NameShared { rival }, self.provisioner, self.volume, "");
@@ -405,7 +406,8 @@ impl Case<'_> {
         refusal_text(refusal, self.provisioner, self.volume, class)
     }
 
-    /// Adds to a message that the attempt was begun with a claim or class that is gone, and how a person can end it.
+    /// Adds to a message that the attempt began with a claim or class that no longer exists, and how an administrator
+    /// can end it.
     fn with_origin(&self, text: String) -> String {
         let Progress::Background(pending) = &self.facts.progress else { return text };
         let class = pending.class.name();
@@ -426,7 +428,7 @@ impl Case<'_> {
 
     fn provision_failed(&self, text: String, label: &'static str, retry_after: Option<Duration>) -> OutcomeReport {
         let text = self.with_origin(text);
-        // No threshold ends the clean-up of an attempt whose claim is gone.
+        // The clean-up of an attempt whose claim no longer exists is retried without a limit.
         let wanted = matches!(&self.facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
         if wanted && is_last(self.attempt, self.thresholds.provision) {
             let text = gave_up_text(&text, self.attempt);
@@ -448,7 +450,7 @@ impl Case<'_> {
         OutcomeReport { next: retry(retry_after), ..OutcomeReport::expansion(Some(event), label) }
     }
 
-    /// Whether the work is about a claim that has its volume and asks for more.
+    /// Returns whether the work is about a claim that has its volume and requests more.
     fn grows(&self) -> bool {
         self.facts.growing().is_some() && self.facts.attempt().is_none()
     }
@@ -457,7 +459,7 @@ impl Case<'_> {
         matches!(self.facts.claim, ClaimState::Waiting(_))
     }
 
-    /// A failure of the claim that waits, or else of the volume.
+    /// Returns the report of a failure, about the waiting claim or else about the volume.
     fn failed(&self, text: Option<String>, label: &'static str) -> OutcomeReport {
         let (object, reason, report) = if self.is_about_claim() {
             (EventObject::Claim, reason::FAILED, OutcomeReport::provision as fn(_, _) -> _)

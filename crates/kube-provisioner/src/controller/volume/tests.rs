@@ -38,12 +38,12 @@ use crate::{
 const OURS: &str = "foo.bar/baz";
 const OTHER: &str = "abc.def/ghi";
 
-/// An object as a watch reads it: from text.
+/// Parses an object from text, as a watch does.
 fn sent<T: serde::de::DeserializeOwned>(object: Value) -> T {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// Accepts every claim but those named `vetoed`, and knows one parameter.
+/// A provisioner that accepts every claim except those named `vetoed`, and has one parameter.
 pub(super) struct Plain;
 
 #[derive(serde::Deserialize)]
@@ -70,7 +70,7 @@ impl Hooks for Plain {
     }
 }
 
-/// A cache with our rules, fed by the test.
+/// A cache with our rules, filled by the test.
 struct Fixture {
     rules: Arc<Rules>,
     cache: VolumeCache,
@@ -111,7 +111,7 @@ impl Fixture {
         Self { cache: VolumeCache::new(rules.clone()), rules }
     }
 
-    /// As the replica of one node among many.
+    /// Makes the fixture the replica of one node among many.
     fn on_node(self, node: &str) -> Self {
         let rules = Rules { identity: Some(node.into()), node: Some(node.into()), ..(*self.rules).clone() };
         let rules = Arc::new(rules);
@@ -119,7 +119,8 @@ impl Fixture {
         Self { rules, cache }.class(waiting_class())
     }
 
-    /// As the replica of a node whose place decides about volumes. With `bids` it takes claims that wait for no pod.
+    /// Makes the fixture the replica of a node whose place decides about volumes. With `bids`, it takes claims that do
+    /// not wait for a pod.
     fn in_place(self, node: &str, key: &str, value: &str, bids: bool) -> Self {
         let place = Place::new(node, [(key.to_owned(), value.to_owned())].into());
         let bids = bids.then(|| Backoff::fixed(Duration::from_secs(1)));
@@ -159,18 +160,18 @@ impl Fixture {
         decide(&self.cache.facts(&Key::of_volume(volume)), &self.rules)
     }
 
-    /// About the claim of [`claim`].
+    /// Returns the decision about the claim of [`claim`].
     fn about_claim(&self) -> Decision {
         self.decision("pvc-uid-1-1")
     }
 
-    /// About the volume of [`volume`].
+    /// Returns the decision about the volume of [`volume`].
     fn about_volume(&self) -> Decision {
         self.decision("volume-1")
     }
 }
 
-/// An attempt for a claim of class `gold`.
+/// Returns an attempt for a claim of class `gold`.
 pub(super) fn pending() -> Pending {
     let class = serde_json::json!({
         "metadata": {"name": "gold", "uid": "class-uid", "resourceVersion": "3"},
@@ -204,13 +205,13 @@ pub(super) fn pending() -> Pending {
     }
 }
 
-/// Merges `change` into `base`; `null` removes.
+/// Merges `change` into `base`; `null` removes a field.
 pub(super) fn with(mut base: Value, change: Value) -> Value {
     merge_patch(&mut base, change);
     base
 }
 
-/// Class `class-1`: ours, Delete, Immediate.
+/// Returns class `class-1`: ours, Delete, Immediate.
 fn class(change: Value) -> Value {
     with(
         json!({"metadata": {"name": "class-1", "uid": "class-uid", "resourceVersion": "1"}, "provisioner": OURS,
@@ -223,7 +224,7 @@ fn waiting_class() -> Value {
     class(json!({"volumeBindingMode": "WaitForFirstConsumer"}))
 }
 
-/// Claim `default/claim-1`, asking us for 1Mi of `class-1`.
+/// Returns claim `default/claim-1`, which requests 1Mi of `class-1` from us.
 fn claim(change: Value) -> Value {
     with(
         json!({
@@ -237,7 +238,7 @@ fn claim(change: Value) -> Value {
     )
 }
 
-/// NFS volume `volume-1`, provisioned by us.
+/// Returns NFS volume `volume-1`, provisioned by us.
 fn volume(phase: &str, policy: &str, change: Value) -> Value {
     with(
         json!({

@@ -1,5 +1,5 @@
-//! One call of the author's code for a claim. It is recorded first, fenced, bounded, and decided once more right before
-//! it.
+//! One call of the author's code for a claim. The attempt is recorded first. The call is fenced, has a time limit, and
+//! is decided again immediately before it is made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Stopped};
 use crate::prepared::Prepared;
 
-/// What a call of the author's code is for.
+/// The attempt that a call of the author's code belongs to.
 pub(super) struct Attempt<'a> {
     pub(super) decision: Decision,
     pub(super) pending: Arc<Pending>,
@@ -44,12 +44,12 @@ pub(super) struct Attempt<'a> {
     pub(super) permit: Permit<Key>,
 }
 
-/// What the author's code has answered.
+/// The answer of the author's code.
 pub(super) struct Answer<T, E> {
     pub(super) value: Result<T, CallFailure<E>>,
-    /// The attempt, as it is recorded.
+    /// The attempt as it is recorded.
     pub(super) pending: Arc<Pending>,
-    /// Saving what was made is a part of the attempt.
+    /// Held until the volume is saved, which is part of the attempt.
     pub(super) permit: Permit<Key>,
 }
 
@@ -110,7 +110,7 @@ impl Provisioning {
             if !fencing_token.is_valid() || !self.is_still_wanted(&decision, &pending, &cache.facts(key)) {
                 return false;
             }
-            // From here on the backend may be at work, even if this call is cut off.
+            // From here on, the backend may be working, even if this call is interrupted.
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
@@ -121,8 +121,8 @@ impl Provisioning {
         Ok(Answer { value, pending, permit })
     }
 
-    /// Reads volume and claim from the API server before anything is made by a name that other claims have had: the watch may
-    /// not show yet the volume of another claim, or what has become of this one.
+    /// Reads volume and claim from the API server before an asset is created by a name that other claims have had: the
+    /// watch may be behind, so it may not show another claim's volume or a change of this claim yet.
     async fn name_is_free(&self, claim: &ClaimFacts, key: &Key) -> Result<(), Stopped> {
         match self.context.read_volume(&key.to_string()).await {
             Err(CallError::NotFound) => {}
@@ -161,7 +161,7 @@ impl Provisioning {
         }
     }
 
-    /// Whether the rules would still decide the same call.
+    /// Returns whether the rules still decide to make the same call.
     fn is_still_wanted(&self, decision: &Decision, then: &Pending, facts: &Facts) -> bool {
         let same = |now: Arc<Pending>| {
             now.claim.fingerprint == then.claim.fingerprint && now.class.fingerprint == then.class.fingerprint
@@ -174,7 +174,7 @@ impl Provisioning {
     }
 }
 
-/// The attempt with the annotations of its claim that the class names.
+/// Returns the attempt with only those annotations of its claim that the class names.
 fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Stopped> {
     let Pending { claim, class, token, prepared, begun } = pending;
     let text = claim.object.as_deref().ok_or(Stopped::Behind)?;
@@ -191,8 +191,8 @@ fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Stopped> {
     Ok(Arc::new(Pending { claim: Arc::new(claim), class, token, prepared, begun: *begun }))
 }
 
-/// The claim and class as they were when the attempt began, or as they are now. A class that was created again may lead
-/// the author's code away from what the attempt has made.
+/// Returns the claim and the class as they were when the attempt began, or the current ones for a new attempt. With a
+/// recreated class, the author's code may not find what the attempt has created.
 fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pending>> {
     match (&facts.progress, &facts.claim, &facts.class) {
         (Progress::Background(pending), ..) => Some(pending.clone()),

@@ -1,5 +1,5 @@
-//! Takes a claim that waits for no pod, where each node has a replica: one of them selects its node, and then serves the claim as
-//! one of that node.
+//! Takes a claim that does not wait for a pod, if each node has a replica: one replica selects its node for the claim,
+//! and then provisions it.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::controller::volume::facts::Facts;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 
 impl Provisioning {
-    /// Waits for a random time first, so that not all nodes take the claim at once. No worker is held meanwhile, and if another node
-    /// takes the claim, the work on the key starts again.
+    /// Waits for a random time first, so that not all nodes take the claim at once. The wait does not occupy a worker,
+    /// and if another node takes the claim, the work on the key starts again.
     pub(super) async fn bid(
         &self,
         claim: Option<Arc<PersistentVolumeClaim>>,
@@ -55,7 +55,7 @@ impl Provisioning {
         }
     }
 
-    /// A random share.
+    /// Returns a random fraction.
     fn chance(&self, purpose: &str) -> f64 {
         self.context.runtime.environment().number(purpose) as f64 / u64::MAX as f64
     }

@@ -84,8 +84,8 @@ impl Expanding {
         self.context.cache().facts(key).growing().cloned().ok_or(Stopped::Changed)
     }
 
-    /// Marks the start of the expansion in the claim's status. An expansion that has begun is completed, even if the user lowers the request
-    /// meanwhile, because its progress is unknown.
+    /// Marks the start of the expansion in the claim's status. An expansion that has begun is completed even if the
+    /// user then lowers the request, because its progress is unknown.
     async fn mark_resizing(&self, bytes: u64, key: &Key) -> Result<(), Stopped> {
         let growing = self.growing(key)?;
         if growing.status_of(bytes).is_some() {
@@ -105,7 +105,7 @@ impl Expanding {
     async fn write_size(&self, live: &PersistentVolume, bytes: u64, key: &Key) -> Result<(), Stopped> {
         self.write_capacity(live, bytes, key).await?;
         let growing = self.growing(key)?;
-        // Another writer has changed the status meanwhile.
+        // Another writer has changed the status in between.
         if growing.status_of(bytes).is_none() {
             return Err(Stopped::Changed);
         }

@@ -1,5 +1,5 @@
-//! The node of a claim or of a volume, where each node has a replica that serves it alone. Replicas of other nodes notice
-//! that a node is gone, or that nobody works there.
+//! Checks the node of a claim or a volume, if each node has its own replica. Replicas on other nodes detect that a node
+//! no longer exists, or that no replica runs there.
 
 use std::time::Duration;
 
@@ -18,18 +18,19 @@ use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, NodeSilence, Outcome, Stopped};
 
-/// How long the replica of its node has to delete a released volume.
+/// The time in which the replica on the volume's node should delete a released volume.
 const DELETION_GRACE: Duration = Duration::from_secs(300);
-/// How long the replica of the selected node has to make a volume or to say why not. A waiting claim shows the reason within
-/// two minutes.
+/// The time in which the replica on the selected node should create a volume or report a problem. A waiting claim shows
+/// the reason within two minutes.
 const PROVISION_GRACE: Duration = Duration::from_secs(90);
-/// The number of replicas that look at the same time, of a thousand: one for a volume, which can wait for the next if that
-/// one is down, and more for a claim.
+/// The number of replicas that check a node at the same time: one for a volume, which can wait for the next replica if
+/// that one is down, and more for a claim.
 const VOLUME_LOOKERS: usize = 1;
 pub(super) const CLAIM_LOOKERS: usize = 3;
 
 impl Provisioning {
-    /// Leaves the work to the replica of its node. After a while, looks whether the node exists and has a replica.
+    /// Leaves the work to the replica on the other node. After a grace period, checks whether that node exists and has
+    /// a replica.
     pub(super) async fn look_for_node(&self, name: String, facts: &Facts, step: &Step<'_>) -> Outcome {
         let claim = match (&facts.claim, &facts.volume) {
             (ClaimState::Waiting(claim), VolumeState::Absent) => Some(&claim.facts),
@@ -70,12 +71,12 @@ impl Provisioning {
             return Err(Stopped::NodeSilent { node: name, why: NodeSilence::NotReady });
         }
         let why = match self.journal {
-            // Its replica writes none.
+            // That replica does not store its journal.
             JournalKind::Memory => NodeSilence::Replica,
             _ if self.journal_of(&name).await?.is_none() => NodeSilence::NoReplica,
             _ => NodeSilence::Replica,
         };
-        // That replica has reported why. A later event about its silence would hide the reason.
+        // That replica has already reported the reason, which a later event about its silence would hide.
         if why == NodeSilence::Replica && self.is_refused(facts) {
             return Ok(Done::LooksAgain { after });
         }
@@ -87,7 +88,7 @@ impl Provisioning {
         refusal(&claim.facts, class, &self.context.rules.capabilities).is_some()
     }
 
-    /// Asks the scheduler for another node, since the selected one does not exist, or lacks the driver.
+    /// Asks the scheduler for another node, since the selected one does not exist or lacks the driver.
     pub(super) async fn leave_node(&self, claim: &ClaimFacts, node: String, exists: bool, step: &Step<'_>) -> Stopped {
         match self.reschedule(claim, &node, step).await {
             Ok(true) => Stopped::NodeLeft { node, exists },
@@ -97,7 +98,7 @@ impl Provisioning {
         }
     }
 
-    /// Whether the driver is registered on a node in this place, which is written as label selectors.
+    /// Returns whether the driver is registered on a node in this place, given as label selectors.
     async fn has_node(&self, place: &str) -> Result<bool, Stopped> {
         let api = Api::<Node>::all(self.context.client().clone());
         for selector in place.split(';').filter(|selector| !selector.is_empty()) {
@@ -114,7 +115,7 @@ impl Provisioning {
         Ok(false)
     }
 
-    /// Whether our CSI driver is registered on the node. Without one there is nothing to register.
+    /// Returns whether our CSI driver is registered on the node. Returns true if the provisioner is not a CSI driver.
     async fn has_driver(&self, node: &str) -> Result<bool, Stopped> {
         if self.context.rules.place.is_none() {
             return Ok(true);
@@ -127,8 +128,8 @@ impl Provisioning {
         }
     }
 
-    /// Whether an attempt for the claim may have begun on a node that does not work. The volumes of a provisioner without a driver are
-    /// gone with the node. Otherwise only the node's journal shows that there is none.
+    /// Returns whether an attempt for the claim may have begun on a node that does not work. Volumes of a provisioner
+    /// without a driver are lost with the node. Otherwise, only the node's journal proves that there is no attempt.
     async fn may_have_begun(&self, node: &str, key: &Key) -> Result<bool, Stopped> {
         if self.context.rules.place.is_none() {
             return Ok(false);
@@ -143,7 +144,7 @@ impl Provisioning {
         }))
     }
 
-    /// The journal of another node. A replica writes it as soon as it runs.
+    /// Returns the journal of another node, which its replica writes as soon as it runs.
     async fn journal_of(&self, node: &str) -> Result<Option<Listing>, Stopped> {
         let api: Api<JournalObject> =
             Api::namespaced_with(self.context.client().clone(), &self.namespace, &self.journal);
@@ -155,15 +156,15 @@ impl Provisioning {
     }
 }
 
-/// Whether it is our turn to look: of `count` replicas, as many as `lookers` look each time, and the next ones the next time.
-/// The first time, before anybody has waited, nobody looks.
+/// Returns whether it is our turn to check: of `count` replicas, `lookers` check in each round, and the next ones in
+/// the next round. The first time, before any replica has waited, no replica checks.
 pub(super) fn is_turn(waits: u32, lookers: usize, place: usize, count: usize) -> bool {
     let Some(turn) = waits.checked_sub(1).and_then(|turn| usize::try_from(turn).ok()) else { return false };
     let first = turn.wrapping_mul(lookers) % count.max(1);
     (place + count - first) % count.max(1) < lookers
 }
 
-/// Whether the node says that it is not ready. Its replica cannot work then.
+/// Returns whether the node reports that it is not ready, in which case its replica cannot work.
 fn is_unready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status != "True")

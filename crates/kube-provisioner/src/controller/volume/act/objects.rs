@@ -1,4 +1,4 @@
-//! The requests about claims and volumes, each with its deadline and its preconditions.
+//! Requests about claims and volumes, with deadlines and preconditions.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
@@ -17,13 +17,13 @@ use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
-/// A volume as the API server has it.
+/// A volume as the API server returned it.
 pub(super) struct LiveVolume {
     pub(super) seen: WatchedVolume,
     pub(super) object: PersistentVolume,
 }
 
-/// A volume for the author's code: without what cannot be read, but never left out.
+/// Returns a volume for the author's code. A volume that cannot be read has only its metadata, but is never left out.
 fn whole(json: &str, name: &str) -> PersistentVolume {
     #[derive(Default, Deserialize)]
     struct Head {
@@ -37,7 +37,7 @@ fn whole(json: &str, name: &str) -> PersistentVolume {
 }
 
 impl ActContext {
-    /// One request about claims or volumes, under the limit of requests.
+    /// Sends one request about claims or volumes, within the limit of concurrent requests.
     pub(super) async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
         self.runtime.request(request).await
     }
@@ -65,8 +65,7 @@ impl ActContext {
         shown(&self.volumes, answer, WatchedVolume::version).await
     }
 
-    /// Deletes the object if it still has this uid and version. The API server returns the object while finalizers keep
-    /// it.
+    /// Deletes the object if it still has this uid and version. Returns the object while finalizers keep it.
     pub(super) async fn delete_volume(
         &self,
         name: &str,
@@ -99,7 +98,7 @@ impl ActContext {
         shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await
     }
 
-    /// The whole objects of this provisioner's volumes.
+    /// Returns the whole objects of this provisioner's volumes.
     pub(crate) async fn own_volumes(&self) -> Result<Vec<PersistentVolume>, CallError> {
         #[derive(Deserialize)]
         struct List {
@@ -130,15 +129,15 @@ impl ActContext {
         }
     }
 
-    /// Whether another installation or another provisioner made this volume.
+    /// Returns whether another installation or another provisioner created this volume.
     pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
-        // What cannot be read may be ours.
+        // A volume that cannot be read may be ours.
         let Ok(fields) = &volume.fields else { return false };
         let elsewhere = self.rules.read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
         elsewhere || !self.rules.own(fields)
     }
 
-    /// Removes our finalizer and no other.
+    /// Removes only our finalizer.
     pub(super) async fn remove_finalizer(&self, volume: &PersistentVolume) -> Result<(), CallError> {
         self.patch_finalizer(volume, finalizer_patch(volume, false)).await
     }
@@ -162,7 +161,7 @@ impl ActContext {
         shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await.map(drop)
     }
 
-    /// Removes the selected node from the claim. `None` if the scheduler has chosen another node already.
+    /// Removes the selected node from the claim. Returns `None` if the scheduler has already chosen another node.
     pub(super) async fn unselect_node(
         &self,
         claim: &ClaimFacts,
@@ -183,7 +182,7 @@ impl ActContext {
         patched(shown(&self.claims, answer, WatchedClaim::version).await)
     }
 
-    /// The same for an account that may update claims but not patch them.
+    /// Removes the selected node with an account that may update claims but not patch them.
     async fn unselect_by_update(&self, claim: &ClaimFacts, node: &str) -> Result<Option<WatchedClaim>, CallError> {
         self.update_claim(claim, |object| {
             let annotations = object["metadata"]["annotations"].as_object_mut()?;
@@ -192,7 +191,7 @@ impl ActContext {
         .await
     }
 
-    /// Selects a node for the claim. `None` if another node is selected already, or if the claim needs none.
+    /// Selects a node for the claim. Returns `None` if another node is already selected, or if the claim needs none.
     pub(super) async fn select_node(&self, claim: &ClaimFacts, node: &str) -> Result<Option<WatchedClaim>, CallError> {
         self.update_claim(claim, |object| {
             let is_free = object["spec"]["volumeName"].as_str().is_none_or(str::is_empty)
@@ -207,7 +206,8 @@ impl ActContext {
         .await
     }
 
-    /// Writes the claim back as `edit` changes it; `None` if `edit` refuses. A claim that was changed in between is read again.
+    /// Updates the claim with the changes of `edit`. Returns `None` if `edit` refuses. After a conflict, it reads the
+    /// claim again.
     async fn update_claim(
         &self,
         claim: &ClaimFacts,
@@ -230,7 +230,7 @@ impl ActContext {
     }
 }
 
-/// Reports to the watch's health check which version the answer has shown: the watch must show it soon, too.
+/// Reports the version of the answer to the watch's health check, because the watch must deliver that version soon.
 pub(super) async fn shown<T>(
     watch: &WatchHealth,
     answer: impl Future<Output = Result<T, CallError>>,
@@ -247,7 +247,7 @@ pub(super) async fn shown<T>(
     answer
 }
 
-/// The `test` operations make sure that the patch removes our finalizer from the known list.
+/// Returns the patch that adds or removes our finalizer. Its `test` operations ensure that the list is as we know it.
 fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
     let finalizers = volume.metadata.finalizers.as_deref().unwrap_or_default();
     let at = finalizers.iter().position(|name| name == protocol::FINALIZER);
@@ -273,7 +273,7 @@ fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
     }
 }
 
-/// `None` if a `test` of the patch failed: the object has changed.
+/// Returns `None` if a `test` operation of the patch failed, since the object has changed.
 pub(super) fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(object) => Ok(Some(object)),

@@ -20,14 +20,14 @@ use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ProvisionError, ProvisionVerdict};
 use crate::volume::Volume;
 
-/// Attempts to make a volume, and their end.
+/// Begins, continues and ends attempts to create a volume.
 pub(crate) struct Provisioning {
     pub(super) context: Arc<ActContext>,
     /// The namespace of the journals.
     pub(super) namespace: String,
     /// The kind of object that stores them.
     pub(super) journal: JournalKind,
-    /// Whether a call has shown that the author has no `clean_up`.
+    /// True once a call has shown that the provisioner does not implement `clean_up`.
     pub(super) no_clean_up: AtomicBool,
 }
 
@@ -85,7 +85,7 @@ impl Provisioning {
         Ok(UnsavedVolume { name, pending, body, warning, after: None })
     }
 
-    /// A final answer ends the attempt. After any other answer the attempt stays recorded.
+    /// Processes an error of `provision`. A final answer ends the attempt; after any other answer, it stays recorded.
     async fn not_provisioned(
         &self,
         error: &ProvisionError,
@@ -105,7 +105,7 @@ impl Provisioning {
         self.refused(error, pending, step).await
     }
 
-    /// What an error of the author's means, once it is known whether the attempt continues.
+    /// Returns the outcome of an error from the author's code, depending on whether the attempt continues.
     pub(super) async fn refused(&self, error: &ProvisionError, pending: &Pending, step: &Step<'_>) -> Stopped {
         let verdict = error.verdict();
         let mut rescheduled = false;
@@ -119,7 +119,7 @@ impl Provisioning {
         Stopped::NotProvisioned { verdict, message, retry_after: error.retry_after(), rescheduled }
     }
 
-    /// Lets the scheduler choose another node. That node's replica may begin at once, so this attempt's entry is
+    /// Asks the scheduler to choose another node. That node's replica may begin immediately, so this attempt's entry is
     /// removed first. Returns whether the claim still named the node.
     pub(super) async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<bool, Stopped> {
         step.remove_entry();
@@ -141,12 +141,12 @@ impl Provisioning {
         }
     }
 
-    /// Reads the claim from the API server: the watch may not show yet that it has a volume.
+    /// Reads the claim from the API server, since the watch may not show yet that it has a volume.
     pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Stopped::Changed) };
         let live = match self.context.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
-            // The watch will show it, and any other claim of that name.
+            // The watch will deliver the change, and any other claim of that name.
             Ok(_) | Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::ClaimTerminating)),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim again", error }),
         };

@@ -33,8 +33,8 @@ impl Namesakes {
 }
 
 impl VolumeCache {
-    /// Returns the claim that holds the name, whether or not it exists: the one that the volume names, else that of the attempt, else one that
-    /// is bound to the volume of this name, else the oldest.
+    /// Returns the claim that holds the name, whether or not it exists: the claim that the volume names, else the
+    /// attempt's claim, else a claim that is bound to the volume of this name, else the oldest claim.
     pub(super) fn holder(&self, key: &Key) -> Option<ClaimUid> {
         if matches!(self.rules.volume_names, VolumeNames::Usual) {
             return Some(ClaimUid::of_usual(key));

@@ -44,9 +44,9 @@ impl VolumeCache {
         let ends = match self.progress.get(&key) {
             Some(Progress::Confirm) => true,
             _ if of_another.is_some() => false,
-            // Saving compares the asset with that of a volume that is being deleted.
+            // Saving compares the asset with the asset of the volume that is being deleted.
             Some(Progress::Unsaved(_)) if facts.deleting => false,
-            // The author has a part in the end.
+            // With `attempt_end`, the attempt ends only after the call of the author's code.
             Some(Progress::Unsaved(_) | Progress::Background(_)) => !self.rules.capabilities.attempt_end,
             _ => false,
         };
@@ -55,7 +55,8 @@ impl VolumeCache {
         if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {
             self.progress.remove(&key);
         }
-        // What was made for one claim and not saved may be what the other's volume has, and be deleted with it.
+        // The unsaved asset of this claim may be the asset of the other claim's volume, and be deleted with that
+        // volume.
         if let (Some(pending), Some(Progress::Unsaved(_))) = (of_another, self.progress.get(&key)) {
             self.progress.insert(key.clone(), Progress::Background(pending));
         }
@@ -71,7 +72,7 @@ impl VolumeCache {
         Some(key)
     }
 
-    /// The API server does not have the volume, whatever the watch has shown.
+    /// Records that the API server does not contain the volume, even if the watch still shows it.
     pub(crate) fn volume_is_gone(&mut self, key: &Key) {
         if let Some(known) = self.volumes.remove(key) {
             self.volume_gone(key, known);
@@ -85,7 +86,7 @@ impl VolumeCache {
         self.unreadable.remove(key);
         match self.progress.get(key) {
             Some(Progress::BackendDeleted { .. }) => drop(self.progress.remove(key)),
-            // The volume was saved and is gone again before the attempt has ended. The answer to its saving is old.
+            // The volume was saved and deleted before the attempt has ended, so the answer to the save is out of date.
             Some(Progress::Unsaved(unsaved)) if known_here => {
                 let attempt = Progress::Background(unsaved.pending.clone());
                 self.progress.insert(key.clone(), attempt);

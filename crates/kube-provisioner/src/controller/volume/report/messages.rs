@@ -1,11 +1,11 @@
-//! The messages of events. Each says what is wrong and what to do about it.
+//! The messages of events. Each states a problem and its remedy.
 
 use crate::controller::shared::texts::sentence;
 use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::outcome::{MissingInput, NodeSilence};
 use crate::protocol;
 
-/// Why a claim gets no volume, or why a volume is not deleted.
+/// Returns the reason why a claim does not receive a volume, or why a volume is not deleted.
 pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, class: &str) -> String {
     match refusal {
         Refusal::AllowedTopologies => {
@@ -111,7 +111,8 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
     }
 }
 
-/// A claim's request never goes back to what the claim has.
+/// Returns the message about an unsupported expansion, which the user cannot withdraw: a claim's request cannot be
+/// lowered to its current size.
 pub(super) fn expansion_text(provisioner: &str) -> String {
     format!(
         "{provisioner} cannot expand volumes; for more space create a larger claim and copy the data; an administrator can remove allowVolumeExpansion from the StorageClass"

@@ -1,4 +1,4 @@
-//! `docs/book/pages/reference/events.md` has a row for each message that users can see, and no others.
+//! Checks that `docs/book/pages/reference/events.md` has a row for each message that users can see, and no other rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ every!(refusals -> Refusal {
     Refusal::OtherCluster { .. } => [Refusal::OtherCluster { maker: "CLUSTER".to_owned() }],
     Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { maker: "IDENTITY".to_owned() }],
     Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
-    // The class is read again, and the crash is reported as that of a call.
+    // The class is read again, and the crash is reported like a crash in a call.
     Refusal::ParametersCrash(_) => [],
     Refusal::Populator { .. } => [Refusal::Populator { kind: "KIND".to_owned(), name: "NAME".to_owned() }],
     Refusal::Request(_) => [Refusal::Request("PROBLEM".to_owned())],
@@ -85,8 +85,8 @@ every!(expand_verdicts -> ExpandVerdict {
     ExpandVerdict::Unsupported => [ExpandVerdict::Unsupported],
 });
 
-/// An outcome of work on a claim that waits, on a bound claim that asks for more, or on a released volume whose claim is
-/// gone.
+/// An outcome of work on a waiting claim, on a bound claim that requests more, or on a released volume whose claim no
+/// longer exists.
 enum Example {
     Claim(Outcome),
     Growth(Outcome),
@@ -119,7 +119,7 @@ every!(stopped_examples of Stopped => Example {
     Stopped::NotJournaled(_) => journal_errors(),
     Stopped::NotReady(_) => {
         let claim = missing_inputs().into_iter().map(|missing| Claim(Err(Stopped::NotReady(missing))));
-        // Deleting needs the Secrets too.
+        // Deleting also needs the Secrets.
         let secret = missing_inputs().into_iter().filter(|missing| matches!(missing, MissingInput::Secret { .. }));
         let missing = secret.flat_map(|missing| {
             let MissingInput::Secret { namespace, name } = missing else { return Vec::new() };
@@ -159,7 +159,7 @@ fn of_each(outcome: impl Fn() -> Outcome) -> [Example; 3] {
     [Claim(outcome()), Growth(outcome()), Volume(outcome())]
 }
 
-/// The type is another crate's, which may add to it.
+/// Returns an example of each journal error. The type belongs to another crate, which may add variants.
 fn journal_errors() -> Vec<Example> {
     let number = NUMBER as usize;
     let mut all = vec![
@@ -171,7 +171,7 @@ fn journal_errors() -> Vec<Example> {
     all
 }
 
-/// The event as the page shows it.
+/// Returns the event as the page shows it.
 fn row(event: EventDraft) -> Row {
     let EventDraft { object, warning, reason, text, .. } = event;
     let kind = if warning { "Warning" } else { "Normal" };
@@ -204,7 +204,7 @@ fn facts_of_growth() -> Facts {
 
 fn event(outcome: Outcome, facts: &Facts, thresholds: Thresholds) -> Option<EventDraft> {
     let (provisioner, volume) = ("PROVISIONER", "VOLUME");
-    // Not the first attempt: some outcomes have an event only when they come again.
+    // Use a later attempt, since some outcomes have an event only when they are repeated.
     report(outcome, &Case { provisioner, volume, facts, attempt: NUMBER, repeats: 1, waits: 0, thresholds }).event
 }
 
@@ -226,7 +226,7 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
     events.chain(others).map(row).collect()
 }
 
-/// What follows some messages.
+/// Returns the rows of the sentences that are appended to some messages.
 fn rows_of_additions() -> BTreeSet<Row> {
     let failed = |verdict| {
         let message = MESSAGE.to_owned();

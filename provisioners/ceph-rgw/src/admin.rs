@@ -20,26 +20,26 @@ use crate::users::Mark;
 /// <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Deleting what a bucket holds takes as long as it takes.
+/// The time limit for deleting a bucket and its contents.
 const PURGE_TIME_LIMIT: Duration = Duration::from_secs(240);
 
-/// A failed call, with what to do about it.
+/// A failed call and its remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}: {cause}{advice}")]
 pub(crate) struct Failure {
     doing: String,
-    /// Part of the text above, so it is no `source`: the chain would have it twice.
+    /// Part of the message, so it is not a `source`: the error chain would contain it twice.
     cause: Box<Error>,
     advice: String,
 }
 
 impl Failure {
-    /// A call with the key of a user.
+    /// Creates the failure of a call with a user's key.
     pub(crate) fn of_user(doing: &str, cause: Error) -> Self {
         Self { doing: doing.to_owned(), cause: Box::new(cause), advice: String::new() }
     }
 
-    /// A call with the administrator's key, which needs this cap.
+    /// Creates the failure of a call with the administrator's key, which needs this cap.
     fn of_admin(doing: String, cap: &str, cause: Error) -> Self {
         let advice = match cause.code() {
             "InvalidAccessKeyId" | "SignatureDoesNotMatch" => {
@@ -72,12 +72,12 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// What we have written into its display name.
+    /// Returns the mark that the provisioner has written into the display name.
     pub(crate) fn mark(&self) -> Option<Mark> {
         Mark::parse(&self.display_name)
     }
 
-    /// The key of this id, or else the first.
+    /// Returns the key with this ID, or else the first key.
     pub(crate) fn key(&self, id: Option<&str>) -> Option<Credentials> {
         let known = self.keys.iter().find(|key| Some(key.access_key.as_str()) == id);
         known.or(self.keys.first()).map(Key::credentials)
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// A part of the list of users.
+/// A page of the list of users.
 #[derive(Debug, Deserialize)]
 struct UserPage {
     keys: Vec<String>,
@@ -115,18 +115,18 @@ struct UserPage {
 /// A bucket.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct BucketInfo {
-    /// This changes when the gateway spreads the bucket over more shards.
+    /// Changes when the gateway reshards the bucket.
     pub(crate) id: String,
-    /// This never changes, and no other bucket ever has it.
+    /// Never changes, and is unique to this bucket.
     pub(crate) marker: String,
     pub(crate) owner: String,
     pub(crate) bucket_quota: Quota,
-    /// The placement target; with a slash and the storage class, where that is not `STANDARD`.
+    /// The placement target, followed by a slash and the storage class if that is not `STANDARD`.
     #[serde(default)]
     pub(crate) placement_rule: String,
 }
 
-/// Calls of the admin API, signed with the administrator's key as those of S3 are.
+/// A client of the admin API. Requests are signed like S3 requests, with the administrator's key.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) http: Http,
@@ -143,7 +143,7 @@ impl Admin {
         absent_on(&["NoSuchUser"], self.ask(request(Method::GET, "user").query("uid", id)).await, failure)
     }
 
-    /// Makes a user with a key, unless there is one.
+    /// Creates a user with a key, unless the user exists.
     pub(crate) async fn create_user(&self, id: &str, display_name: &str, max_buckets: i64) -> Result<(), Failure> {
         let request = request(Method::PUT, "user").query("uid", id).query("display-name", display_name);
         let request = request.query("key-type", "s3").query("generate-key", "true");
@@ -177,7 +177,7 @@ impl Admin {
         absent_on(&["NoSuchUser"], deleted, failure).map(drop)
     }
 
-    /// Makes another key. The answer is all keys.
+    /// Creates another key. Returns all keys.
     pub(crate) async fn create_key(&self, id: &str) -> Result<Vec<Key>, Failure> {
         let request = request(Method::PUT, "user").query("key", "").query("uid", id);
         let keys = self.ask(request.query("key-type", "s3").query("generate-key", "true")).await;
@@ -203,7 +203,7 @@ impl Admin {
         absent_on(&["NoSuchBucket"], answer, failure)
     }
 
-    /// The ids of all users.
+    /// Returns the IDs of all users.
     pub(crate) async fn users(&self) -> Result<Vec<String>, Failure> {
         let (mut ids, mut marker) = (Vec::new(), String::new());
         loop {
@@ -215,13 +215,13 @@ impl Admin {
         }
     }
 
-    /// The names of the buckets that a user owns.
+    /// Returns the names of the buckets that a user owns.
     pub(crate) async fn buckets_of(&self, owner: &str) -> Result<Vec<String>, Failure> {
         let list = self.ask(request(Method::GET, "bucket").query("uid", owner)).await;
         list.map_err(|error| Failure::of_admin(format!("list the buckets of the user {owner}"), "buckets", error))
     }
 
-    /// Gives this very bucket, and no other of its name, to another user.
+    /// Gives the bucket with this ID to another user. Other buckets of the same name are not affected.
     pub(crate) async fn give_bucket(&self, name: &str, id: &str, owner: &str) -> Result<(), Failure> {
         let request = request(Method::PUT, "bucket").query("bucket", name).query("bucket-id", id).query("uid", owner);
         let failure = |error| Failure::of_admin(format!("give the bucket {name} to its bucketOwner"), "buckets", error);
@@ -234,12 +234,12 @@ impl Admin {
         set.map_err(|error| Failure::of_admin(format!("set the quota of the bucket {name}"), "buckets", error))
     }
 
-    /// Deletes a bucket with all that it holds.
+    /// Deletes a bucket and its contents.
     pub(crate) async fn delete_bucket(&self, name: &str) -> Result<(), Failure> {
         self.remove_bucket(name, true).await.map(drop)
     }
 
-    /// Deletes a bucket that holds nothing. `false` where it is not empty.
+    /// Deletes an empty bucket. Returns `false` if the bucket is not empty.
     pub(crate) async fn delete_empty_bucket(&self, name: &str) -> Result<bool, Failure> {
         self.remove_bucket(name, false).await
     }
@@ -249,7 +249,7 @@ impl Admin {
         let deleted = self.send(request, PURGE_TIME_LIMIT).await.map(drop);
         let failure = |error| Failure::of_admin(format!("delete the bucket {name}"), "buckets", error);
         match deleted {
-            // Part of it is gone already: the bucket itself counts.
+            // A part of the bucket no longer exists. Check whether the bucket itself exists.
             Err(error) if error.code() == "NoSuchKey" => match self.bucket(name).await? {
                 None => Ok(true),
                 Some(_) => Err(failure(error)),
@@ -268,7 +268,7 @@ impl Admin {
         serde_json::from_slice(&answer).map_err(|_| Error::NotS3 { endpoint: self.address.clone(), status: 200 })
     }
 
-    /// The body of the answer, if that is 2xx.
+    /// Sends the request. Returns the body of the answer if its status is 2xx.
     async fn send(&self, request: Request, limit: Duration) -> Result<Bytes, Error> {
         let request = self.signed(request)?;
         let (status, body) = self.http.send(&self.address, request, limit).await?;
@@ -338,7 +338,7 @@ struct Request {
 }
 
 impl Request {
-    /// Another argument. The value is empty for those that have none.
+    /// Adds an argument. The value is empty for arguments without a value.
     fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.push((name, value.into()));
         self

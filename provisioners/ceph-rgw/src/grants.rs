@@ -1,4 +1,4 @@
-//! Statements in the policies of buckets that let users of other claims in.
+//! Statements in bucket policies that grant access to other claims' users.
 
 use kube_provisioner::bucket::Access;
 use s3_client::policy::{Policy, allow};
@@ -8,7 +8,7 @@ use crate::admin::Failure;
 use crate::store::Store;
 use crate::users::arn;
 
-/// Why a policy was not changed.
+/// The reason why a policy was not changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantError {
     #[error(transparent)]
@@ -19,14 +19,15 @@ pub(crate) enum GrantError {
     Contended(String),
 }
 
-/// How the name of the owner's own statement begins.
+/// The prefix of the statement ID of the owner's own statement.
 const OWNER: &str = "obc-owner-";
 
-/// How often a policy is checked that somebody else changes, too.
+/// The retry limit when another process changes the policy concurrently.
 const ROUNDS: usize = 4;
 
-/// Changes the policy of a bucket with its owner's key, unless it says already what it should. The caller holds the bucket's
-/// lock; S3 has no other way to notice that another process has written in between than to look.
+/// Changes the policy of a bucket with its owner's key, unless it is already as wanted. The caller holds the bucket's
+/// lock. S3 has no conditional write for policies, so the policy is read again to detect a concurrent write by another
+/// process.
 pub(crate) async fn change_policy(
     store: &Store,
     owner: Credentials,
@@ -34,7 +35,7 @@ pub(crate) async fn change_policy(
     change: impl Fn(&Policy) -> Policy,
 ) -> Result<(), GrantError> {
     let s3 = store.s3(owner);
-    // What one round has written the next one reads.
+    // Each round verifies the previous round's write.
     for _ in 0..ROUNDS {
         let live = read_policy(&s3, bucket).await?;
         let wanted = change(&live);
@@ -54,13 +55,13 @@ async fn read_policy(s3: &Client, bucket: &str) -> Result<Policy, GrantError> {
     })
 }
 
-/// The policy with a statement that lets this user in.
+/// Returns the policy with a statement that grants access to this user.
 pub(crate) fn granted(policy: &Policy, user: &str, bucket: &str, access: Access) -> Policy {
     with_statement(policy, (user, user), bucket, access)
 }
 
-/// The policy with a statement that lets the owner of the bucket at the objects of others: on the gateway an object belongs to the
-/// user that has written it. The objects stay when that user goes, and so does the statement.
+/// Returns the policy with a statement that grants the bucket's owner access to other users' objects: on the gateway,
+/// an object belongs to the user who wrote it. The objects remain when that user is deleted, and so does the statement.
 pub(crate) fn with_owner(policy: &Policy, owner: &str, bucket: &str) -> Policy {
     with_statement(policy, (&format!("{OWNER}{owner}"), owner), bucket, Access::ReadWrite)
 }
@@ -78,14 +79,14 @@ fn resources(bucket: &str) -> [String; 2] {
     [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")]
 }
 
-/// The policy without the statement of this user.
+/// Returns the policy without this user's statement.
 pub(crate) fn revoked(policy: &Policy, user: &str) -> Policy {
     let mut policy = policy.clone();
     policy.remove(user);
     policy
 }
 
-/// This policy, with the grants of another one.
+/// Returns this policy with the grants from the live policy.
 pub(crate) fn with_grants_of(policy: &Policy, live: &Policy) -> Policy {
     let mut policy = policy.clone();
     for statement in live.statements() {
@@ -99,7 +100,8 @@ pub(crate) fn with_grants_of(policy: &Policy, live: &Policy) -> Policy {
     policy
 }
 
-/// Rook's actions, with the end of uploads; a part of them for less than everything.
+/// Returns the actions that an access allows: Rook's actions and the abort of uploads, or a subset of them for
+/// restricted access.
 fn actions(access: Access) -> impl Iterator<Item = &'static str> {
     let (reads, writes) = (access.reads(), access.writes());
     let part = move |wanted: bool, actions: &'static [&'static str]| actions.iter().copied().filter(move |_| wanted);
@@ -131,7 +133,7 @@ const READ: &[&str] = &[
 
 const WRITE: &[&str] = &["PutObject", "PutObjectAcl", "PutObjectVersionAcl"];
 
-/// What uploads in parts need, for those who write.
+/// The actions for multipart uploads, without and with write access.
 const UPLOAD_OF: [&[&str]; 2] =
     [&[], &["AbortMultipartUpload", "ListBucketMultipartUploads", "ListMultipartUploadParts"]];
 

@@ -1,4 +1,4 @@
-//! What classes and claims say.
+//! Parameters of classes, and `additionalConfig` of claims.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ pub(crate) const BUCKET_POLICY: &str = "bucketPolicy";
 pub(crate) const BUCKET_LIFECYCLE: &str = "bucketLifecycle";
 pub(crate) const BUCKET_TAGS: &str = "bucketTags";
 
-/// The keys of `additionalConfig` that are about the bucket and not about the user.
+/// The keys of `additionalConfig` that configure the bucket, not the user.
 pub(crate) const SETTINGS: [&str; 8] = [
     "bucketMaxObjects",
     "bucketMaxSize",
@@ -25,7 +25,7 @@ pub(crate) const SETTINGS: [&str; 8] = [
     "bucketVersioning",
 ];
 
-/// The parameters of a class: Rook's, and `accessMode`.
+/// The parameters of a class: Rook's parameters, and `accessMode`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Parameters {
@@ -33,18 +33,18 @@ pub(crate) struct Parameters {
     pub(crate) object_store_name: Option<String>,
     /// The namespace of the object store.
     pub(crate) object_store_namespace: Option<String>,
-    /// Where the gateway is.
+    /// The address of the gateway.
     #[serde(deserialize_with = "unless_empty")]
     pub(crate) endpoint: Option<Gateway>,
-    /// The region that requests are signed for. The gateway takes any.
+    /// The region that requests are signed for. The gateway accepts any region.
     pub(crate) region: Option<String>,
-    /// What users may do in buckets that classes name.
+    /// The access of users to buckets that classes name.
     pub(crate) access_mode: Access,
-    /// Whether a bucket with objects is deleted.
+    /// The policy for deleting a bucket that contains objects.
     pub(crate) deletion_policy: DeletionPolicy,
 }
 
-/// A claim's `additionalConfig`: Rook's, and `accessMode`.
+/// A claim's `additionalConfig`: Rook's keys, and `accessMode`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Config {

@@ -3,7 +3,7 @@
 use kube_provisioner::bucket::Limit;
 use serde::Deserialize;
 
-/// A quota as the gateway shows it. Any negative number is no limit.
+/// A quota as the gateway returns it. A negative number means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Quota {
     pub(crate) enabled: bool,
@@ -12,26 +12,27 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// The quota of these limits.
+    /// Returns the quota with these limits.
     pub(crate) fn of(objects: Option<Limit>, size: Option<Limit>) -> Self {
         let number = |limit: Option<Limit>| limit.map_or(-1, Limit::get);
         let (max_objects, max_size) = (number(objects), number(size));
         Self { enabled: max_objects >= 0 || max_size >= 0, max_size, max_objects }
     }
 
-    /// Whether a quota limits as this one does.
+    /// Returns whether the live quota has the same effect as this one.
     pub(crate) fn is_met_by(self, live: Self) -> bool {
         let limits = |quota: Self| quota.enabled && (quota.max_size >= 0 || quota.max_objects >= 0);
         if !limits(self) {
             return !live.enabled;
         }
         let same = |wanted: i64, live: i64| wanted == live || (wanted < 0 && live < 0);
-        // Older gateways keep whole kibibytes.
+        // Older gateways store whole kibibytes.
         let same_size = same(self.max_size, live.max_size) || same(self.kibibytes() * 1024, live.max_size);
         live.enabled && same_size && same(self.max_objects, live.max_objects)
     }
 
-    /// The arguments that set it. Older gateways ignore `max-size` for buckets and would take 0 for it, newer ones know both.
+    /// Returns the arguments that set the quota. Older gateways ignore `max-size` for buckets and would use 0 without
+    /// `max-size-kb`; newer gateways support both.
     pub(crate) fn arguments(self) -> [(&'static str, String); 4] {
         [
             ("enabled", self.enabled.to_string()),

@@ -1,4 +1,4 @@
-//! The provisioner.
+//! The bucket provisioner.
 
 mod account;
 mod bucket;
@@ -26,20 +26,21 @@ use crate::parameters::{Config, Parameters, SETTINGS};
 use crate::quota::Quota;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
-/// What Rook keeps in an ObjectBucket, too.
+/// Keys in an ObjectBucket's state that Rook also uses.
 const CEPH_USER: &str = "cephUser";
 const BUCKET_OWNER: &str = "bucketOwner";
-/// What we keep there besides: which bucket it is, where the claim names the owner.
+/// An additional key, which identifies the bucket if the claim names the owner.
 const BUCKET_MARKER: &str = "bucketMarker";
 
-/// `max-buckets` of users: 0 is no limit for the gateway, and a negative number is none at all.
+/// Values of `max-buckets` of users: for the gateway, 0 means no limit, and a negative number means that the user may
+/// not own buckets.
 const ONE_BUCKET: i64 = 1;
 const NO_BUCKETS: i64 = -1;
 
 const OWNERS_DO_EVERYTHING: &str =
     "accessMode is for buckets that a class names: the owner of a bucket can do everything";
 
-/// Makes buckets and users on gateways.
+/// Creates and deletes buckets and users on gateways.
 pub(crate) struct Rgw {
     stores: Stores,
 }
@@ -110,7 +111,7 @@ impl BucketProvisioner for Rgw {
         let users = Users::of(&request.account, &request.state, bucket_owner, &request.cluster_id)?;
         match self.let_in(&store, &users, &request).await {
             Ok(granted) => Ok(granted),
-            // An earlier attempt may have written into the policy of the bucket, which `revoke` mends.
+            // An earlier attempt may have changed the bucket's policy, which `revoke` restores.
             Err(objection) => {
                 let undone = async {
                     match &users.own {
@@ -189,7 +190,7 @@ impl BucketHooks for Rgw {
     }
 }
 
-/// What is to be written into the policy of a bucket that another user owns.
+/// A statement to add to the policy of a bucket that another user owns.
 struct Statement<'a> {
     bucket: &'a BucketAccess,
     owner: String,
@@ -229,11 +230,11 @@ impl Rgw {
         Ok(answer)
     }
 
-    /// The gateway and the users of what was made.
+    /// Returns the gateway and the users of a recorded bucket or account.
     fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Users), Misconfigured> {
         let Record { account, parameters, state, config_texts, secrets, cluster_id, .. } = record;
         let store = self.stores.of(parameters, secrets)?;
-        // Before the first success there is no state yet.
+        // There is no state before the first success.
         let bucket_owner = state.get(BUCKET_OWNER);
         let bucket_owner = bucket_owner.or_else(|| config_texts.get(BUCKET_OWNER).filter(|_| state.is_empty()));
         let owner = Account::of(account, state, bucket_owner.map(String::as_str), cluster_id)?;
@@ -244,7 +245,7 @@ impl Rgw {
         self.recorded(&known.record()?)
     }
 
-    /// What lets the account into a bucket: nothing where it owns the bucket.
+    /// Returns the statement that grants the account access to a bucket, or `None` if the account owns the bucket.
     async fn statement<'a>(
         &self,
         store: &Store,
@@ -266,7 +267,7 @@ impl Rgw {
             return Err(Objection::Refused(bucket.is_not_its_owners()));
         }
         if info.owner == account.id {
-            // With bucketOwner the claim gets the owner's own key.
+            // With bucketOwner, the claim receives the owner's own key.
             return Ok(None);
         }
         let owner = store.admin.user(&info.owner).await?;
@@ -283,9 +284,9 @@ impl Rgw {
 
 /// The users of a claim.
 struct Users {
-    /// The one who owns the claim's bucket, or is let into it.
+    /// The user who owns the claim's bucket, or has access to it.
     owner: Account,
-    /// The one who is made for the claim. It is the same where the claim names no owner.
+    /// The user who is created for the claim. It is the same user if the claim does not name an owner.
     own: Option<Account>,
 }
 
@@ -303,7 +304,7 @@ impl Users {
         Ok(Self { owner, own: Account::own(account, cluster) })
     }
 
-    /// Whose a bucket is that has the name.
+    /// Determines whose bucket the live one is.
     async fn whose(
         &self,
         store: &Store,
@@ -312,7 +313,7 @@ impl Users {
     ) -> Result<Whose, AccountError> {
         let Self { owner, own } = self;
         if owner.generated && own.as_ref().is_none_or(|own| own.id != owner.id) {
-            // A user of Rook's older generations may be a claim's of another cluster.
+            // A user with a name from older versions of Rook may belong to a claim in another cluster.
             owner.user(store).await?;
         }
         let own_user = match own {
@@ -324,7 +325,8 @@ impl Users {
     }
 }
 
-/// Why nobody's rights in a bucket change. The text does not name the bucket's owner, who is none of the tenant's business.
+/// Returns the reason why the permissions of a bucket cannot be changed. The text does not disclose the bucket's owner
+/// to tenants.
 fn has_no_key(bucket: &str, owner: &str) -> String {
     tracing::warn!(bucket, owner, "the owner of a bucket that claims are let into has no key");
     format!(
@@ -333,7 +335,7 @@ fn has_no_key(bucket: &str, owner: &str) -> String {
     )
 }
 
-/// Whether a bucket is still the one that was made for its owner.
+/// Returns whether a bucket is still the one that was created for its owner.
 async fn is_its_owners(
     bucket: &BucketAccess,
     owner: &api::Account,
@@ -345,7 +347,8 @@ async fn is_its_owners(
     Ok(users.whose(store, &bucket.state, live).await? == Whose::Claim)
 }
 
-/// Why a bucket that exists is not for this claim, or not as it is. It does not name its owner.
+/// Returns the reason why an existing bucket cannot be used for this claim. The text does not disclose the bucket's
+/// owner.
 fn objection(whose: Whose, users: &Users, request: &RequestOf<Rgw>) -> Option<String> {
     let name = &request.name;
     let recorded = request.state.get(BUCKET_OWNER).filter(|owner| **owner != users.owner.id);
@@ -369,7 +372,7 @@ fn objection(whose: Whose, users: &Users, request: &RequestOf<Rgw>) -> Option<St
     }
 }
 
-/// What the claim wants cannot be done. It is for good only where nothing is left of earlier attempts.
+/// Refuses a request. The refusal is final only if earlier attempts have left nothing.
 async fn refuse(
     store: &Store,
     users: &Users,
@@ -384,7 +387,7 @@ async fn refuse(
         && let Some(user) = own.user(store).await?
     {
         let noted = user.mark().and_then(|mark| mark.handed_over).map(|handed_over| handed_over.marker);
-        // A user who owns a bucket cannot be deleted: then an earlier attempt got that far.
+        // If the user cannot be deleted, it owns a bucket that an earlier attempt created.
         let has_bucket = noted.is_some() && noted.as_ref() == live.map(|live| &live.marker);
         if has_bucket || store.admin.delete_user(&own.id).await.is_err() {
             return Err(ProvisionError::retry(text));
@@ -397,11 +400,11 @@ fn answer(store: &Store, parameters: &Parameters, account: &Account, key: &s3_cl
     let credentials = Credentials::new(&key.access_key_id, &key.secret_access_key);
     let Parameters { object_store_name, object_store_namespace, .. } = parameters;
     let mut answer = Granted::new(store.endpoint.clone(), credentials).state(CEPH_USER, &account.id);
-    // The gateway takes any region, but not all clients go without one.
+    // The gateway accepts any region, but some clients require one.
     for name in ["AWS_REGION", "AWS_DEFAULT_REGION"] {
         answer = answer.config(name, &store.region);
     }
-    // Clients since 2025 add checksums behind the body where they speak TLS, and Ceph 16 refuses them.
+    // With TLS, clients since 2025 append checksums to the body, which Ceph 16 rejects.
     for name in ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"] {
         answer = answer.config(name, "when_required");
     }

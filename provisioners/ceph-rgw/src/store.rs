@@ -1,4 +1,4 @@
-//! Where gateways are and with which keys they are administered.
+//! The addresses and admin keys of gateways.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::parameters::{Gateway, Parameters};
 /// The role of the Secret with the administrator's key.
 pub(crate) const ADMIN: &str = "admin";
 
-/// What applies where classes say nothing. Files are read for every call, so keys may change.
+/// The defaults for classes that do not set a value. Files are read for every call, so keys may change.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Defaults {
     /// Gateway for classes without `endpoint`: host:port or a URL
@@ -41,7 +41,7 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// Reads all files, so that a wrong path is known at the start.
+    /// Reads all files, to detect a wrong path at startup.
     pub(crate) fn check(&self) -> Result<(), Misconfigured> {
         let Self { admin_access_key_file, admin_secret_key_file, .. } = self;
         for file in admin_access_key_file.iter().chain(admin_secret_key_file) {
@@ -50,7 +50,7 @@ impl Defaults {
         self.http(&Connections::default(), &Secrets::default()).map(drop)
     }
 
-    /// Connections that trust the certificates of the class's Secret, or else those of the file.
+    /// Returns connections that trust the certificates in the class's Secret, or else the certificates in the file.
     fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, Misconfigured> {
         let ca_bundle = match secrets.bytes(ADMIN, "caBundle") {
             Some(bundle) => Some(bundle.to_vec()),
@@ -60,7 +60,7 @@ impl Defaults {
     }
 }
 
-/// Gives connections. One that was made is used again.
+/// Creates the clients of gateways, which share connections.
 #[derive(Debug)]
 pub(crate) struct Stores {
     defaults: Defaults,
@@ -73,18 +73,18 @@ pub(crate) struct Stores {
 pub(crate) struct Store {
     pub(crate) admin: Admin,
     pub(crate) endpoint: Endpoint,
-    /// What requests are signed for.
+    /// The region that requests are signed for.
     pub(crate) region: String,
     client: Client,
 }
 
 impl Store {
-    /// S3 with a user's key.
+    /// Returns an S3 client with a user's key.
     pub(crate) fn s3(&self, credentials: Credentials) -> Client {
         self.client.with_credentials(credentials)
     }
 
-    /// A text that no other gateway's bucket has.
+    /// Returns a text that identifies the bucket across gateways.
     pub(crate) fn place(&self, bucket: &str) -> String {
         format!("{}/{bucket}", self.client.endpoint())
     }
@@ -95,7 +95,7 @@ impl Stores {
         Self { defaults, connections: Connections::default(), locks: Mutex::default() }
     }
 
-    /// The gateway of a class.
+    /// Returns the gateway of a class.
     pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let endpoint = self.endpoint(parameters)?;
         let url = endpoint.url();
@@ -112,7 +112,7 @@ impl Stores {
         Ok(Store { admin, endpoint, region, client })
     }
 
-    /// The gateway of the provisioner's own arguments, if they name one and a key.
+    /// Returns the gateway from the provisioner's own arguments, if they name a gateway and a key.
     pub(crate) fn default(&self) -> Result<Option<Store>, Misconfigured> {
         if self.defaults.endpoint.is_none() || self.defaults.admin_access_key_file.is_none() {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Stores {
         self.of(&Parameters::default(), &Secrets::default()).map(Some)
     }
 
-    /// A lock for what is read, changed and written back of a bucket.
+    /// Returns the lock for read-modify-write operations on a bucket.
     pub(crate) fn lock(&self, place: String) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);

@@ -1,4 +1,4 @@
-//! The provisioner against a gateway: the fake one, or a real one where `RGW_TEST_ENDPOINT` names it (with
+//! Tests of the provisioner against a gateway: the fake one, or the real one that `RGW_TEST_ENDPOINT` names (with
 //! `RGW_TEST_ACCESS_KEY` and `RGW_TEST_SECRET_KEY` of an admin user).
 
 mod fake;
@@ -29,7 +29,7 @@ async fn the_contract_is_kept() {
     join_all(BucketConformance::rules().map(check)).await;
 }
 
-/// Checks one rule on a gateway of its own.
+/// Checks one rule on a separate gateway.
 async fn check(rule: &'static str) {
     let fake = Fake::start().await;
     let endpoint = fake.endpoint.clone();
@@ -70,12 +70,12 @@ struct Fixture {
     admin_key: Credentials,
     rgw: Rgw,
     fake: Option<Fake>,
-    /// Names of this test only, since a real gateway keeps what earlier runs have left.
+    /// A prefix that is unique to this test, since a real gateway keeps leftovers of earlier runs.
     run: String,
 }
 
 impl Defaults {
-    /// Classes say everything.
+    /// Returns defaults without values, since the classes in the tests set everything.
     fn of_classes() -> Self {
         Self {
             endpoint: None,
@@ -136,7 +136,7 @@ impl Fixture {
         Secrets::new([("admin", data)])
     }
 
-    /// A claim, whose name is the bucket's.
+    /// Returns a claim with the same name as its bucket.
     fn request(&self, name: &str, config: &[(&str, &str)]) -> Claim {
         let texts = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let config: Config = parameters::from_map(&texts).unwrap();
@@ -162,7 +162,7 @@ impl Fixture {
         Admin { http: http(), address, region, key, time_limit: Duration::from_secs(15) }
     }
 
-    /// A user who is not made for a claim, with its S3.
+    /// Creates a user who does not belong to a claim. Returns the user's ID and S3 client.
     async fn stranger(&self, name: &str) -> (String, Client) {
         let id = format!("{}-{name}", self.run);
         self.admin().create_user(&id, &id, 0).await.unwrap();
@@ -170,7 +170,7 @@ impl Fixture {
         (id, self.client(key))
     }
 
-    /// How many of these requests the fake gateway has got. Nothing is known of a real one.
+    /// Returns the number of such requests that the fake gateway has received, or `None` for a real gateway.
     fn count(&self, request: &str) -> Option<usize> {
         self.fake.as_ref().map(|fake| fake.log().iter().filter(|line| line.starts_with(request)).count())
     }
@@ -185,13 +185,13 @@ async fn a_bucket_from_its_claim_to_its_end() {
     let s3 = fixture.s3(&bucket);
     s3.put_object(&request.name, "x/y z+ü", "hello").await.unwrap();
     assert_eq!(s3.get_object(&request.name, "x/y z+ü").await.unwrap().unwrap(), "hello");
-    // Another bucket of its own is one too many.
+    // The user may not own a second bucket.
     let another = s3.create_bucket(&format!("{}-2", request.name), None).await.unwrap_err();
     assert_eq!(another.code(), "TooManyBuckets");
 
     let same = fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
-    // The answer to the first call may be lost.
+    // Repeat the call, since the answer to the first call may be lost.
     let same = request.provision(&fixture.rgw).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
 
@@ -256,11 +256,11 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
     request.delete(&fixture.rgw).await.unwrap();
     assert_eq!(fixture.admin().bucket(&request.name).await.unwrap().unwrap().owner, stranger);
 
-    // An owner whom the claim names does not make the bucket the claim's.
+    // Naming the bucket's owner does not make the bucket the claim's.
     let owned = fixture.request("a", &[("bucketOwner", &stranger)]);
     let error = owned.provision(&fixture.rgw).await.unwrap_err();
     assert!(error.to_string().contains("was not made for this claim"), "{error}");
-    // The user of an attempt without that owner is not forgotten.
+    // The user from an earlier attempt without that owner is deleted.
     fixture.admin().create_user(&owned.account().name, &owned.account().name, 1).await.unwrap();
     owned.delete(&fixture.rgw).await.unwrap();
     assert!(fixture.admin().user(&owned.account().name).await.unwrap().is_none());
@@ -282,7 +282,7 @@ async fn an_owner_whom_the_claim_names_stays() {
     let bucket = request.provision(&fixture.rgw).await.unwrap();
     assert_eq!(fixture.admin().bucket(&request.name).await.unwrap().unwrap().owner, owner);
     s3.put_object(&request.name, "x", "hello").await.unwrap();
-    // The owner stays when the claim names it no more, and before anything is known.
+    // The owner remains when the claim no longer names it, and when the state is not recorded yet.
     drop(fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap());
     drop(request.provision(&fixture.rgw).await.unwrap());
     let rotated = fixture.rgw.rotate(request.after(&bucket).granted()).await.unwrap_err();
@@ -404,14 +404,14 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
     assert!(s3.bucket_policy(&name).await.unwrap().same_as(&write));
     let live = s3.bucket_lifecycle(&name).await.unwrap();
     assert!(s3_client::lifecycle::Lifecycle::parse(&days[1]).unwrap().same_as(&live), "{live:?}");
-    // The record may be Rook's, who keeps nothing of that in `additionalState`.
+    // The record may come from Rook, which does not store these settings in `additionalState`.
     let mut removed = fixture.request("a", &[]).after(&bucket);
     removed.state.retain(|key, _| key == "cephUser");
     removed.applied_config = configs[1].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     bucket = removed.provision(&fixture.rgw).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().is_empty());
     assert!(s3.bucket_lifecycle(&name).await.unwrap().is_empty());
-    // What somebody sets by hand later stays.
+    // A policy that an administrator sets later is kept.
     s3.put_bucket_policy(&name, &read).await.unwrap();
     bucket = fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert!(s3.bucket_policy(&name).await.unwrap().same_as(&read));
@@ -432,7 +432,7 @@ async fn errors_say_what_to_do() {
         request.secrets = Secrets::new([("admin", [("accessKey", id), ("secretKey", secret)])]);
         request
     };
-    // The fake gateway does not look at signatures.
+    // The fake gateway does not verify signatures.
     let known = fixture.fake.is_none().then_some(fixture.admin_key.access_key_id.as_str());
     for id in known.into_iter().chain(["unknown"]) {
         let text = told(with_key(id, "wrong-secret").provision(&fixture.rgw).await.unwrap_err());

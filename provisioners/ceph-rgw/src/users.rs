@@ -1,9 +1,10 @@
-//! Which users of the gateway are made for claims, and what each says of itself.
+//! Names and marks of the gateway users that are created for claims.
 
 use kube_provisioner::bucket::{Account, ClaimName};
 
-/// Whether a user was made for an account: by the account's own name, or one that an ObjectBucket records, by the names of all
-/// of Rook's generations: `obc-<namespace>-<name>`, with or without a uid behind it, and `ceph-user-` with eight letters and digits.
+/// Returns whether a user was created for an account: the user has the account's name, or a name in the format of any
+/// version of Rook, for users that an ObjectBucket records: `obc-<namespace>-<name>`, optionally followed by a uid, or
+/// `ceph-user-` followed by eight letters and digits.
 pub(crate) fn is_generated(user: &str, account: &Account, bucket_owner: Option<&str>) -> bool {
     if bucket_owner == Some(user) {
         return false;
@@ -18,17 +19,17 @@ pub(crate) fn is_generated(user: &str, account: &Account, bucket_owner: Option<&
         let random = user.strip_prefix("ceph-user-");
         random.is_some_and(|random| random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
     };
-    // The uid is the claim's, or that of the Ceph cluster. Anything else is the name of another claim.
+    // The uid belongs to the claim or to the Ceph cluster. Anything else is the name of another claim.
     let of_claim =
         |rest: &str| rest.is_empty() || rest.strip_prefix('-').is_some_and(|id| id == claim.uid || is_uuid(id));
     rest.is_some_and(of_claim) || oldest()
 }
 
-/// The claim whose own user has this id, or the account of COSI. Nothing says where a claim's namespace ends: here, at the first
-/// hyphen.
+/// Returns the claim, or the COSI account, whose own user has this ID. The ID does not show where the claim's namespace
+/// ends, so this function assumes the first hyphen.
 pub(crate) fn claim_of(user: &str) -> Option<ClaimName> {
     let rest = user.strip_prefix("obc-")?;
-    // A namespace has no dot.
+    // A namespace cannot contain a dot.
     if let Some(name) = rest.strip_prefix("access.") {
         return Some(ClaimName { namespace: String::new(), name: name.to_owned(), uid: format!("a.{name}") });
     }
@@ -46,7 +47,7 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// How policies name a user.
+/// Returns the name of a user in policies.
 pub(crate) fn arn(user: &str) -> String {
     // The user of a tenant is `tenant$user`.
     match user.split_once('$') {
@@ -55,19 +56,19 @@ pub(crate) fn arn(user: &str) -> String {
     }
 }
 
-/// What we write into a user's display name, which only an administrator of the gateway can write.
+/// The mark in a user's display name, which only an administrator of the gateway can write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The cluster of the claim.
     pub(crate) cluster: String,
-    /// The claim's bucket, where another user owns it.
+    /// The claim's bucket, if another user owns it.
     pub(crate) handed_over: Option<HandedOver>,
 }
 
-/// A bucket that was made by the claim's own user and belongs to the one whom the claim names.
+/// A bucket that the claim's own user created and that belongs to the owner whom the claim names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HandedOver {
-    /// The gateway's own name for this bucket. Another one of the same name has another marker.
+    /// The gateway's own ID of this bucket. Another bucket with the same name has another marker.
     pub(crate) marker: String,
     pub(crate) owner: String,
 }
@@ -77,12 +78,12 @@ const BUCKET: &str = " bucket=";
 const OWNER: &str = " owner=";
 
 impl Mark {
-    /// That of a user who owns the claim's bucket, or has none.
+    /// Returns the mark of a user who owns the claim's bucket, or does not own a bucket.
     pub(crate) fn of(cluster: &str) -> Self {
         Self { cluster: cluster.to_owned(), handed_over: None }
     }
 
-    /// The mark in a display name. Users from before, and those of others, have none.
+    /// Reads the mark in a display name. Users from earlier versions and foreign users have none.
     pub(crate) fn parse(display_name: &str) -> Option<Self> {
         let rest = display_name.strip_prefix(CLUSTER)?;
         let Some((cluster, rest)) = rest.split_once(BUCKET) else { return Some(Self::of(rest)) };

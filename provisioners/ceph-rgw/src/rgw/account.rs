@@ -15,13 +15,13 @@ use crate::users::{HandedOver, Mark, is_generated};
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) id: String,
-    /// Whether it is made for the claim. Others are never changed and never deleted.
+    /// True if the user is created for the claim. Other users are never changed or deleted.
     pub(super) generated: bool,
     /// The cluster in which this provisioner runs.
     pub(super) cluster: String,
 }
 
-/// Why a user is not dealt with.
+/// The reason why a user is not processed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AccountError {
     #[error(transparent)]
@@ -34,8 +34,8 @@ pub(super) enum AccountError {
 }
 
 impl Account {
-    /// The one who owns the claim's bucket. `bucket_owner` is what the claim wants now. An owner who is no longer asked for
-    /// stays.
+    /// Returns the user who owns the claim's bucket. `bucket_owner` is the owner that the claim names now. If the claim
+    /// no longer names an owner, the recorded owner remains.
     pub(super) fn of(
         account: &bucket::Account,
         state: &BTreeMap<String, String>,
@@ -55,13 +55,14 @@ impl Account {
         Ok(Self { id, generated, cluster: cluster.to_owned() })
     }
 
-    /// The one who is made for the claim, also where another user owns its bucket. Nobody knows it without the claim's uid.
+    /// Returns the user who is created for the claim, even if another user owns its bucket. Returns `None` if the
+    /// claim's uid is unknown.
     pub(super) fn own(account: &bucket::Account, cluster: &str) -> Option<Self> {
         let known = !account.claim.uid.is_empty();
         known.then(|| Self { id: account.name.clone(), generated: true, cluster: cluster.to_owned() })
     }
 
-    /// The user, if there is one. One who was made for a claim of another cluster is none of ours.
+    /// Returns the user, if it exists. Fails if the user was created for a claim in another cluster.
     pub(super) async fn user(&self, store: &Store) -> Result<Option<User>, AccountError> {
         let user = store.admin.user(&self.id).await?;
         match user.as_ref().and_then(User::mark) {
@@ -77,7 +78,7 @@ impl Account {
         }
     }
 
-    /// The user, who is made or marked if need be.
+    /// Returns the user, after creating or marking it if necessary.
     pub(super) async fn ensured(&self, store: &Store, max_buckets: i64) -> Result<User, ProvisionError> {
         if let Some(user) = self.user(store).await? {
             if self.generated && user.mark().is_none() {
@@ -115,13 +116,14 @@ impl Account {
         key.ok_or_else(|| ProvisionError::retry("the gateway made no key"))
     }
 
-    /// Writes down that this bucket is the claim's, before another user owns it.
+    /// Records in the user's mark that this bucket belongs to the claim, before it is given to another user.
     pub(super) async fn note(&self, store: &Store, handed_over: HandedOver) -> Result<(), Failure> {
         let mark = Mark { cluster: self.cluster.clone(), handed_over: Some(handed_over) };
         store.admin.set_display_name(&self.id, &mark.to_string()).await
     }
 
-    /// Removes all keys but this one, or but the first where it is not known. The answer is the ids of all that were there.
+    /// Removes all keys except this one, or except the first if it is unknown. Returns the IDs of all keys before the
+    /// removal.
     pub(super) async fn remove_other_keys(
         &self,
         store: &Store,

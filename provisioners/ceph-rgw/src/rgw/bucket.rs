@@ -1,4 +1,4 @@
-//! Makes a claim's bucket, and brings it in line with the claim's `additionalConfig`.
+//! Creates a claim's bucket, and updates it to match the claim's `additionalConfig`.
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::{Objection, RequestOf, Versioning};
@@ -16,12 +16,13 @@ use crate::quota::Quota;
 use crate::store::Store;
 use crate::users::HandedOver;
 
-/// The storage class of buckets that name none, and the gateway leaves it out.
+/// The default storage class of buckets, which the gateway omits.
 const STANDARD: &str = "STANDARD";
 
-/// Makes the bucket, unless it is `absent` no more, and sees to it that its owner has it. The claim's own user makes it in any
-/// case: nobody else has a name with the claim's uid, so that user's bucket is the claim's, whenever this ends. A bucket of
-/// the owner whom the claim names could be any of that owner's. The answer is the marker of a bucket that belongs to that owner.
+/// Creates the bucket if it is `absent`, and gives it to its owner. The claim's own user always creates it: only that
+/// user's name contains the claim's uid, so its bucket belongs to the claim, even if this function is interrupted. A
+/// bucket created by the owner whom the claim names could not be distinguished from that owner's other buckets. Returns
+/// the marker of a bucket that belongs to that owner.
 pub(super) async fn make(
     store: &Store,
     users: &Users,
@@ -51,7 +52,7 @@ pub(super) async fn make(
 async fn create(store: &Store, account: &Account, user: &User, request: &RequestOf<Rgw>) -> Result<(), Objection> {
     let name = &request.name;
     let key = account.key(store, user, None).await?;
-    // A region would be taken for the name of a placement, which stands behind a colon.
+    // The placement follows a colon. The gateway would interpret a region as the name of a placement.
     let location = request.config.bucket_placement.as_ref().map(|Placement(name)| format!(":{name}"));
     let storage_class = request.config.bucket_storage_class.as_ref().map(|Placement(name)| name.as_str());
     let new = NewBucket { location: location.as_deref(), storage_class, ..NewBucket::default() };
@@ -60,7 +61,7 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
         Err(error) => error,
     };
     match error.code() {
-        // An answer to an earlier call was lost.
+        // The answer to an earlier call was lost.
         "BucketAlreadyOwnedByYou" => Ok(()),
         "BucketAlreadyExists" => Err(Objection::Refused(format!(
             "the bucket {name} exists and belongs to somebody else: choose another bucketName"
@@ -72,7 +73,8 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
     }
 }
 
-/// Whether the owner whom the claim names may own another bucket. The gateway asks only those who make one.
+/// Fails if the owner whom the claim names may not own another bucket. The gateway checks the limit only for the user
+/// who creates a bucket.
 async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), Objection> {
     let (id, most) = (&account.id, owner.max_buckets);
     let full = most < 0 || (most > 0 && store.admin.buckets_of(id).await?.len() as i64 >= most);
@@ -84,7 +86,7 @@ async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), 
     Ok(())
 }
 
-/// Brings a bucket in line. Only what differs is written.
+/// Updates a bucket to match its claim. Writes only differences.
 pub(super) async fn apply(
     store: &Store,
     request: &RequestOf<Rgw>,
@@ -105,8 +107,8 @@ pub(super) async fn apply(
     if !quota.is_met_by(live.bucket_quota) {
         store.admin.set_bucket_quota(name, owner, quota).await?;
     }
-    // What the claim has set, and wants no more, goes, also where Rook has set it. What somebody has set by hand stays. Before
-    // the first success an attempt may have set it.
+    // Remove settings that the claim no longer requests, including settings that Rook applied. Keep manual settings.
+    // Before the first success, an earlier attempt may have applied them.
     let was_set = |key| request.state.is_empty() || request.applied_config.contains_key(key);
     let policy = config.bucket_policy.as_ref();
     if policy.is_some() || was_set(BUCKET_POLICY) {
@@ -130,7 +132,8 @@ pub(super) async fn apply(
     Ok(())
 }
 
-/// Why a bucket that exists is not where the claim wants it. A bucket stays where it was made.
+/// Returns the reason why an existing bucket does not have the requested placement, which cannot be changed after
+/// creation.
 fn misplaced(name: &str, config: &Config, live: &BucketInfo) -> Option<String> {
     let (placement, class) = live.placement_rule.split_once('/').unwrap_or((&live.placement_rule, STANDARD));
     let is_other = |asked: &Option<Placement>, live: &str| asked.as_ref().is_some_and(|Placement(name)| name != live);

@@ -1,4 +1,4 @@
-//! What the gateway has for claims. A bucket belongs to the user of its claim, whose mark names the cluster.
+//! Lists the buckets and users of claims. A bucket belongs to the user of its claim, whose mark names the cluster.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
     for id in store.admin.users().await? {
         let Some(claim) = claim_of(&id) else { continue };
         let buckets = store.admin.buckets_of(&id).await?;
-        // After its buckets, since it has its keys before the first one.
+        // Read the user after its buckets, since it has keys before it has a bucket.
         let Some(user) = store.admin.user(&id).await? else { continue };
         let mark = user.mark();
         if let Some(lent) = mark.as_ref().and_then(|mark| mark.handed_over.as_ref()) {
@@ -21,7 +21,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
             continue;
         }
         let marked = MarkedCluster::of(mark.as_ref().map(|mark| mark.cluster.as_str()), cluster);
-        // The owner of a bucket that was to stay is one without keys.
+        // The owner of a retained bucket has no keys.
         let retained = !buckets.is_empty() && user.keys.is_empty();
         let asset = |kind, name: String| {
             let mut asset = Asset::new(kind, name, claim.clone(), marked.clone());

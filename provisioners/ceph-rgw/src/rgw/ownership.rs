@@ -1,6 +1,7 @@
-//! Whose a bucket is. A claim's bucket is proved by what neither tenants nor other installations can write: that the claim's
-//! own user owns it, whose name holds the claim's uid; or, where the claim names the owner, by the bucket's marker, which the
-//! gateway gives and which stands in the ObjectBucket and in the mark of the claim's own user.
+//! Ownership of buckets. The proof must be something that neither tenants nor other installations can write. A bucket
+//! belongs to a claim if the claim's own user owns it, whose name contains the claim's uid. If the claim names the
+//! owner, the proof is the bucket's marker: the gateway assigns it, and the ObjectBucket and the mark of the claim's
+//! own user record it.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +10,26 @@ use super::{BUCKET_MARKER, CEPH_USER};
 use crate::admin::BucketInfo;
 use crate::users::Mark;
 
-/// Whose a bucket is, for a claim.
+/// The relation of a bucket to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     Claim,
-    /// The claim's own user has made it, and the owner whom the claim names does not have it yet.
+    /// The claim's own user has created the bucket, but it does not yet belong to the owner whom the claim names.
     ToHandOver,
-    /// It is the claim's, and belongs to an owner whom the claim named and names no more.
+    /// The bucket was created for the claim, but belongs to an owner whom the claim no longer names.
     OfFormerOwner,
     Others,
 }
 
-/// What is known of a claim.
+/// The facts about a claim that prove ownership.
 pub(super) struct Evidence<'a> {
-    /// Who owns the claim's bucket.
+    /// The user who owns the claim's bucket.
     pub(super) owner: &'a Account,
-    /// The user who is made for the claim.
+    /// The user who is created for the claim.
     pub(super) own: Option<&'a Account>,
-    /// What that user says, if it is there.
+    /// The mark of that user, if it exists.
     pub(super) mark: Option<&'a Mark>,
-    /// What the ObjectBucket says.
+    /// The state that the ObjectBucket records.
     pub(super) state: &'a BTreeMap<String, String>,
 }
 
@@ -40,7 +41,7 @@ impl Evidence<'_> {
             true if owner.generated || self.is_recorded(live) || self.was_handed_over(live) => Whose::Claim,
             true => Whose::Others,
             false if self.was_handed_over(live) && state.is_empty() => Whose::OfFormerOwner,
-            // A user with whom the claim has begun keeps the bucket.
+            // If the claim began with its own user, that user keeps the bucket.
             false if own == Some(&live.owner) && !owner.generated && state.get(CEPH_USER) != Some(&live.owner) => {
                 Whose::ToHandOver
             }
@@ -51,7 +52,7 @@ impl Evidence<'_> {
     fn is_recorded(&self, live: &BucketInfo) -> bool {
         match self.state.get(BUCKET_MARKER) {
             Some(marker) => *marker == live.marker,
-            // Records from before, and those of Rook, say that there is a bucket and not which.
+            // Records of earlier versions and of Rook do not identify the bucket.
             None => !self.state.is_empty(),
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of buckets and users that are not needed any more.
+//! Removes buckets and users that are no longer needed.
 
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
@@ -12,7 +12,7 @@ use crate::parameters::Parameters;
 use crate::store::Store;
 
 impl Rgw {
-    /// Deletes the bucket if it is the claim's, and then what was made for the claim.
+    /// Deletes the bucket if it belongs to the claim, and then the users that were created for the claim.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let (store, users) = self.recorded(&bucket.record()?)?;
         let name = &bucket.name;
@@ -26,7 +26,7 @@ impl Rgw {
                 Ok(Whose::Others) => {
                     tracing::info!(bucket = name, owner = live.owner, "left a bucket that is not the claim's");
                 }
-                // It was never made over, or the claim had named somebody else before anything was recorded.
+                // The bucket was never handed over, or the claim named another owner before the first record.
                 Ok(Whose::Claim | Whose::ToHandOver | Whose::OfFormerOwner) => empty(&store, &bucket).await?,
             }
         }
@@ -36,7 +36,7 @@ impl Rgw {
         Ok(())
     }
 
-    /// Takes the user's rights away and leaves the buckets.
+    /// Revokes the user's permissions, and keeps the buckets.
     pub(super) async fn remove_user(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, users) = self.of_account(&known)?;
         let mut live = Vec::new();
@@ -51,12 +51,12 @@ impl Rgw {
             for (name, owner) in &live {
                 owns_one |= *owner == account.id;
                 if *owner != account.id && users.owner.generated {
-                    // No user ever gets this name again, so what stays in a policy is of no use.
+                    // The user's name is never used again, so a statement that remains in a policy has no effect.
                     self.remove_statement(&store, account, (name, owner)).await?;
                 }
             }
-            // The gateway deletes no owner of a bucket, and one who is suspended closes the bucket for all. Without keys the
-            // claim's namespace has no way in.
+            // The gateway does not delete the owner of a bucket, and suspending the owner would block the bucket for
+            // all users. Without keys, the claim's namespace has no access.
             remove_all_keys(&store, account).await?;
             if !owns_one {
                 store.admin.delete_user(&account.id).await?;
@@ -65,8 +65,8 @@ impl Rgw {
         Ok(())
     }
 
-    /// Removes the user's statement from the bucket's policy, unless the bucket's owner has no key for it. An owner whose claim was
-    /// deleted, and whose bucket was kept, gets a key only for this.
+    /// Removes the user's statement from the bucket's policy, unless the bucket's owner has no key. If the owner's
+    /// claim was deleted and its bucket retained, the owner receives a temporary key for this purpose.
     async fn remove_statement(
         &self,
         store: &Store,
@@ -92,14 +92,14 @@ impl Rgw {
 }
 
 impl Users {
-    /// Those who were made for the claim.
+    /// Returns the users that were created for the claim.
     fn generated(&self) -> impl Iterator<Item = &Account> {
         let own = self.own.as_ref().filter(|own| own.id != self.owner.id);
         Some(&self.owner).filter(|owner| owner.generated).into_iter().chain(own)
     }
 }
 
-/// Deletes the claim's bucket as its class says.
+/// Deletes the claim's bucket according to the deletion policy of its class.
 async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
     let name = &bucket.name;
     let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
@@ -117,7 +117,8 @@ async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<
     if deleted { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
 }
 
-/// The keys go first: the gateway keeps a user who owns another bucket, which an administrator may have given to it.
+/// Deletes the user's keys, then the user: the gateway keeps a user who owns another bucket, which an administrator may
+/// have given to it.
 async fn delete_user(store: &Store, account: &Account) -> Result<(), DeleteError> {
     if is_ours(store, account).await? {
         remove_all_keys(store, account).await?;
@@ -133,7 +134,7 @@ async fn remove_all_keys(store: &Store, account: &Account) -> Result<(), DeleteE
     Ok(())
 }
 
-/// Whether the user exists and does not belong to another cluster.
+/// Returns whether the user exists and does not belong to another cluster.
 async fn is_ours(store: &Store, account: &Account) -> Result<bool, DeleteError> {
     match account.user(store).await {
         Ok(user) => Ok(user.is_some()),

@@ -1,4 +1,5 @@
-//! A gateway in this process: the admin API and S3 as far as the provisioner knows them, with the answers of a real one.
+//! A gateway in this process: the parts of the admin API and of S3 that the provisioner uses, with a real gateway's
+//! answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,7 @@ struct Bucket {
     marker: String,
     quota: Value,
     objects: BTreeMap<String, Bytes>,
-    /// What `?policy`, `?lifecycle`, `?tagging` and `?versioning` hold.
+    /// The contents of `?policy`, `?lifecycle`, `?tagging` and `?versioning`.
     settings: BTreeMap<String, Bytes>,
 }
 
@@ -68,7 +69,7 @@ impl Fake {
         Self { endpoint, model }
     }
 
-    /// What it holds, by name.
+    /// Returns a line for each asset in the gateway.
     pub(super) fn assets(&self) -> Vec<String> {
         let model = self.model.lock().unwrap();
         let buckets = model.buckets.iter().map(|(name, bucket)| {
@@ -82,7 +83,7 @@ impl Fake {
         buckets.chain(users).collect()
     }
 
-    /// Makes a bucket that is no claim's. `false` where the name is taken.
+    /// Creates a bucket that does not belong to a claim. Returns `false` if the name is taken.
     pub(super) fn make_by_hand(&self, name: &str) -> bool {
         let mut model = self.model.lock().unwrap();
         let is_free = !model.buckets.contains_key(name);
@@ -104,7 +105,7 @@ impl Fake {
         self.model.lock().unwrap().buckets.remove(name);
     }
 
-    /// All requests, without the arguments that all have.
+    /// Returns all requests, without the arguments that every request has.
     pub(super) fn log(&self) -> Vec<String> {
         self.model.lock().unwrap().log.clone()
     }
@@ -117,7 +118,7 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let path = decoded(parts.uri.path());
-    // `/bucket/` is the bucket, as `/bucket` is.
+    // `/bucket/` and `/bucket` name the same bucket.
     let path = path.strip_suffix('/').filter(|path| path.matches('/').count() == 1).unwrap_or(&path).to_owned();
     let query: Query = parts
         .uri
@@ -160,7 +161,7 @@ impl Model {
 
     fn admin_user(&mut self, method: &Method, query: &Query, setting: Option<&str>) -> Reply {
         if method == Method::GET && query.contains_key("list") {
-            // A page has two, so that there are several.
+            // A page contains two users, so that the tests need several pages.
             let after = |id: &&String| query["marker"].is_empty() || **id >= query["marker"];
             let mut ids: Vec<_> = self.users.keys().filter(after).cloned().collect();
             let next = (ids.len() > 2).then(|| ids.split_off(2).swap_remove(0));
@@ -271,7 +272,7 @@ impl Model {
                     match setting {
                         "policy" => "NoSuchBucketPolicy",
                         "lifecycle" => "NoSuchLifecycleConfiguration",
-                        // It is no error that nothing was said.
+                        // A bucket without this setting is not an error.
                         "versioning" => return xml_reply("<VersioningConfiguration/>"),
                         _ => "NoSuchTagSetError",
                     },
@@ -326,13 +327,13 @@ impl Model {
 }
 
 impl Bucket {
-    /// Those of its policy.
+    /// Returns the statements of the bucket's policy.
     fn statements(&self) -> Vec<Value> {
         let policy = self.settings.get("policy").and_then(|text| serde_json::from_slice::<Value>(text).ok());
         policy.and_then(|policy| policy["Statement"].as_array().cloned()).unwrap_or_default()
     }
 
-    /// Whether the policy allows this user to read or write objects.
+    /// Returns whether the policy allows this user to read or write objects.
     fn lets_in(&self, user: &str, method: &Method) -> bool {
         let action = if method == Method::PUT { "s3:PutObject" } else { "s3:GetObject" };
         self.statements().iter().any(|statement| {
@@ -352,7 +353,7 @@ fn no_quota() -> Value {
     json!({ "enabled": false, "check_on_raw": false, "max_size": -1, "max_size_kb": 0, "max_objects": -1 })
 }
 
-/// As 16.2 does it: `max-size-kb` counts and `max-size` does not.
+/// Reads a quota like Ceph 16.2, which uses `max-size-kb` and ignores `max-size`.
 fn quota(query: &Query) -> Value {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
     let size = number("max-size-kb") * 1024;
@@ -367,7 +368,7 @@ fn xml_reply(text: &'static str) -> Reply {
     Reply { status: 200, body: text.into() }
 }
 
-/// S3 refuses in XML, and the admin API in JSON.
+/// Converts an error to XML for S3. The admin API uses JSON.
 fn in_xml(reply: Reply) -> Reply {
     let refusal = (reply.status >= 400).then(|| serde_json::from_slice::<Value>(&reply.body).ok()).flatten();
     match refusal.as_ref().and_then(|refusal| refusal["Code"].as_str()) {

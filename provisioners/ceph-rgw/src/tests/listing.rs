@@ -1,4 +1,4 @@
-//! What the provisioner lists for the command `orphans`.
+//! Tests of the assets that the provisioner lists for the command `orphans`.
 
 use kube_provisioner::bucket::{AssetKind, BucketHooks, ListAssets, MarkedCluster};
 
@@ -30,7 +30,7 @@ async fn buckets_and_users_are_listed_with_what_their_marks_say() {
     let elsewhere = listed("another-cluster").await.found;
     assert!(elsewhere.iter().all(|asset| asset.cluster == MarkedCluster::Other(cluster.clone())), "{elsewhere:?}");
 
-    // Its class said that the bucket stays.
+    // The class retained the bucket.
     request.revoke(&fixture.rgw).await.unwrap();
     let retained = listed(&cluster).await.found;
     assert!(retained.len() == 2 && retained.iter().all(|asset| asset.retained), "{retained:?}");
@@ -47,7 +47,7 @@ async fn what_is_listed_can_be_removed_without_its_record() {
     let list = ListAssets::new(fixture.parameters(), fixture.secrets(), cluster);
     let assets = fixture.rgw.list_assets(list.clone()).await.unwrap().found;
     let bucket = assets.into_iter().find(|asset| asset.name == request.name).unwrap();
-    // The claim is as its user's id says it: the division into namespace and name may be another one.
+    // The claim is derived from its user's ID, so the boundary between namespace and name may differ.
     let mut orphan = request.clone();
     orphan.claim = bucket.owner.claim;
     orphan.delete(&fixture.rgw).await.unwrap();

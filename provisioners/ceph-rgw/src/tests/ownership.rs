@@ -1,4 +1,4 @@
-//! Whose a bucket is: what tenants, administrators and other clusters' installations can do is no proof.
+//! Tests of bucket ownership: actions of tenants, administrators and other clusters' installations do not prove it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use kube_provisioner::{ProvisionError, ProvisionVerdict};
 
 use super::{Claim, Fixture};
 
-/// A claim of another namespace that wants the bucket of the claim `name`.
+/// Returns a claim in another namespace that requests the bucket of this claim.
 fn another(request: &Claim) -> Claim {
     let mut another = request.clone();
     another.claim = ClaimName { namespace: "elsewhere".into(), uid: uid(2), ..request.claim.clone() };
@@ -92,7 +92,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
     let (owner, s3) = fixture.stranger("owner").await;
     for (bucket, config) in [("own", &[][..]), ("lent", &[("bucketOwner", owner.as_str())])] {
         let request = fixture.request(bucket, config);
-        // The claim waits after a refused CreateBucket.
+        // The claim waits after CreateBucket was refused.
         let mut early = request.clone();
         early.name = format!("{}-X", request.name);
         drop(early.provision(&fixture.rgw).await.unwrap_err());
@@ -103,7 +103,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
         assert!(s3.object_exists(&request.name, "x").await.unwrap());
         fixture.admin().delete_bucket(&request.name).await.unwrap();
     }
-    // One that replaces the claim's bucket, of the same owner.
+    // The same owner replaces the claim's bucket.
     let request = fixture.request("replaced", &[("bucketOwner", &owner)]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
     fixture.admin().delete_bucket(&request.name).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
 #[tokio::test]
 async fn what_is_of_another_cluster_is_left_alone() {
     let fixture = Fixture::new("clones").await;
-    // Both clusters are of one backup, so the claim and its uid are the same.
+    // Both clusters were restored from one backup, so the claim and its uid are the same.
     let theirs = fixture.request("a", &[]);
     let bucket = theirs.provision(&fixture.rgw).await.unwrap();
     fixture.s3(&bucket).put_object(&theirs.name, "x", "hello").await.unwrap();
@@ -141,7 +141,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
         }
         assert!(fixture.s3(&bucket).object_exists(&theirs.name, "x").await.unwrap());
     }
-    // What an administrator has given away is taken.
+    // A user that an administrator has reassigned is adopted.
     let user = theirs.account().name;
     fixture.admin().set_display_name(&user, &user).await.unwrap();
     let taken = elsewhere(theirs.clone()).provision(&fixture.rgw).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
     let (owner, s3) = fixture.stranger("owner").await;
     let config = [("bucketOwner", owner.as_str())];
     for (bucket, deleted) in [("goes-on", false), ("is-deleted", true)] {
-        // The process died when its own user had made the bucket.
+        // The process was killed after the claim's own user had created the bucket.
         let request = fixture.request(bucket, &config);
         drop(fixture.request(bucket, &[]).provision(&fixture.rgw).await.unwrap());
         assert_eq!(fixture.owner_of(&request.name).await, Some(request.account().name));
@@ -168,7 +168,7 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
             let answer = request.provision(&fixture.rgw).await.unwrap();
             assert_eq!(fixture.owner_of(&request.name).await.as_ref(), Some(&owner));
             s3.put_object(&request.name, "x", "hello").await.unwrap();
-            // The answer to that was lost, and the claim names no owner any more, or another.
+            // That answer was lost, and the claim now names no owner or another one.
             for config in [&[][..], &[("bucketOwner", "bob")]] {
                 let error = fixture.request(bucket, config).provision(&fixture.rgw).await.unwrap_err();
                 assert_eq!(error.verdict(), ProvisionVerdict::Retry);
@@ -180,7 +180,7 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
         assert_eq!(fixture.owner_of(&request.name).await, None);
         assert!(!fixture.has_user(&request.account().name).await);
     }
-    // The owner may own no more than it may.
+    // The owner's bucket limit applies.
     fixture.admin().set_max_buckets(&owner, 1).await.unwrap();
     let (one, two) = (fixture.request("one", &config), fixture.request("two", &config));
     let answer = one.provision(&fixture.rgw).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tags, versions and placements that a claim's `additionalConfig` asks for.
+//! Tests of tags, versioning and placements that a claim's `additionalConfig` requests.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ async fn tags_and_versions_follow_the_claim() {
     };
     assert_eq!(s3.bucket_tagging(&name).await.unwrap(), tags(&[("team", "shop"), ("stage", "test")]));
     assert_eq!(s3.bucket_versioning(&name).await.unwrap(), Some(true));
-    // What is so already is not written again.
+    // Settings that already match are not written again.
     let writes =
         || Some(fixture.count(&format!("PUT /{name}?tagging"))? + fixture.count(&format!("PUT /{name}?versioning"))?);
     bucket = fixture.request("a", &asked).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert!(writes().is_none_or(|count| count == 2), "{:?}", writes());
-    // There is no way back to a bucket without versions, so they stay as they are where nothing is said of them.
+    // Versioning cannot be removed from a bucket, so it remains unchanged if the claim does not set it.
     let mut other = fixture.request("a", &[("bucketTags", "stage=live")]).after(&bucket);
     other.applied_config = tags(&asked);
     bucket = other.provision(&fixture.rgw).await.unwrap();

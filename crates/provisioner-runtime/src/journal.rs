@@ -3,8 +3,9 @@
 //! The result of some work, such as creating a disk in a backend, cannot be found again by inspection. A process that begins such work
 //! first [records](Journal::record) it. The next holder [takes over the journal](Journal::take_over) and finishes its entries.
 //!
-//! * **One writer.** Every write names the version that the last one produced. Taking over writes the new holder's name. After that, no write of the
-//!   former holder succeeds, so it cannot begin anything: it is *fenced*. Work that needs no record uses a [fence](Journal::fence) instead.
+//! * **One writer.** Every write names the version that the previous write produced. Taking over writes the new
+//!   holder's name. After that, all writes of the former holder fail, so it cannot begin anything: it is *fenced*. Work
+//!   that does not need a record uses a [fence](Journal::fence) instead.
 //! * **Group commit.** Changes during a write join the next one. Removals wait up to a second for other
 //!   changes, because an entry that stays too long does no harm.
 //! * **Bounded.** At most 20 writes and 1.5 MB per second; see the limits below. An entry that does not fit is refused, not queued.

@@ -79,9 +79,9 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
         self.shared.update(|state, now| state.wake(key, inputs, priority, now));
     }
 
-    /// Runs a key that awaits a change once more, whatever its inputs. Leaves other keys alone.
+    /// Runs a key that awaits a change once more, regardless of its inputs. Does not affect other keys.
     ///
-    /// Use it for a periodic resync like that of the Go library. The attempt number continues.
+    /// Use it for a periodic resync like the Go library's. The attempt number continues.
     pub fn requeue(&self, key: &K) {
         self.shared.update(|state, now| state.requeue(key, now));
     }

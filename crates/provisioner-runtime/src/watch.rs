@@ -1,9 +1,8 @@
-//! List and watch one kind of object.
+//! Lists and watches one kind of object.
 //!
-//! It uses the client's plain list and watch calls, because each step needs a deadline. The client waits for
-//! an answer without end. If a connection is cut silently while a list or the start of a watch is under way,
-//! the controller would see nothing until the kernel gives up, a quarter of an hour later. `reader` reads the
-//! lines of a watch.
+//! This module uses the client's plain list and watch calls, because each step needs a deadline and the client has
+//! none. If a connection breaks silently during a list or the start of a watch, the controller would otherwise not
+//! notice it until the kernel's timeout, a quarter of an hour later. `reader` reads the lines of a watch.
 
 mod reader;
 mod stale;
@@ -33,41 +32,41 @@ use crate::notify::Notifier;
 pub use reader::FromJson;
 pub(crate) use reader::Reader;
 
-/// How many objects one list request asks for.
+/// The number of objects in a page of a list.
 const PAGE: u32 = 500;
 
-/// The same of metadata. Those are wanted of objects that are large, such as nodes with 5 kB of metadata each, and the memory of larger
-/// texts would not be returned to the system.
+/// The page size for lists of metadata. They are used for large objects, such as nodes with 5 kB of metadata each, and
+/// the memory of larger texts would not be returned to the system.
 const METADATA_PAGE: u32 = 100;
 
-/// How long the server keeps a watch open at least, in seconds: `minWatchTimeout` of client-go's reflector.
+/// The minimum time for which the server keeps a watch open, in seconds: `minWatchTimeout` of client-go's reflector.
 const MIN_WATCH_SECONDS: u32 = 300;
 
-/// A watch that is silent for so long is dead: the server sends a bookmark each minute, even if nothing changes. A server that
-/// sends none costs a new watch each time, and nothing is lost.
+/// The time after which a silent watch is considered dead: the server sends a bookmark every minute, even without
+/// changes. If a server does not send bookmarks, the watch is restarted after this time, and no change is lost.
 pub(crate) const SILENCE: Duration = Duration::from_secs(65);
 
-/// How long a list page may take.
+/// The time limit for one page of a list.
 const LIST: Duration = Duration::from_secs(30);
 
-/// How long the start of a watch may take. It is short because it adds to [`SILENCE`] when the network
-/// is gone.
+/// The time limit for the start of a watch. It is short because it adds to [`SILENCE`] when the network fails.
 const START: Duration = Duration::from_secs(15);
 
-/// A watch that is open for so long works. One that ends before and has delivered nothing has failed.
+/// The time after which an open watch is considered working. A watch that ends earlier without delivering anything has
+/// failed.
 pub(crate) const SETTLED: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
 
-/// What a watch delivers, in the order of the changes.
+/// A change that a watch delivers. Changes arrive in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<T> {
-    /// A complete list is asked for: at the start, and after a gap that only a list closes. If it could not be completed,
-    /// this comes again before `Ready`.
+    /// A complete list begins: at the start, and after a gap that only a list closes. If the list fails, `Begin` is
+    /// delivered again before `Ready`.
     Begin,
-    /// An object of the list.
+    /// An object in the list.
     Listed(T),
-    /// The list is complete: what was known before and not listed is gone.
+    /// The list is complete: known objects that were not listed no longer exist.
     Ready,
     /// An object was created or changed.
     Applied(T),
@@ -76,7 +75,7 @@ pub enum Change<T> {
 }
 
 impl<T> Change<T> {
-    /// The same change of what `read` makes of the object.
+    /// Converts the object with `read`.
     pub fn map<U>(self, read: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::Begin => Change::Begin,
@@ -88,7 +87,7 @@ impl<T> Change<T> {
     }
 }
 
-/// Which objects a watch follows: all that an `Api` covers, or those of them with certain labels.
+/// The objects that a watch follows: all objects of an `Api`, or only objects with certain labels.
 #[derive(Clone, Debug)]
 pub struct Scope<T> {
     api: Api<T>,
@@ -97,13 +96,13 @@ pub struct Scope<T> {
 }
 
 impl<T> Scope<T> {
-    /// Those that this label selector selects, such as `app=web`.
+    /// Follows only objects that match this label selector, such as `app=web`.
     #[must_use]
     pub fn with_labels(self, selector: impl Into<String>) -> Self {
         Self { labels: Some(selector.into()), ..self }
     }
 
-    /// All, but only their metadata, as the API server sends a `PartialObjectMetadata`.
+    /// Follows all objects, but only their metadata, which the API server sends as `PartialObjectMetadata`.
     pub fn metadata(api: Api<T>) -> Self {
         Self { only_metadata: true, ..Self::from(api) }
     }
@@ -123,7 +122,8 @@ impl<T> From<Api<T>> for Scope<T> {
     }
 }
 
-/// One page of a list. Its objects are decoded one by one: all of them at once need many times the memory of the text.
+/// One page of a list. Its objects are decoded one by one: decoding all of them at once needs many times the memory of
+/// the text.
 #[derive(Deserialize)]
 struct Page<'a> {
     metadata: ListMeta,
@@ -132,7 +132,7 @@ struct Page<'a> {
 }
 
 impl<T: Resource + Clone + DeserializeOwned + Debug> Scope<T> {
-    /// Reads the text of one page. The client's own methods have it in memory three times.
+    /// Reads the text of one page. The client's own methods keep three copies of it in memory.
     async fn page(&self, params: &ListParams, text: &mut String) -> kube::Result<()> {
         let request = Request::new(self.api.resource_url());
         let request = if self.only_metadata { request.list_metadata(params) } else { request.list(params) };
@@ -142,24 +142,24 @@ impl<T: Resource + Clone + DeserializeOwned + Debug> Scope<T> {
         body.read_to_string(text).await.map_err(kube::Error::ReadEvents).map(drop)
     }
 
-    /// Asks the API server for the current version of this kind.
+    /// Reads the current resource version of this kind from the API server.
     pub(crate) async fn current_version(&self) -> kube::Result<u64> {
         let list = self.api.list_metadata(&self.list_params().limit(1)).await?;
         Ok(list.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default())
     }
 }
 
-/// How long the server is asked to keep the next watch open, in seconds. Watches that began together, such as those of a
-/// thousand nodes after a restart of the API server, do not end together.
+/// Returns the time for which the server should keep the next watch open, in seconds. It is random, so that watches
+/// that began together, such as the watches of a thousand nodes after a restart of the API server, do not end together.
 pub(crate) fn watch_seconds(random: &mut Random) -> u32 {
     MIN_WATCH_SECONDS + (f64::from(MIN_WATCH_SECONDS) * random.next()) as u32
 }
 
-/// Keeps `sink` informed of all objects in `scope`. Runs until dropped.
+/// Delivers all objects in `scope` and their changes to `sink`. Runs until dropped.
 ///
-/// Failures are repeated with a back-off from 0.2 to 30 seconds, and are seen in `health` and, once per
-/// distinct problem, in the log under `name`. A connection that is cut silently is noticed after
-/// 65 seconds, or 5 seconds after [`WatchHealth::expect`] has named a version that it does not deliver.
+/// Retries failures with a back-off from 0.2 to 30 seconds, and reports them in `health` and, once per distinct
+/// problem, in the log under `name`. Detects a silently broken connection after 65 seconds, or 5 seconds after
+/// [`WatchHealth::expect`] has named a version that the connection does not deliver.
 pub async fn watch<T>(
     scope: impl Into<Scope<T>>,
     name: &'static str,
@@ -209,14 +209,14 @@ pub async fn watch<T>(
     }
 }
 
-/// How a watch is doing; clones show the same watch.
+/// The health of a watch. Clones refer to the same watch.
 #[derive(Clone, Debug)]
 pub struct WatchHealth {
     shared: Arc<Shared>,
 }
 
 impl WatchHealth {
-    /// For a watch that has not started.
+    /// Creates the health of a watch that has not started.
     pub fn new() -> Self {
         let state = State { last_progress: Instant::now(), problem: None, listed: None };
         let [lists, asked] = [(); 2].map(|()| Notifier::default());
@@ -225,12 +225,12 @@ impl WatchHealth {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), lists, asked, delivering, position, expected }) }
     }
 
-    /// Whether all objects have been listed at least once.
+    /// Returns whether all objects have been listed at least once.
     pub fn synced(&self) -> bool {
         self.last_list().is_some()
     }
 
-    /// How many objects there were when all were listed last.
+    /// Returns the number of objects in the last complete list.
     pub fn size(&self) -> usize {
         self.last_list().map_or(0, |listed| listed.size)
     }
@@ -240,41 +240,44 @@ impl WatchHealth {
         self.wait_listed(0).await;
     }
 
-    /// Lists all objects again. Returns when everything is known as it was at the call, or newer.
+    /// Lists all objects again. Returns once every object is known in its state at the time of the call, or a newer
+    /// one.
     pub async fn list_again(&self) {
         self.wait_listed(self.shared.asked.notify()).await;
     }
 
-    /// Has all objects listed again, without waiting for it.
+    /// Requests another list of all objects, without waiting for it.
     pub fn ask_for_list(&self) {
         self.shared.asked.notify();
     }
 
-    /// The resource version up to which everything has been delivered; 0 before the first list, or where it is no number.
+    /// Returns the resource version up to which all changes have been delivered; 0 before the first list, or if
+    /// versions are not numbers.
     pub fn position(&self) -> u64 {
         self.shared.position.load(Ordering::Acquire)
     }
 
-    /// The API server has shown an object at this resource version. If the watch does not get there soon, its
-    /// connection is taken for dead.
+    /// Records that the API server has returned an object with this resource version. If the watch does not reach the
+    /// version soon, its connection is considered dead.
     pub fn expect(&self, version: u64) {
-        // Where versions are no numbers there is no position.
+        // There is no position if versions are not numbers.
         if (1..version).contains(&self.position()) {
             self.shared.expected.raise(version);
         }
     }
 
-    /// The resource version of what is being delivered: of a list as a whole, or of one change.
+    /// Returns the resource version that is being delivered: of a whole list, or of one change.
     pub fn delivering(&self) -> u64 {
         self.shared.delivering.load(Ordering::Relaxed)
     }
 
-    /// How long ago the server sent something: at least every 65 seconds, even if nothing changes.
+    /// Returns the time since the server last sent something: at most 65 seconds for a working watch, even without
+    /// changes.
     pub fn last_progress(&self) -> Duration {
         crate::sync::lock(&self.shared.state).last_progress.elapsed()
     }
 
-    /// What is wrong, for a person; `None` while the watch works.
+    /// Returns a description of the problem for administrators, or `None` while the watch works.
     pub fn problem(&self) -> Option<String> {
         crate::sync::lock(&self.shared.state).problem.clone()
     }
@@ -333,9 +336,9 @@ impl Default for WatchHealth {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Complete lists.
+    /// Notifies of complete lists.
     lists: Notifier,
-    /// Requests for a new one.
+    /// Notifies of requests for a new list.
     asked: Notifier,
     delivering: AtomicU64,
     position: AtomicU64,
@@ -346,7 +349,7 @@ struct Shared {
 #[derive(Clone, Copy, Debug)]
 struct Listed {
     size: usize,
-    /// How often a new one had been asked for when it began.
+    /// The number of requests for a new list before this one began.
     asked: u64,
 }
 
@@ -357,7 +360,7 @@ struct State {
     listed: Option<Listed>,
 }
 
-/// Lists everything, page by page; returns the position from which to watch.
+/// Lists all objects, page by page. Returns the position from which to watch.
 async fn list<T>(
     scope: &Scope<T>,
     health: &WatchHealth,
@@ -368,9 +371,9 @@ where
 {
     let mut params = scope.list_params().limit(if scope.only_metadata { METADATA_PAGE } else { PAGE });
     let (mut first, mut size) = (true, 0);
-    // One for all pages: between texts of their own, what the sink keeps would split the heap.
+    // All pages share one buffer: with a buffer per page, the objects that the sink keeps would fragment the heap.
     let mut text = String::new();
-    // Before the request: what the API server shows in other answers from here on may be newer than the list.
+    // Begin before the request, since other answers of the API server from here on may be newer than the list.
     sink(Change::Begin);
     loop {
         answer(LIST, scope.page(&params, &mut text)).await?;
@@ -490,9 +493,9 @@ fn decoded<T>(read: serde_json::Result<T>) -> Result<T, WatchError> {
     read.map_err(|error| kube::Error::SerdeError(error).into())
 }
 
-/// Why a list or a watch ended.
+/// The reason why a list or a watch ended.
 enum WatchError {
-    /// The server does not know our position any more.
+    /// The server no longer knows our position.
     Expired,
     Failed(CallError),
 }
@@ -509,7 +512,7 @@ impl WatchError {
 
 impl From<Status> for WatchError {
     fn from(status: Status) -> Self {
-        // A position that is too new is from before the server's data were restored from a backup.
+        // A position that is too new dates from before the server's data was restored from a backup.
         let mut causes = status.details.iter().flat_map(|details| &details.causes);
         if status.code == 410 || causes.any(|cause| cause.reason == "ResourceVersionTooLarge") {
             return Self::Expired;

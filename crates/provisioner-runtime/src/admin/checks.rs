@@ -26,8 +26,9 @@ impl Checks {
         crate::sync::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
     }
 
-    /// Adds a check that takes some time: it runs only when a report is requested, has a time limit, and its answer is cached for a few seconds. A
-    /// panic is a failure. A non-empty success text tells administrators about a problem that does not affect readiness.
+    /// Adds a check that takes some time: it runs only when a report is requested, has a time limit, and its answer is
+    /// cached for a few seconds. A panic is a failure. A non-empty success text informs administrators about a problem
+    /// that does not affect readiness.
     pub fn add_probe(
         &self,
         name: impl Into<String>,

@@ -44,7 +44,7 @@ async fn keep_retry_after(answer: Answer) -> Result<Answer, BoxError> {
         retry_after_seconds: 0,
     });
     details.retry_after_seconds = details.retry_after_seconds.max(seconds);
-    // The client recognises its own errors among those of its layers.
+    // The client recognizes its own error type among the errors of its layers.
     Err(Box::new(kube::Error::Api(status.boxed())))
 }
 

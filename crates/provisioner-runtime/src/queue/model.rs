@@ -222,7 +222,7 @@ struct Model {
     held: [usize; FLOWS.len()],
     /// The groups with parked keys, in the order of their rotation. A group is identified by its first flow.
     rotation: Vec<usize>,
-    /// The flows with parked keys, in the order in which those of one group take turns.
+    /// The flows with parked keys, in the order in which the flows of a group take turns.
     tenants: Vec<usize>,
     passed_over: [usize; 3],
     sequence: i64,
@@ -254,7 +254,7 @@ enum Phase {
     Runs {
         priority: Priority,
         since: Instant,
-        /// Each wake, and whether its inputs differed from those of the run.
+        /// Each wake, and whether its inputs differed from the run's inputs.
         wakes: Vec<(u64, Priority, bool)>,
         forgotten: bool,
     },

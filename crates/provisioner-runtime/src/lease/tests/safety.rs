@@ -1,10 +1,10 @@
-//! No shard has two holders, whatever goes wrong.
+//! Tests that a shard never has two holders, regardless of faults.
 
 use kube_sim::{DeleteOptions, Fault, Faults};
 
 use super::*;
 
-/// Number of storms that each kind of fleet goes through.
+/// Number of runs with random faults for each kind of fleet.
 const SEEDS: u64 = 6;
 
 /// Randomness for the run itself.

@@ -14,26 +14,26 @@ use serde_json::{Value, json};
 
 use crate::lifecycle::Rule;
 
-/// The pauses before a call is made again.
+/// The pauses before retries of a call.
 const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
 
-/// A failed call, with what to do about it.
+/// A failed call and its remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}: {cause}{advice}")]
 pub(crate) struct Failure {
     doing: String,
-    /// Part of the text above, so it is no `source`: the chain would have it twice.
+    /// Part of the message, so it is not a `source`: the error chain would contain it twice.
     cause: Box<Error>,
     advice: String,
 }
 
 impl Failure {
-    /// A request of S3.
+    /// Creates the failure of an S3 request.
     pub(crate) fn of_s3(doing: String, cause: Error) -> Self {
         Self { doing, cause: Box::new(cause), advice: String::new() }
     }
 
-    /// Whether Garage says that there is something wrong with the request.
+    /// Returns whether Garage rejected the request as invalid.
     pub(crate) fn is_bad_request(&self) -> bool {
         self.cause.status() == Some(400)
     }
@@ -47,12 +47,12 @@ impl Failure {
     }
 }
 
-/// What a key may do with a bucket.
+/// A key's permissions for a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rights {
     pub(crate) read: bool,
     pub(crate) write: bool,
-    /// Its website, CORS and lifecycle, and its end.
+    /// Permission to change the bucket's website, CORS and lifecycle, and to delete it.
     pub(crate) owner: bool,
 }
 
@@ -63,7 +63,7 @@ impl Rights {
         self != Self::NONE
     }
 
-    /// Those of `self` that `other` lacks.
+    /// Returns the permissions in `self` that `other` lacks.
     pub(crate) fn without(self, other: Self) -> Self {
         Self { read: self.read && !other.read, write: self.write && !other.write, owner: self.owner && !other.owner }
     }
@@ -73,10 +73,10 @@ impl Rights {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BucketInfo {
-    /// No other bucket ever has it.
+    /// Unique to this bucket, even after its deletion.
     pub(crate) id: String,
     pub(crate) global_aliases: Vec<String>,
-    /// Those that have rights or a name for it.
+    /// The keys that have permissions or an alias for the bucket.
     pub(crate) keys: Vec<KeyOfBucket>,
     pub(crate) objects: i64,
     pub(crate) quotas: Quotas,
@@ -101,7 +101,7 @@ pub(crate) struct Quotas {
     pub(crate) max_objects: Option<u64>,
 }
 
-/// A key as lists have it.
+/// A key in a list.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Key {
     pub(crate) id: String,
@@ -126,13 +126,14 @@ pub(crate) struct BucketOfKey {
 }
 
 impl BucketOfKey {
-    /// Garage writes a name first where it finds the bucket by the key, and then where it finds the key by the bucket.
+    /// Returns whether the key's alias for the bucket is incomplete: Garage writes an alias to the key's record first,
+    /// and then to the bucket's record.
     pub(crate) fn is_half_made(&self) -> bool {
         self.local_aliases.is_empty() && self.global_aliases.is_empty() && !self.permissions.any()
     }
 }
 
-/// Calls of the admin API, with its token.
+/// A client of the admin API, with its token.
 #[derive(Clone)]
 pub(crate) struct Admin {
     http: Http,
@@ -152,7 +153,7 @@ impl Admin {
         Self { http, address, token, time_limit }
     }
 
-    /// The bucket that everybody has under this name.
+    /// Returns the bucket with this global alias.
     pub(crate) async fn bucket_named(&self, name: &str) -> Result<Option<BucketInfo>, Failure> {
         let call = get("GetBucketInfo").query("globalAlias", name);
         absent(self.ask(call, || format!("look up the bucket {name}")).await)
@@ -162,32 +163,32 @@ impl Admin {
         absent(self.ask(get("GetBucketInfo").query("id", id), || format!("look up the bucket {id}")).await)
     }
 
-    /// Makes a bucket that has this name for this key alone, which has no rights yet.
+    /// Creates a bucket with this name as a local alias of the key. The key has no permissions yet.
     pub(crate) async fn create_bucket(&self, name: &str, key: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"localAlias": {"accessKeyId": key, "alias": name}});
         self.ask(post("CreateBucket", body).once(), || format!("make the bucket {name}")).await
     }
 
-    /// Gives the bucket this name for everybody. Garage refuses a name that another bucket has.
+    /// Adds a global alias to the bucket. Garage refuses an alias of another bucket.
     pub(crate) async fn add_global_alias(&self, id: &str, name: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"bucketId": id, "globalAlias": name});
         self.ask(post("AddBucketAlias", body), || format!("give the bucket its name {name}")).await
     }
 
-    /// Takes that name. Garage refuses to take a bucket's last one.
+    /// Removes a global alias. Garage refuses to remove a bucket's last alias.
     pub(crate) async fn remove_global_alias(&self, id: &str, name: &str) -> Result<(), Failure> {
         let body = json!({"bucketId": id, "globalAlias": name});
         let call = post("RemoveBucketAlias", body);
         self.ask::<Value>(call, || format!("take the name of the bucket {name}")).await.map(drop)
     }
 
-    /// Gives the bucket this name for this key.
+    /// Adds a local alias of the key to the bucket.
     pub(crate) async fn add_local_alias(&self, id: &str, key: &str, name: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"bucketId": id, "accessKeyId": key, "localAlias": name});
         self.ask(post("AddBucketAlias", body), || format!("mark the bucket {name} as the claim's")).await
     }
 
-    /// Gives the key these rights, and takes those that it has besides.
+    /// Grants the key the wanted permissions, and revokes the others that it has.
     pub(crate) async fn set_rights(&self, id: &str, key: &str, (has, wanted): (Rights, Rights)) -> Result<(), Failure> {
         for (operation, permissions) in
             [("AllowBucketKey", wanted.without(has)), ("DenyBucketKey", has.without(wanted))]
@@ -211,13 +212,13 @@ impl Admin {
         self.ask(call, || format!("set the lifecycle of the bucket {id}")).await
     }
 
-    /// Ends all uploads. Garage would keep what they have uploaded when it deletes the bucket.
+    /// Aborts all uploads. Otherwise, Garage would keep the uploaded data when it deletes the bucket.
     pub(crate) async fn end_uploads(&self, id: &str) -> Result<(), Failure> {
         let call = post("CleanupIncompleteUploads", json!({"bucketId": id, "olderThanSecs": 0}));
         self.ask::<Value>(call, || format!("end the uploads of the bucket {id}")).await.map(drop)
     }
 
-    /// Deletes a bucket that holds nothing. `false` where it is not empty.
+    /// Deletes an empty bucket. Returns `false` if the bucket is not empty.
     pub(crate) async fn delete_bucket(&self, id: &str) -> Result<bool, Failure> {
         let call = post("DeleteBucket", json!({})).query("id", id);
         match absent(self.ask::<Value>(call, || format!("delete the bucket {id}")).await) {
@@ -226,23 +227,23 @@ impl Admin {
         }
     }
 
-    /// The keys whose ids begin so.
+    /// Returns the keys whose IDs have this prefix.
     pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Failure> {
-        // No claim has nearly as many.
+        // A claim never has nearly as many keys.
         let call = get("ListKeys").query("offset", prefix).query("limit", "100");
         let mut keys: Vec<Key> = self.ask(call, || "list the keys of the claim".to_owned()).await?;
         keys.retain(|key| key.id.starts_with(prefix));
         Ok(keys)
     }
 
-    /// All keys.
+    /// Returns all keys.
     pub(crate) async fn all_keys(&self) -> Result<Vec<Key>, Failure> {
         let mut all: BTreeMap<String, Key> = BTreeMap::new();
         loop {
             let last = all.last_key_value().map(|(id, _)| id.clone()).unwrap_or_default();
             let call = get("ListKeys").query("offset", &last).query("limit", "1000");
             let page: Vec<Key> = self.ask(call, || "list the keys".to_owned()).await?;
-            // A page begins with the last key of the one before. Versions without pages answer with all keys each time.
+            // A page begins with the last key of the previous page. Versions without paging always return all keys.
             let known = all.len();
             all.extend(page.into_iter().map(|key| (key.id.clone(), key)));
             if all.len() == known {
@@ -255,14 +256,14 @@ impl Admin {
         absent(self.ask(get("GetKeyInfo").query("id", id), || format!("look up the key {id}")).await)
     }
 
-    /// A key with its secret.
+    /// Returns a key with its secret.
     pub(crate) async fn credentials(&self, id: &str) -> Result<Option<Credentials>, Failure> {
         let call = get("GetKeyInfo").query("id", id).query("showSecretKey", "true");
         let info: Option<KeyInfo> = absent(self.ask(call, || format!("read the key {id}")).await)?;
         Ok(info.and_then(|info| info.secret_access_key).map(|secret| Credentials::new(id, secret)))
     }
 
-    /// Makes a key of this name. Garage refuses an id that a key has, or has had.
+    /// Creates a key with this name. Garage refuses an ID that a key has or has had.
     pub(crate) async fn import_key(&self, key: &Credentials, name: &str) -> Result<(), Failure> {
         let body = json!({"accessKeyId": key.access_key_id, "secretAccessKey": key.secret_access_key, "name": name});
         let call = post("ImportKey", body).once();
@@ -274,7 +275,7 @@ impl Admin {
         absent(self.ask::<Value>(call, || format!("delete the key {id}")).await).map(drop)
     }
 
-    /// The answer, `null` where it has no body.
+    /// Sends the call. Returns the decoded answer, or `null` if it has no body.
     async fn ask<T: DeserializeOwned>(&self, call: Call, doing: impl FnOnce() -> String) -> Result<T, Failure> {
         let failed = |cause: Error| {
             let advice = match (cause.status(), &cause) {
@@ -340,12 +341,12 @@ struct Call {
     operation: &'static str,
     query: String,
     body: Bytes,
-    /// Whether doing it twice is as good as doing it once.
+    /// True if the call is idempotent.
     repeatable: bool,
 }
 
 impl Call {
-    /// A lost answer may hide that it was done.
+    /// Marks the call as not repeatable, since it may have succeeded even if its answer was lost.
     fn once(self) -> Self {
         Self { repeatable: false, ..self }
     }

@@ -1,12 +1,13 @@
-//! What is a claim's own on Garage, which has no tags.
+//! Ownership of a claim's keys and bucket on Garage, which has no tags.
 //!
-//! A key has a name that only an administrator writes, and ours names the claim's uid and the cluster. Its id begins with a digest
-//! of both, so the keys of a claim are found without those of others. A key also has names of its own for buckets, and a tenant's
-//! cannot change these: it may neither make a bucket nor own one. So a bucket is the claim's if one of the claim's keys has the
-//! bucket's name for it. Garage writes that name together with the bucket, before anybody else can find it.
+//! Only an administrator can write the name of a key. The name of our keys contains the claim's uid and the cluster. A
+//! key's ID begins with a digest of both, so the keys of a claim can be listed without the keys of other claims. A key
+//! also has local aliases for buckets, which a tenant's key cannot change, because it can neither create nor own
+//! buckets. Therefore, a bucket belongs to a claim if one of the claim's keys has the bucket's name as a local alias
+//! for it. Garage writes that alias together with the bucket, before other users can find the bucket.
 //!
-//! Where an administrator has deleted these keys, the ObjectBucket knows the bucket by its id, unless the bucket has the mark of
-//! somebody else by now.
+//! If an administrator has deleted these keys, the ID in the ObjectBucket identifies the bucket, unless the bucket has
+//! another claim's mark now.
 
 use std::collections::BTreeMap;
 
@@ -17,42 +18,42 @@ use sha2::{Digest, Sha256};
 use crate::admin::{BucketInfo, Failure, Key, KeyOfBucket};
 use crate::store::Store;
 
-/// What an ObjectBucket records.
+/// The key of the bucket's ID in an ObjectBucket.
 pub(crate) const BUCKET_ID: &str = "bucketId";
 
 const MARK: &str = "kube-provisioner cluster=";
-/// The end of the name of a key that only empties a bucket.
+/// The suffix of the name of a key that is only used to empty a bucket.
 const FOR_DELETION: &str = " for-deletion";
 
-/// A claim, by what only the provisioner writes.
+/// The names that identify a claim's keys. Only the provisioner writes them.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// How the names of all of its keys begin.
+    /// The prefix of the names of all its keys.
     mark: String,
     /// The name of the tenant's keys.
     key_name: String,
-    /// How the ids of all of its keys begin.
+    /// The prefix of the IDs of all its keys.
     id_prefix: String,
 }
 
-/// What the name of a key says.
+/// The contents of the name of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Marked {
     pub(crate) cluster: String,
     pub(crate) claim: ClaimName,
 }
 
-/// A key has a name as those of claims, and was not made for the claim.
+/// The error for a key whose name has a claim's mark, although it was not created for the claim.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key {0} is left out: its name is like those of claims' keys, and its id is not")]
 pub(crate) struct NotOurs(String);
 
-/// Whom the key was made for; `None` where its name does not say that it was made for a claim.
+/// Returns the claim that the key was created for, or `None` if its name does not have a claim's mark.
 pub(crate) fn marked(key: &Key) -> Option<Result<Marked, NotOurs>> {
     let text = key.name.strip_prefix(MARK)?;
     let text = text.strip_suffix(FOR_DELETION).unwrap_or(text);
     let read = || {
-        // A cluster's id may be any text, and the others have no spaces.
+        // A cluster ID may be any text. The other parts do not contain spaces.
         let (text, claim) = text.rsplit_once(" claim=")?;
         let (cluster, uid) = text.rsplit_once(" uid=")?;
         let (namespace, name) = claim.split_once('/').unwrap_or(("", claim));
@@ -72,23 +73,23 @@ impl Claim {
         }
         let mark = format!("{MARK}{cluster_id} uid={} ", name.uid);
         let digest = hex(&Sha256::digest(mark.as_bytes())[..8]);
-        // Garage's own ids are of this kind: 12 bytes, of which the last four are chance.
+        // The IDs have Garage's own format: 12 bytes, of which the last four are random.
         Ok(Self { key_name: format!("{mark}claim={name}"), id_prefix: format!("GK{digest}"), mark })
     }
 
-    /// The claim's keys, those for deletion apart.
+    /// Returns the claim's keys, and separately its keys for deletion.
     pub(crate) async fn keys(&self, store: &Store) -> Result<(Vec<Key>, Vec<Key>), Failure> {
         let mut keys = store.admin.keys(&self.id_prefix).await?;
         keys.retain(|key| key.name.starts_with(&self.mark));
         Ok(keys.into_iter().partition(|key| !key.name.ends_with(FOR_DELETION)))
     }
 
-    /// Makes a key, which has no rights yet.
+    /// Creates a key without permissions.
     pub(crate) async fn make_key(&self, store: &Store) -> Result<Credentials, Failure> {
         self.import(store, &self.key_name).await
     }
 
-    /// The same for a key that nobody gets.
+    /// Creates a key for deletion, which is not given to a user.
     pub(crate) async fn make_key_for_deletion(&self, store: &Store) -> Result<Credentials, Failure> {
         self.import(store, &format!("{}{FOR_DELETION}", self.key_name)).await
     }
@@ -106,17 +107,17 @@ impl Claim {
         Ok(key)
     }
 
-    /// Whether the bucket of this name was made for this claim.
+    /// Returns whether the bucket with this name was created for this claim.
     pub(crate) fn owns(&self, bucket: &BucketInfo, name: &str, state: &BTreeMap<String, String>) -> bool {
         let has_name = |aliases: &[String]| aliases.iter().any(|alias| alias == name);
         let makers = bucket.keys.iter().filter(|key| has_name(&key.bucket_local_aliases) && key.name.starts_with(MARK));
-        // The id of a cluster may be any text, also one that contains the mark of another cluster's claim.
+        // A cluster ID may be any text, and may even contain the mark of another cluster's claim.
         let is_ours = |key: &KeyOfBucket| key.id.starts_with(&self.id_prefix) && key.name.starts_with(&self.mark);
         let makers: Vec<bool> = makers.map(is_ours).collect();
         if makers.is_empty() { state.get(BUCKET_ID) == Some(&bucket.id) } else { makers.contains(&true) }
     }
 
-    /// The claim's bucket, even if another bucket has its global alias: `named` is the bucket of that alias.
+    /// Returns the claim's bucket, even if another bucket has its global alias. `named` is the bucket with that alias.
     pub(crate) async fn bucket(
         &self,
         store: &Store,

@@ -1,4 +1,4 @@
-//! The provisioner.
+//! The bucket provisioner.
 
 mod listing;
 mod removing;
@@ -19,13 +19,13 @@ use crate::claim::{BUCKET_ID, Claim};
 use crate::parameters::{AdminUrl, Config, LIFECYCLE, Parameters, SETTINGS};
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
-/// Makes buckets and keys on Garage.
+/// Creates and deletes buckets and keys on Garage.
 pub struct Garage {
     stores: Stores,
 }
 
 impl Garage {
-    /// One with these arguments.
+    /// Creates a provisioner with these arguments.
     pub fn new(defaults: Defaults) -> Self {
         Self { stores: Stores::new(defaults) }
     }
@@ -38,7 +38,7 @@ impl BucketProvisioner for Garage {
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let claim = Claim::of(&request.owner.claim, &request.cluster_id)?;
-        // What cannot be granted is known before anything is made.
+        // Reject an access that cannot be granted before creating anything.
         request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let name = &request.name;
         let named = store.admin.bucket_named(name).await.map_err(ProvisionError::before_changes)?;
@@ -50,7 +50,8 @@ impl BucketProvisioner for Garage {
         }
         let (keys, _) = claim.keys(&store).await?;
         let (key, is_new) = if own.is_none() && !request.state.is_empty() {
-            // Somebody has deleted the bucket by hand, and a key that has had a bucket of this name can make no other one.
+            // The bucket was deleted manually, and a key that has had a bucket with this name cannot create another
+            // one.
 
             delete_keys(&store, &claim).await?;
             (claim.make_key(&store).await?, true)
@@ -71,7 +72,7 @@ impl BucketProvisioner for Garage {
             },
         };
         let own = match named {
-            // Garage writes the name first where everybody finds the bucket by it, and then where the bucket says it.
+            // Garage writes a global alias to the index of aliases first, and then to the bucket.
             Some(named) if named.global_aliases.contains(name) => named,
             _ => match name_it(&store, &made, name).await? {
                 Named::Own(own) => own,
@@ -97,7 +98,7 @@ impl BucketProvisioner for Garage {
         match self.let_in(&store, &claim, &request).await {
             Ok(granted) => Ok(granted),
             Err(objection) => {
-                // The keys of a claim also mark its own bucket, and go with that.
+                // The claim's keys also mark its own bucket, and are deleted with it.
                 let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
                 let is_known = has_bucket || !request.state.is_empty() || request.access_key_id.is_some();
                 let undone = async { Ok::<_, Failure>(!is_known && delete_keys(&store, &claim).await.map(|()| true)?) };
@@ -172,7 +173,7 @@ impl BucketHooks for Garage {
     async fn probe_class(&self, parameters: Arc<Parameters>) -> Result<(), StartError> {
         let (endpoint, AdminUrl(admin)) = self.stores.endpoints(&parameters)?;
         endpoint.connect().await?;
-        // Without its path.
+        // Remove the path.
         let admin = admin.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
         admin.parse::<Endpoint>()?.connect().await
     }
@@ -185,7 +186,7 @@ impl Garage {
             let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
             request.check_settings(bucket, &SETTINGS)?;
             let Some(live) = self.live(store, bucket, (&request.account, &request.cluster_id)).await? else {
-                // Another bucket may have its name.
+                // Another bucket may have the name.
                 if bucket.owner.is_some() && store.admin.bucket_named(&bucket.name).await?.is_some() {
                     return Err(Objection::Refused(bucket.is_not_its_owners()));
                 }
@@ -201,7 +202,7 @@ impl Garage {
         Ok(answer(store, key))
     }
 
-    /// Where something is that was made, and the claim of the account.
+    /// Returns the Garage cluster of a record, and the claim of its account.
     fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Claim), Misconfigured> {
         let store = self.stores.of(record.parameters, record.secrets)?;
         Ok((store, Claim::of(&record.account.claim, record.cluster_id)?))
@@ -211,7 +212,8 @@ impl Garage {
         self.recorded(&account.record()?)
     }
 
-    /// The bucket of this name, if it was made for its owner. The claim's own bucket is found even if another bucket has its name.
+    /// Returns the bucket with this name, if it was created for its owner. Finds the claim's own bucket even if another
+    /// bucket has its name.
     async fn live(
         &self,
         store: &Store,
@@ -229,7 +231,7 @@ impl Garage {
     }
 }
 
-/// Removes all keys but the one that the claim has. The answer is the one that is left.
+/// Removes all keys except the claim's current key. Returns the remaining key.
 async fn retire_keys(store: &Store, claim: &Claim, account: &GrantedAccount<Parameters>) -> Result<Vec<Key>, Failure> {
     let (mut keys, _) = claim.keys(store).await?;
     let kept = keys.iter().position(|key| Some(&key.id) == account.access_key_id.as_ref()).unwrap_or(0);
@@ -241,11 +243,11 @@ async fn retire_keys(store: &Store, claim: &Claim, account: &GrantedAccount<Para
 }
 
 fn rights(access: Access) -> Rights {
-    // An owner could take the bucket's name away, or publish it as a website.
+    // An owner could remove the bucket's name, or publish the bucket as a website.
     Rights { read: access.reads(), write: access.writes(), owner: false }
 }
 
-/// The key that the claim has, or any that it may have got, or a new one. Whether it is new.
+/// Returns the claim's current key, or another key that it may have received, or a new key, and whether the key is new.
 async fn key(
     store: &Store,
     claim: &Claim,
@@ -261,21 +263,21 @@ async fn key(
     Ok((claim.make_key(store).await?, true))
 }
 
-/// Who has a name that a bucket was to get.
+/// The result of naming a bucket: the bucket that has the name.
 enum Named {
     Own(BucketInfo),
     Others(BucketInfo),
-    /// Garage takes no such name.
+    /// Garage does not accept the name.
     Refused(String),
 }
 
-/// Gives the bucket its name for everybody.
+/// Adds the bucket's global alias.
 async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named, ProvisionError> {
     let refused = match store.admin.add_global_alias(&bucket.id, name).await {
         Err(failure) if failure.is_bad_request() => Some(failure.to_string()),
         given => given.map(|_| None)?,
     };
-    // Two nodes can give one name to two buckets at a time. Afterwards one of these has it.
+    // Two nodes can give the same name to two buckets concurrently, and only one of the buckets keeps it.
     match (store.admin.bucket_named(name).await?, refused) {
         (Some(named), _) if named.id == bucket.id => Ok(Named::Own(named)),
         (Some(others), _) => Ok(Named::Others(others)),
@@ -286,7 +288,7 @@ async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named
     }
 }
 
-/// Gives the key the name of the claim's own bucket, as the mark of who has made it.
+/// Adds the bucket's name as a local alias of the key, which marks the bucket as the claim's own.
 async fn mark(store: &Store, bucket: &BucketInfo, name: &str, key: &str) -> Result<(), Failure> {
     let known = bucket.keys.iter().find(|known| known.id == key);
     if known.is_none_or(|known| !known.bucket_local_aliases.iter().any(|alias| alias == name)) {
@@ -295,8 +297,8 @@ async fn mark(store: &Store, bucket: &BucketInfo, name: &str, key: &str) -> Resu
     Ok(())
 }
 
-/// Lets the key into the bucket, and gives those of the account's `others` that are in it the same rights. In its own bucket
-/// the key is also a mark.
+/// Grants the key access to the bucket, and sets the same permissions for the account's `others` that have access. In
+/// the claim's own bucket, the key is also a mark.
 async fn admit(
     store: &Store,
     live: &BucketInfo,
@@ -318,7 +320,7 @@ async fn admit(
     Ok(())
 }
 
-/// Brings the claim's own bucket in line. Only what differs is written.
+/// Updates the claim's own bucket to match the claim. Writes only differences.
 async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -> Result<(), ProvisionError> {
     let Config { max_objects, max_size, bucket_lifecycle, .. } = &*request.config;
     let number = |limit: &Option<Limit>| limit.map(|limit| limit.get().unsigned_abs());
@@ -326,7 +328,7 @@ async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -
     if quotas != live.quotas {
         store.admin.set_quotas(&live.id, quotas).await?;
     }
-    // What the claim has set, and wants no more, goes. What somebody has set by hand stays.
+    // Remove a lifecycle that the claim no longer requests, but keep one that was set manually.
     if bucket_lifecycle.is_none() && !request.applied_config.contains_key(LIFECYCLE) {
         return Ok(());
     }
@@ -335,7 +337,7 @@ async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -
     let is_so = |live: &BucketInfo| Value::from(live.lifecycle_rules.clone().unwrap_or_default()) == as_json;
     if !is_so(live) {
         let set = store.admin.set_lifecycle(&live.id, &wanted).await?;
-        // Versions that do not know these rules ignore them.
+        // Versions of Garage without support for these rules ignore them.
         if !wanted.is_empty() && set.lifecycle_rules.is_none() {
             let text = "this version of Garage sets no lifecycle by its admin API: leave bucketLifecycle out, or update Garage";
             return Err(ProvisionError::retry(text));
@@ -353,7 +355,7 @@ fn answer(store: &Store, key: s3_client::Credentials) -> Granted {
     })
 }
 
-/// Why a bucket that has the name is not for this claim.
+/// Returns the reason why the bucket with the name cannot be used for this claim.
 fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
     let name = &request.name;
     match request.state.get(BUCKET_ID) {
@@ -369,8 +371,8 @@ fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
     }
 }
 
-/// What the claim wants cannot be done. It is for good where nothing is left of earlier attempts: `own` is the bucket of one, which
-/// nobody has had a key for.
+/// Refuses a request. The refusal is final if earlier attempts have left nothing. `own` is the bucket of an earlier
+/// attempt, whose keys were never given to a user.
 async fn refuse(
     store: &Store,
     claim: &Claim,

@@ -1,4 +1,5 @@
-//! Buckets on Garage. `garage-provisioner` is the program; this is a library so that tests run the contract on it.
+//! Provisions buckets on Garage. This library contains everything except `main` of `garage-provisioner`, so that tests
+//! can check its conformance.
 
 mod admin;
 mod claim;
@@ -20,10 +21,10 @@ pub use crate::store::Defaults;
 #[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,bucketClaimName,configMapName,maxObjects,maxSize,secretName")))]
 pub struct Args {
     #[command(flatten)]
-    /// What applies where a class says nothing.
+    /// The defaults for classes that do not set a value.
     pub defaults: Defaults,
 
     #[command(flatten)]
-    /// Those of every provisioner of buckets.
+    /// The options of every bucket provisioner.
     pub options: BucketOptions,
 }

@@ -1,16 +1,16 @@
-//! The rules of a bucket's lifecycle, in the JSON of AWS's tools, of which Garage's admin API has a part. Garage would ignore the
-//! rest without a word, so it is refused here.
+//! The lifecycle rules of a bucket, in the JSON format of AWS's tools. Garage's admin API supports a part of the rules
+//! and silently ignores the others, so they are rejected here.
 
 use serde::{Deserialize, Serialize};
 
-/// `{"Rules":[...]}`, deserialized from a text, as parameters are.
+/// `{"Rules":[...]}`, deserialized from a text like parameters.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Lifecycle {
     pub(crate) rules: Vec<Rule>,
 }
 
-/// A rule, as the admin API has it, too.
+/// A rule, in the format of both AWS's tools and Garage's admin API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
 pub(crate) struct Rule {

@@ -1,4 +1,4 @@
-//! What classes and claims say.
+//! Parameters of classes, and `additionalConfig` of claims.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::lifecycle::Lifecycle;
 
-/// The keys of `additionalConfig` that are about the bucket and not about the claim's own access key.
+/// The keys of `additionalConfig` that configure the bucket, not the claim's own access key.
 pub(crate) const SETTINGS: [&str; 3] = ["maxObjects", "maxSize", LIFECYCLE];
 pub(crate) const LIFECYCLE: &str = "bucketLifecycle";
 
@@ -24,9 +24,9 @@ pub struct Parameters {
     pub(crate) admin_endpoint: Option<AdminUrl>,
     /// `s3_region` of Garage's configuration.
     pub(crate) region: Option<String>,
-    /// What keys may do.
+    /// The access of keys to their buckets.
     pub(crate) access_mode: Access,
-    /// Whether a bucket with objects is deleted.
+    /// The policy for deleting a bucket that contains objects.
     pub(crate) deletion_policy: DeletionPolicy,
 }
 
@@ -40,7 +40,7 @@ pub struct Config {
     pub(crate) access_mode: Option<Access>,
 }
 
-/// The URL of the admin API, without a slash at its end. It may have a path, which only the provisioner needs to know.
+/// The URL of the admin API, without a trailing slash. It may have a path, since only the provisioner uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminUrl(pub(crate) String);
 

@@ -1,4 +1,4 @@
-//! Where clusters of Garage are and with which token they are administered.
+//! The addresses and admin tokens of Garage clusters.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use s3_client::{Client, Connections, Credentials, Http, Settings};
 use crate::admin::Admin;
 use crate::parameters::{AdminUrl, Parameters};
 
-/// The role of the Secret with the token of the admin API.
+/// The role of the Secret that contains the token of the admin API.
 pub(crate) const ADMIN: &str = "admin";
 
-/// What applies where classes say nothing. Files are read for every call, so the token may change.
+/// The defaults for classes that do not set a value. Files are read for every call, so the token may change.
 #[derive(Args, Clone, Debug)]
 pub struct Defaults {
     /// URL of S3, for classes without endpoint
@@ -43,16 +43,16 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Reads all files, so that a wrong path is known at the start.
+    /// Reads all files, to detect a wrong path at startup.
     ///
     /// # Errors
-    /// When one cannot be used.
+    /// If a file cannot be used.
     pub fn check(&self) -> Result<(), Misconfigured> {
         self.admin_token_file.as_deref().map(Misconfigured::read).transpose()?;
         self.http(&Connections::default(), &Secrets::default()).map(drop)
     }
 
-    /// Connections that trust the certificates of the class's Secret, or else those of the file.
+    /// Returns connections that trust the certificates in the class's Secret, or else the certificates in the file.
     fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, Misconfigured> {
         let ca_bundle = match secrets.bytes(ADMIN, "caBundle") {
             Some(bundle) => Some(bundle.to_vec()),
@@ -62,24 +62,24 @@ impl Defaults {
     }
 }
 
-/// Gives connections. One that was made is used again.
+/// Creates the clients of Garage clusters, which share connections.
 #[derive(Debug)]
 pub(crate) struct Stores {
     defaults: Defaults,
     connections: Connections,
 }
 
-/// A cluster of Garage.
+/// A Garage cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) admin: Admin,
-    /// That of S3, with its region.
+    /// The S3 endpoint with its region.
     pub(crate) endpoint: Endpoint,
     client: Client,
 }
 
 impl Store {
-    /// S3 with a key.
+    /// Returns an S3 client with this key.
     pub(crate) fn s3(&self, credentials: Credentials) -> Client {
         self.client.with_credentials(credentials)
     }
@@ -90,7 +90,7 @@ impl Stores {
         Self { defaults, connections: Connections::default() }
     }
 
-    /// Where S3 and the admin API of a class are.
+    /// Returns the addresses of S3 and of the admin API for a class.
     pub(crate) fn endpoints<'a>(
         &'a self,
         parameters: &'a Parameters,
@@ -101,7 +101,7 @@ impl Stores {
         Ok((endpoint, admin.ok_or_else(|| unknown("adminEndpoint", "admin-endpoint"))?))
     }
 
-    /// The cluster of a class.
+    /// Returns the cluster of a class.
     pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let defaults = &self.defaults;
         let (endpoint, AdminUrl(admin)) = self.endpoints(parameters)?;
@@ -111,13 +111,13 @@ impl Stores {
         let mut settings = Settings::new(http.clone()).at(endpoint.url());
         settings.time_limit = defaults.call_timeout;
         settings.region = region.clone();
-        // Every request names its own key.
+        // Every request uses its own key.
         let client = Client::new(&settings, Credentials::new("", "")).map_err(Misconfigured::new)?;
         let admin = Admin::new(http, admin.clone(), token, settings.time_limit);
         Ok(Store { admin, endpoint: endpoint.clone().region(region), client })
     }
 
-    /// The cluster of the provisioner's own arguments, if they name one and a token.
+    /// Returns the cluster from the provisioner's own arguments, if they name a cluster and a token.
     pub(crate) fn default(&self) -> Result<Option<Store>, Misconfigured> {
         let Defaults { endpoint, admin_endpoint, admin_token_file, .. } = &self.defaults;
         if endpoint.is_none() || admin_endpoint.is_none() || admin_token_file.is_none() {

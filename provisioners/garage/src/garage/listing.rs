@@ -1,5 +1,5 @@
-//! What Garage has for claims, by the names of the keys. A bucket that was to stay has no key of its claim any more, and is not
-//! listed.
+//! Lists the buckets and keys of claims, by the names of the keys. A retained bucket no longer has a key of its claim,
+//! and is not listed.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -38,11 +38,12 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
     Ok(assets)
 }
 
-/// The names of the buckets that were made for the claim with these keys, or why one of them may be somebody else's.
+/// Returns the names of the buckets that were created for the claim with these keys, or the reason why one of them may
+/// belong to another owner.
 async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, String>, Failure> {
     let mut names = Vec::new();
     for key in keys {
-        // Its buckets go before it.
+        // The claim's buckets are deleted before its keys.
         let Some(info) = store.admin.key(&key.id).await? else { continue };
         for bucket in info.buckets {
             if bucket.is_half_made() {
@@ -51,7 +52,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
                     key.id, bucket.id
                 )));
             }
-            // Into the others the key was let.
+            // Without a local alias, the key only has access to the bucket.
             let Some(name) = bucket.local_aliases.first() else { continue };
             let Some(live) = store.admin.bucket(&bucket.id).await? else { continue };
             match is_theirs(&live, name, keys) {
@@ -69,8 +70,9 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
     Ok(Ok(names))
 }
 
-/// An administrator can give a claim's key a name for any bucket. One that was made for the claim has the name for everybody, too,
-/// unless it is yet to get it or has lost it, and no other key has a name of its own for it.
+/// Returns whether the bucket was created for the claim with these keys. An administrator can give a claim's key a
+/// local alias for any bucket. A bucket that was created for the claim has the same name as its global alias, unless
+/// that alias is not added yet or was removed, and other claims' keys do not have a local alias for it.
 fn is_theirs(bucket: &BucketInfo, name: &str, keys: &[Key]) -> bool {
     let is_its_name = bucket.global_aliases.is_empty() || bucket.global_aliases.iter().any(|alias| alias == name);
     let mut aliases = bucket.keys.iter().flat_map(|key| key.bucket_local_aliases.iter().map(|alias| (&key.id, alias)));

@@ -1,4 +1,4 @@
-//! Deletes buckets and keys that no claim needs any more.
+//! Deletes buckets and keys that are no longer needed.
 
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, ProvisionedBucket};
@@ -10,14 +10,14 @@ use crate::parameters::Parameters;
 use crate::store::Store;
 
 impl Garage {
-    /// Deletes the bucket if it is the claim's, and then the claim's keys.
+    /// Deletes the bucket if it belongs to the claim, and then the claim's keys.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let record = bucket.record()?;
         let (store, claim) = self.recorded(&record)?;
         let policy = record.parameters.deletion_policy;
         let named = store.admin.bucket_named(&bucket.name).await?;
         if let Some(live) = claim.bucket(&store, &bucket.name, named.as_ref(), &bucket.state).await? {
-            // Its uploads end, and its name goes, only with the bucket.
+            // Abort uploads and remove the name only if the bucket will be deleted.
             if policy == DeletionPolicy::DeleteIfEmpty && live.objects > 0 {
                 return Err(DeletionPolicy::not_empty(&bucket.name));
             }
@@ -36,14 +36,14 @@ impl Garage {
         Ok(delete_keys(&store, &claim).await?)
     }
 
-    /// Removes the claim's keys and leaves the buckets.
+    /// Removes the claim's keys, and keeps the buckets.
     pub(super) async fn remove_keys(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, claim) = self.of_account(&account)?;
         for bucket in account.buckets.iter().filter(|bucket| bucket.belongs_to(&account.account)) {
             if let Some(live) = self.live(&store, bucket, (&account.account, &account.cluster_id)).await?
                 && live.global_aliases.is_empty()
             {
-                // Without its keys nobody would find it.
+                // Without its keys, the bucket could only be found by a global alias.
                 store.admin.add_global_alias(&live.id, &bucket.name).await?;
             }
         }
@@ -51,8 +51,9 @@ impl Garage {
     }
 }
 
-/// Takes the name that everybody has for the bucket. Garage deletes the claim's mark before this name, and where it were stopped in
-/// between, a bucket that nothing records would be nobody's and keep its name. Whether the bucket had it.
+/// Removes the bucket's global alias. When Garage deletes a bucket, it removes the claim's mark before this alias. If
+/// that were interrupted, an unrecorded bucket would keep its name without an owner. Returns whether the bucket had the
+/// alias.
 async fn take_name(store: &Store, name: &str, live: &BucketInfo) -> Result<bool, Failure> {
     match store.admin.bucket_named(name).await? {
         Some(named) if named.id == live.id => store.admin.remove_global_alias(&live.id, name).await.map(|()| true),
@@ -65,8 +66,8 @@ async fn delete_empty(store: &Store, live: &BucketInfo) -> Result<bool, Failure>
     store.admin.delete_bucket(&live.id).await
 }
 
-/// Deletes the bucket with all that it holds, or a part of it and says so. First nobody can write to it any more. The keys stay
-/// until the bucket is gone: they prove whose it is.
+/// Deletes the bucket and its contents, or a part of the contents, which it reports as an error. Revokes write access
+/// first. The keys remain until the bucket is deleted, because they prove its ownership.
 async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> Result<(), DeleteError> {
     let (_, for_deletion) = claim.keys(store).await?;
     for key in live.keys.iter().filter(|key| key.permissions.any()) {
@@ -85,7 +86,7 @@ async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> R
         Some(known) => known,
         None => claim.make_key_for_deletion(store).await?,
     };
-    // By this name the key finds this bucket, whichever others have it.
+    // With this local alias, the key finds this bucket even if another bucket has the name.
     store.admin.add_local_alias(&live.id, &key.access_key_id, name).await?;
     let rights = Rights { read: true, write: true, owner: false };
     store.admin.set_rights(&live.id, &key.access_key_id, (Rights::NONE, rights)).await?;

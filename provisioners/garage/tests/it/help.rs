@@ -1,4 +1,4 @@
-//! What `--help` and `rbac` say is a promise: a change of it is a change of this file's snapshots.
+//! Snapshots of the output of `--help` and `rbac`, which is a promise to users.
 
 use kube_provisioner::CommandLine;
 

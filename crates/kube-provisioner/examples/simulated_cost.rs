@@ -1,4 +1,5 @@
-//! What a simulated run of the whole controller costs: two replicas, ten claims that come and go, faults.
+//! Measures the cost of a simulated run of the whole controller: two replicas, ten claims that are created and deleted,
+//! and faults.
 //!
 //! `cargo run --profile sim -p kube-provisioner --example simulated_cost [RUNS]`
 
@@ -16,16 +17,16 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// As `cargo xtask sim`.
+/// The same allocator as in `cargo xtask sim`.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 const CLAIMS: usize = 10;
-/// Far longer than any storm lasts.
+/// Far longer than any run with faults.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const PROVISIONER: &str = "example.com/cost";
 
-/// What is measured: the cluster's and the controllers' work, not the author's.
+/// A provisioner without work of its own, so that only the cluster and the controllers are measured.
 struct Free;
 
 impl Provisioner for Free {
@@ -44,17 +45,17 @@ impl Provisioner for Free {
 
 impl Hooks for Free {}
 
-/// The sums over some runs.
+/// The sums over several runs.
 #[derive(Default)]
 struct Sums {
     simulated: Duration,
     events: usize,
-    /// Of each run.
+    /// The CPU time of each run.
     spent: Vec<Duration>,
 }
 
 impl Sums {
-    /// What this part of the runs cost at most.
+    /// Returns the maximum cost of this fraction of the runs.
     fn part(&self, part: f64) -> Duration {
         self.spent.get((self.spent.len() as f64 * part) as usize).copied().unwrap_or_default()
     }
@@ -72,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut sums = Sums::default();
         let mut all = |traced: bool| -> Result<(), Box<dyn Error>> {
             for seed in 0..runs {
-                // Time begins again with each.
+                // The simulated time begins again with each run.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
                 let before = cpu_time()?;
                 runtime.block_on(run(seed, faulty, traced, &mut sums));
@@ -82,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok(())
         };
-        // The same happens twice; only what is traced costs something, and is counted.
+        // Run everything twice: only the traced run counts events, at a cost, and only the other one is measured.
         all(true)?;
         all(false)?;
         let seconds = sums.spent.iter().sum::<Duration>().as_secs_f64();
@@ -125,7 +126,7 @@ async fn run(seed: u64, faulty: bool, traced: bool, sums: &mut Sums) {
     }
     let mut bound = 0;
     let all_bound = |cluster: &Cluster| {
-        // What is bound stays bound.
+        // A bound claim stays bound.
         while bound < CLAIMS && is_bound(cluster, bound) {
             bound += 1;
         }
@@ -140,7 +141,7 @@ async fn run(seed: u64, faulty: bool, traced: bool, sums: &mut Sums) {
     }
     let mut gone = 0;
     let all_gone = |cluster: &Cluster| {
-        // And what is gone stays gone.
+        // A deleted volume stays deleted.
         while gone < CLAIMS && cluster.get_stored("", "persistentvolumes", "", &volumes[gone]).is_none() {
             gone += 1;
         }
@@ -151,7 +152,7 @@ async fn run(seed: u64, faulty: bool, traced: bool, sums: &mut Sums) {
     if traced { sums.events += cluster.trace().lines().count() } else { sums.simulated += start.elapsed() }
 }
 
-/// What this thread has computed: other processes do not count.
+/// Returns the CPU time of this thread, which other processes do not affect.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?)
 }

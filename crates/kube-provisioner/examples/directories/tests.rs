@@ -18,7 +18,8 @@ metadata: {name: data, namespace: default}
 spec: {storageClassName: directories, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 "#;
 
-/// A cluster inside the test, whose clock runs only while everybody waits: no minute of it takes a second.
+/// A simulated cluster inside the test. Its clock advances only while all tasks wait, so a simulated minute takes less
+/// than a second.
 #[tokio::test(start_paused = true)]
 async fn a_claim_gets_a_directory_and_takes_it_along() {
     let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What an author finds out before an attempt, and releases after it.
+//! Preparing an attempt, and releasing its resources at its end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,18 +16,18 @@ use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
 
 type Failure = fn() -> ProvisionError;
 
-/// Prepares a number, and fails as its test wants.
+/// An author that prepares a number, and fails as the test requests.
 #[derive(Clone, Default)]
 struct Author(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     prepared: u32,
-    /// How many processes are in `while_leading`.
+    /// The number of processes that run `while_leading`.
     leaders: u32,
-    /// The calls with the number that they got.
+    /// The calls, with the number that each received.
     calls: Vec<String>,
-    /// The next answers of each method, as long as there are some.
+    /// The next failures of each method.
     failures: Vec<(&'static str, Failure)>,
 }
 
@@ -134,7 +134,7 @@ async fn g66_what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
     let calls = ["prepare", "provision 1", "take_over 1", "provision 1", "provision 1", "end 1"];
     until_calls(&fixture, &author, &calls).await;
     assert!(fixture.is_bound("a") && fixture.get(VOLUMES, &name).is_some());
-    // A claim that goes meanwhile is cleaned up with it.
+    // A claim that is deleted during the attempt is cleaned up with it.
     let author = author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"));
     fixture.claim("b", "class");
     fixture.until("the first call", || author.calls().len() == 8).await;
@@ -171,7 +171,7 @@ async fn attempt_is_left_as_it_was(no_change: fn() -> ProvisionError) {
     fixture.claim("a", "class");
     fixture.until("the first call", || author.calls().len() == 3).await;
     fixture.delete(CLAIMS, "a");
-    // Nothing was begun, so there is nothing to clean up.
+    // No attempt was begun, so there is nothing to clean up.
     until_calls(&fixture, &author, &["prepare", "provision 1", "end 1"]).await;
 
     let author = author.fails("provision", || ProvisionError::retry("the answer is lost"));
@@ -199,7 +199,7 @@ async fn g69_an_attempt_ends_when_the_author_has_let_go() {
     let _second = start(&fixture, &author, 2);
     let calls = ["prepare", "provision 1", "end 1", "end 1", "take_over 1", "end 1", "end 1"];
     until_calls(&fixture, &author, &calls).await;
-    // An attempt that leaves nothing ends too, and the next one is prepared anew.
+    // An attempt that leaves nothing ends, and the next one is prepared again.
     let author = author.fails("provision", || ProvisionError::nothing_left("the pool is full"));
     fixture.claim_with("b", "class", json!({}));
     fixture.until("bound", || fixture.is_bound("b")).await;
@@ -240,7 +240,7 @@ async fn g73_one_process_leads_and_its_crash_beside_the_work_costs_nothing() {
     first.abort();
     fixture.until("no leader", || leaders() == 0).await;
     fixture.until("the next leader", || leaders() == 1).await;
-    // It crashes meanwhile.
+    // The process crashes in between.
     sleep(Duration::from_secs(60)).await;
     assert_eq!(leaders(), 0);
     fixture.claim("a", "class");

@@ -41,7 +41,7 @@ fn ids_of_row(row: &str) -> Vec<String> {
     first.split_whitespace().filter(|word| is_id(word)).map(str::to_lowercase).collect()
 }
 
-/// A capital letter and a number.
+/// Returns whether the word is a capital letter followed by a number.
 fn is_id(word: &str) -> bool {
     let digits = word.strip_prefix(|letter: char| letter.is_ascii_uppercase());
     digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
@@ -59,14 +59,14 @@ fn tests_below(folder: &Path, ids: &mut BTreeSet<String>) {
     }
 }
 
-/// The ids that the first function's name begins with.
+/// Returns the IDs at the beginning of the first function's name.
 fn ids_of_test(source: &str) -> Vec<String> {
     let Some((before, rest)) = source.split_once("fn ") else { return Vec::new() };
     if before.lines().count() > 8 {
         return Vec::new();
     }
     let name = rest.split('(').next().unwrap_or_default();
-    // Tests of provisioners of buckets name their object store first.
+    // Tests of bucket provisioners begin with the name of their object store.
     let name = ["ceph_", "gcs_", "aws_", "versity_", "garage_", "seaweedfs_"]
         .iter()
         .find_map(|store| name.strip_prefix(store))

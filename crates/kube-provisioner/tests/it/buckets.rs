@@ -1,4 +1,4 @@
-//! The controller of buckets on a simulated API server, with a store in memory. Test names begin with the rows of
+//! Tests of the bucket controller on a simulated API server, with a store in memory. Test names begin with the rows of
 //! `docs/book/pages/how/buckets.md` that they prove.
 
 mod config;

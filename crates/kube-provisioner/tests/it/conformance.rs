@@ -1,4 +1,4 @@
-//! The conformance kit, on a provisioner that is right and on some that are wrong.
+//! The conformance kit, on a correct provisioner and on faulty ones.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -21,7 +21,7 @@ fn check(flaw: Flaw) -> Conformance {
         .made_by_hand(async move |_, claim| hand.make_by_hand(claim))
 }
 
-/// The same of a toy that has `clean_up`.
+/// Returns the same check for a toy with `clean_up`.
 fn check_tidy(flaw: Flaw) -> Conformance {
     let shelf = Shelf::default();
     let assets = shelf.clone();
@@ -30,7 +30,7 @@ fn check_tidy(flaw: Flaw) -> Conformance {
         .refuses([("tier", "faster")])
 }
 
-/// The rule that is broken first, and what was seen.
+/// Returns the first broken rule, and the observation.
 fn first_broken(report: &Report) -> Option<(&'static str, &str)> {
     report.results().iter().find_map(|result| match result.judgement() {
         Judgement::Broken(seen) => Some((result.rule(), seen.as_str())),
@@ -74,7 +74,7 @@ fn what_is_wrong_is_found_for_the_right_reason() {
             .unwrap();
     let rules: Vec<String> = page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
     for (flaw, rule, text) in cases {
-        // Whatever else is broken by it comes later.
+        // Other rules that the flaw breaks come later.
         let simpler = rules.iter().map(String::as_str).take_while(|known| *known != rule).chain([rule]);
         let tidy = matches!(flaw, Flaw::CleansUpWithoutParts | Flaw::CleansUpByTrash | Flaw::ExpandsFromMemory);
         let check = if tidy { check_tidy(flaw) } else { check(flaw) };
@@ -115,7 +115,7 @@ fn rules_that_cannot_be_checked_say_why() {
     assert_eq!(report.results()[0].judgement(), &Judgement::NotApplicable(why));
 }
 
-/// Declares one of two capabilities, and has the method of neither.
+/// A provisioner that declares one of two capabilities, and implements neither method.
 struct Declared<const EXPANSION: bool>(Toy);
 
 impl<const EXPANSION: bool> Provisioner for Declared<EXPANSION> {
@@ -164,7 +164,7 @@ fn a_backend_may_need_real_time() {
     });
 }
 
-/// Makes what a ConfigMap names, with a Secret of the class's, for the zone of a node.
+/// A provisioner that needs a ConfigMap, a Secret of the class, and the zone of a node.
 struct Connected {
     client: kube::Client,
     toy: Toy,

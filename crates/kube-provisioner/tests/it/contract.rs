@@ -1,4 +1,4 @@
-//! What authors are promised, each on a whole simulated cluster.
+//! The guarantees for authors, each on a simulated cluster.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -71,7 +71,7 @@ async fn g18_code_that_panics_anywhere_costs_that_object_that_attempt() {
     );
 }
 
-/// Fails as long as the flag is not set, leaving something.
+/// Returns calls that fail until the flag is set, and leave something in the backend.
 fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sync> {
     Box::new(move |request| {
         let flag = flag.clone();
@@ -93,7 +93,7 @@ async fn g53_what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes(
     fixture.until("it has failed", || fixture.calls.count("provision fails") > 1).await;
     fixture.until("events tell", || !fixture.events("fails").is_empty()).await;
     assert_eq!(fixture.entries(), [name.as_str()], "the attempt stays recorded");
-    // By another process, too.
+    // Another process reports it as well.
     first.abort();
     fixture.delete(CLAIMS, "fails");
     let _second = fixture.start(2);
@@ -110,7 +110,7 @@ async fn g53_what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
     let name = fixture.claim("bound", "class");
     fixture.until("it has failed", || !fixture.entries().is_empty()).await;
     first.abort();
-    // It was saved before the process ended.
+    // The volume was saved before the process ended.
     let saved = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
         "spec": {
@@ -216,7 +216,7 @@ async fn g54_a_guard_keeps_object_and_asset() {
     fixture.until("the guard is told", has_event).await;
     let kept = fixture.get(VOLUMES, &name).unwrap();
     assert!(kept["metadata"]["deletionTimestamp"].is_null() && fixture.calls.count("delete ") == 0);
-    // Kept in time: it is not deleted any more.
+    // If the policy changes to Retain in time, the volume is not deleted.
     fixture.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
     free.store(true, Ordering::Relaxed);
     sleep(Duration::from_secs(900)).await;

@@ -1,4 +1,4 @@
-//! When events are sent.
+//! The order of events and other work.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Provisioner for Slow {
 
 impl Hooks for Slow {}
 
-/// Every event would keep the API server from saving a volume.
+/// Every event would delay the API server's save of a volume.
 #[tokio::test(start_paused = true)]
 async fn volumes_are_saved_before_events_are_sent() {
     let cluster = Cluster::builder().trace().build();

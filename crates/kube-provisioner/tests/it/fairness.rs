@@ -1,4 +1,4 @@
-//! A class whose backend hangs, or is never done, stops no other class.
+//! A class whose backend hangs or never finishes does not block other classes.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use kube_provisioner::ProvisionError;
 
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
 
-/// At which a claim of a healthy class must be bound.
+/// The time within which a claim of a healthy class must be bound.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Claims of class `class` hang, all others are served at once.
+/// Calls for claims of class `class` hang, all others succeed immediately.
 fn hangs() -> Script {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
@@ -44,7 +44,7 @@ async fn g52_ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
         fixture.calls.count("provision hangs")
     );
     a_healthy_claim_is_bound(&fixture, "thousands-that-hang").await;
-    // Deletions go on too.
+    // Deletions also continue.
     fixture.delete(CLAIMS, "old");
     let took = fixture.until("the old volume is gone", || fixture.get(VOLUMES, &old).is_none()).await;
     assert!(took < LIMIT, "{took:?}");

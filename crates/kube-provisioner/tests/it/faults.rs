@@ -1,4 +1,4 @@
-//! An API server that hangs, falls silent, refuses, or loses its answers.
+//! An API server that hangs, falls silent, refuses requests, or loses its answers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,12 +21,12 @@ const CONFIG_MAPS: &str = "configmaps";
 const WATCHED: [&str; 3] = [CLAIMS, VOLUMES, CLASSES];
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Time limit of one call.
+/// The time limit of one call.
 const LIMIT: Duration = Duration::from_secs(30);
-/// More than any pause before the second attempt.
+/// Longer than any pause before the second attempt.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A claim `no-room` needs another node, everything else succeeds at once.
+/// The claim `no-room` needs another node; all other calls succeed immediately.
 fn fixture() -> (Outages, Fixture) {
     let provision = |request: Request| -> BoxFuture<'static, Result<Volume, ProvisionError>> {
         Box::pin(async move {
@@ -42,7 +42,7 @@ fn fixture() -> (Outages, Fixture) {
     (outages, fixture)
 }
 
-/// A volume to delete, as the binder leaves it.
+/// Creates a volume to delete, in the state that the binder leaves it in.
 async fn released(fixture: &Fixture, name: &str) {
     fixture.released(name, json!({}));
     fixture.until("released", || fixture.get(VOLUMES, name).unwrap()["status"]["phase"] == "Released").await;
@@ -60,14 +60,14 @@ fn volumes(fixture: &Fixture) -> usize {
     fixture.cluster.list_stored("", VOLUMES, None).unwrap().len()
 }
 
-/// The names of the objects that have an event of ours with this reason, once for each event.
+/// Returns the names of the objects that have an event of ours with this reason, once for each event.
 fn named_in_events(fixture: &Fixture, reason: &str) -> Vec<String> {
     let events = fixture.cluster.list("", EVENTS, None).unwrap();
     let ours = events.iter().filter(|event| event["reportingComponent"] == PROVISIONER && event["reason"] == reason);
     ours.map(|event| event["involvedObject"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Removes a volume, whatever holds it.
+/// Removes a volume, including its finalizers.
 fn remove_volume(fixture: &Fixture, name: &str) {
     fixture.delete(VOLUMES, name);
     fixture.patch(VOLUMES, name, json!({"metadata": {"finalizers": null}}));
@@ -117,7 +117,7 @@ async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
     }
 }
 
-/// The controller acts within this time on changes that a silent watch does not show.
+/// Checks that the controller acts within this time on changes that a silent watch does not show.
 async fn nothing_is_lost(resource: &'static str, outage: Outage, limit: Duration) {
     let (outages, fixture) = fixture();
     let retained = json!({"metadata": {"finalizers": null}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}});
@@ -149,13 +149,13 @@ async fn g24_a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     nothing_is_lost(CLASSES, Silence, 65 * SECOND).await;
-    // The claim of the volume that is to be deleted is asked for, and is gone.
+    // The controller looks up the claim of the volume to delete, and the claim no longer exists.
     nothing_is_lost(CLAIMS, Silence, 5 * SECOND).await;
     // The answer shows the volume that is saved for `a`.
     nothing_is_lost(VOLUMES, Silence, 5 * SECOND).await;
 }
 
-/// Nothing is saved here, but the volume that is to be deleted is not there any more.
+/// The controller saves nothing here, but the volume to delete no longer exists.
 #[tokio::test(start_paused = true)]
 async fn g25_a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
     let (outages, fixture) = fixture();
@@ -168,11 +168,11 @@ async fn g25_a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
     fixture.released("next", json!({}));
     let took = SECOND + until_gone(&fixture, "next").await;
     assert!(outages.are_over());
-    // Of which the busy server is left alone for up to 5.5 s.
+    // For up to 5.5 s of this, the controller spares the busy server.
     assert!(took < 12 * SECOND, "{took:?}");
 }
 
-/// The asset is gone; what the server says of the object need not mean that it is gone too.
+/// The asset is deleted; the server's answer about the object need not mean that the object is deleted as well.
 #[tokio::test(start_paused = true)]
 async fn g27_a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
     let (outages, fixture) = fixture();
@@ -211,7 +211,7 @@ async fn g25_a_node_that_was_taken_back_is_not_served_again() {
     for lost in [None, Some(Swallow)] {
         let (outages, fixture) = fixture();
         claim_on(&fixture, "no-room", "node");
-        // The binder has set the annotation of the provisioner.
+        // The binder has set the provisioner's annotation.
         sleep(SECOND).await;
         outages.next(Watch, CLAIMS, [Silence]);
         outages.next(Patch, CLAIMS, lost);
@@ -225,7 +225,7 @@ async fn g25_a_node_that_was_taken_back_is_not_served_again() {
     }
 }
 
-/// The watch of claims does not show that the claim and its volume are gone and that another claim has the name.
+/// The watch of claims does not show that the claim and its volume were deleted and that another claim has the name.
 #[tokio::test(start_paused = true)]
 async fn g25_another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
     let (outages, fixture) = fixture();
@@ -307,14 +307,14 @@ async fn g24_events_that_hang_hold_up_no_work_and_come_later() {
     assert_eq!(named, claims);
 }
 
-/// One of each thing that the controller writes.
+/// Creates work for every kind of write by the controller.
 fn all_kinds_of_work(fixture: &Fixture) -> String {
     fixture.claim_with("no-room", "class", json!({"metadata": {"annotations": {SELECTED_NODE: "node"}}}));
     fixture.released("old", json!({}));
     fixture.claim("a", "class")
 }
 
-/// Waits until all is as it should be: the end is the same whatever failed on the way.
+/// Waits for the expected end state, which does not depend on the failures on the way.
 async fn until_all_is_done(fixture: &Fixture) {
     until_bound(fixture, "a").await;
     until_gone(fixture, "old").await;
@@ -327,7 +327,7 @@ fn calls(fixture: &Fixture) -> [usize; 2] {
     ["provision a", "delete old"].map(|call| fixture.calls.count(call))
 }
 
-/// Every request that changes something.
+/// All kinds of requests that change something.
 const WRITES: [(Verb, &str); 5] =
     [(Create, VOLUMES), (Delete, VOLUMES), (Patch, VOLUMES), (Patch, CLAIMS), (Create, EVENTS)];
 
@@ -338,7 +338,7 @@ async fn g26_a_server_that_asks_to_wait_is_left_alone_for_as_long() {
         outages.next(verb, resource, [Busy(60)]);
         all_kinds_of_work(&fixture);
         if (verb, resource) == (Patch, VOLUMES) {
-            // Or the watch's word that the object is being deleted, which is a change that matters, ends the pause.
+            // Deleting the volume ends the pause early, since it is a relevant change in the watch.
             fixture.delete(VOLUMES, "old");
         }
         let running = fixture.start(1);
@@ -348,7 +348,7 @@ async fn g26_a_server_that_asks_to_wait_is_left_alone_for_as_long() {
         };
         fixture.until("the server was busy", || outages.are_over()).await;
         sleep(59 * SECOND).await;
-        // Events of several claims are several requests, and were under way together.
+        // Events of several claims are sent as concurrent requests.
         assert!(asked().iter().all(|at| *at < SECOND), "{verb:?} {resource}: {:?}", asked());
         until_all_is_done(&fixture).await;
         fixture.until("the server is asked again", || asked().iter().any(|at| *at >= SECOND)).await;
@@ -380,7 +380,7 @@ async fn g27_refused_writes_are_repeated_and_the_author_is_not_asked_again() {
     let refusals: [&[Outage]; 4] = [&[Refuse(500); 3], &[Refuse(503)], &[Refuse(409)], &[Refuse(409), Refuse(500)]];
     for (verb, resource) in WRITES {
         for refusals in refusals {
-            // A new event is never in conflict with another but by its name, which stands for itself.
+            // A new event conflicts only with an event of the same name, which is the same event.
             if resource == EVENTS && refusals.contains(&Refuse(409)) {
                 continue;
             }
@@ -406,7 +406,7 @@ async fn g28_lost_answers_do_not_double_what_was_done() {
             let volume = all_kinds_of_work(&fixture);
             let running = fixture.start(1);
             until_all_is_done(&fixture).await;
-            // Long enough for whatever might still come.
+            // Wait for any late requests.
             sleep(60 * SECOND).await;
             let case = format!("{verb:?} {resource} {outage:?}");
             assert!(outages.are_over(), "{case}");
@@ -419,14 +419,14 @@ async fn g28_lost_answers_do_not_double_what_was_done() {
     }
 }
 
-/// While keys are ready, events wait; when the controller stops under load, keys stay ready.
+/// Events wait while keys are ready, and keys stay ready when the controller stops under load.
 #[tokio::test(start_paused = true)]
 async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
     let (outages, fixture) = fixture();
     let claims: Vec<String> = (0..400).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
     outages.next(Create, VOLUMES, [Late(SECOND / 10); 400]);
-    // One after the other they take longer than a controller that stops has time for last words.
+    // Sent sequentially, they would take longer than the controller's time for last events when it stops.
     outages.next(Create, EVENTS, [Late(SECOND / 5); 400]);
     let stop = CancellationToken::new();
     let running = tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), stop.clone()));
@@ -443,8 +443,8 @@ async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
     assert_eq!(named, bound);
 }
 
-/// The wall clock is not asked: it nearly stands still while the controller's time goes on, and goes on while that
-/// stands still.
+/// The pauses do not use the wall clock, which nearly stops while the controller's time advances, and advances while
+/// the controller's time stops.
 #[tokio::test(start_paused = true)]
 async fn g32_pauses_do_not_depend_on_the_wall_clock() {
     let (outages, fixture) = fixture();

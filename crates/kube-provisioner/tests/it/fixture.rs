@@ -28,7 +28,7 @@ pub(crate) const CLASSES: &str = "storageclasses";
 pub(crate) type Request = ProvisionRequest<Parameters>;
 type Answer<T, E> = BoxFuture<'static, Result<T, E>>;
 
-/// Reads anything but a server called `crash`.
+/// Parameters that accept any server except `crash`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Parameters {
@@ -42,7 +42,7 @@ fn server<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D
     Ok(server)
 }
 
-/// The author's code, in pieces.
+/// The author's code, in parts.
 pub(crate) struct Script {
     pub(crate) provision: Box<dyn Fn(Request) -> Answer<Volume, ProvisionError> + Send + Sync>,
     pub(crate) clean_up: Box<dyn Fn(Request) -> Answer<(), DeleteError> + Send + Sync>,
@@ -53,7 +53,7 @@ pub(crate) struct Script {
 }
 
 impl Default for Script {
-    /// Everything succeeds at once.
+    /// Returns a script in which everything succeeds immediately.
     fn default() -> Self {
         Self {
             provision: Box::new(|request| Box::pin(async move { Ok(volume(&request.name)) })),
@@ -75,7 +75,7 @@ struct Scripted {
     calls: Calls,
 }
 
-/// What the author's code was asked, in its order.
+/// The calls of the author's code, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Calls(Arc<Mutex<Vec<String>>>);
 
@@ -132,7 +132,7 @@ impl Hooks for Scripted {
     }
 }
 
-/// A cluster with the classes `class` and `other`, of the provisioner under test.
+/// A cluster with the classes `class` and `other` of the provisioner under test.
 pub(crate) struct Fixture {
     pub(crate) cluster: Cluster,
     _actors: Running,
@@ -156,7 +156,7 @@ impl Fixture {
         fixture
     }
 
-    /// For a single process, whose requests fail as the test wants.
+    /// Creates a fixture for a single process, whose requests fail as the test requests.
     pub(crate) fn with_outages(script: Script) -> (Outages, Self) {
         let outages = Outages::default();
         let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
@@ -170,13 +170,13 @@ impl Fixture {
         self.start_with(number, self.cluster.client(&format!("ours-{number}")))
     }
 
-    /// Starts one with a client of the test's own.
+    /// Starts a process with the test's own client.
     pub(crate) fn start_with(&self, number: u64, client: Client) -> JoinHandle<Result<(), RunError>> {
         let controller = self.controller().environment(Environment::simulated(number, SimClock::EPOCH));
         tokio::spawn(controller.run_with(client, CancellationToken::new()))
     }
 
-    /// A controller with the machine's clock.
+    /// Creates a controller with the machine's clock.
     pub(crate) fn controller(&self) -> Controller {
         let author = Scripted { script: self.script.clone(), calls: self.calls.clone() };
         Controller::new(author, self.options.clone())
@@ -191,7 +191,7 @@ impl Fixture {
         self.cluster.create(&class).unwrap();
     }
 
-    /// Creates a claim of this class; returns its volume's name.
+    /// Creates a claim of this class. Returns its volume's name.
     pub(crate) fn claim(&self, name: &str, class: &str) -> String {
         self.claim_with(name, class, json!({}))
     }
@@ -209,7 +209,7 @@ impl Fixture {
         format!("pvc-{}", created["metadata"]["uid"].as_str().unwrap())
     }
 
-    /// Creates a volume of ours whose claim is gone.
+    /// Creates a volume of ours whose claim no longer exists.
     pub(crate) fn released(&self, name: &str, change: Value) {
         let mut volume = json!({
             "apiVersion": "v1", "kind": "PersistentVolume",
@@ -241,7 +241,7 @@ impl Fixture {
         self.get(CLAIMS, claim).is_some_and(|claim| claim["status"]["phase"] == "Bound")
     }
 
-    /// The texts of the events about an object, with type and reason.
+    /// Returns the texts of the events about an object, with type and reason.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
         let events = self.cluster.list("", "events", None).unwrap();
         let about =
@@ -253,14 +253,14 @@ impl Fixture {
         events.iter().filter(about).map(text).collect()
     }
 
-    /// The keys of the journal's entries.
+    /// Returns the keys of the journal's entries.
     pub(crate) fn entries(&self) -> Vec<String> {
         let maps = self.cluster.list("", "configmaps", None).unwrap();
         let lines = maps.iter().filter_map(|map| map["data"]["entries"].as_str()).flat_map(str::lines);
         lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
     }
 
-    /// How long it takes until this is so.
+    /// Waits until the condition is true. Returns the time that it took.
     pub(crate) async fn until(&self, what: &str, so: impl Fn() -> bool) -> Duration {
         let start = Instant::now();
         while !so() {
@@ -285,7 +285,7 @@ fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {
     Target { group, plural, namespace, name }
 }
 
-/// A map of texts, for Secrets.
+/// Returns a Secret with these texts.
 pub(crate) fn secret(name: &str, data: &[(&str, &str)]) -> Value {
     let data: BTreeMap<_, _> = data.iter().copied().collect();
     json!({

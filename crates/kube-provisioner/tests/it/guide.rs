@@ -1,4 +1,4 @@
-//! What CONTRIBUTING.md and ARCHITECTURE.md say about files is true.
+//! Checks statements about files in CONTRIBUTING.md and ARCHITECTURE.md.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ fn every_file_that_the_architecture_names_exists() {
     }
 }
 
-/// A tag can be moved to other code, a commit cannot.
+/// A tag can be moved to another commit, but a commit cannot change.
 #[test]
 fn every_action_of_the_workflows_is_pinned_by_its_commit() {
     let mut count = 0;
@@ -82,7 +82,7 @@ fn every_source_file_states_its_purpose() {
     assert!(unstated.is_empty(), "these files do not begin with `//!`: {unstated:?}");
 }
 
-/// Tests and examples speak for themselves.
+/// Collects the source files without a description. Tests and examples do not need one.
 fn purposes_below(folder: &Path, unstated: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

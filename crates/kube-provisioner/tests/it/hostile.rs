@@ -1,5 +1,5 @@
-//! Objects that no controller expects, as no API server of today stores them: clear words, no wrong action, no busy loop,
-//! and everybody else is served.
+//! Objects that current API servers never store and controllers do not expect. The controller reports them clearly,
+//! takes no wrong action, does not loop, and reconciles all other objects.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
 
-/// More than what the objects of a test may cost in requests, beside a read of the journal every ten seconds; a loop costs
-/// thousands.
+/// The limit of requests for the objects of a test, in addition to a read of the journal every ten seconds. A loop
+/// would cost thousands.
 const FEW: usize = 120;
 
-/// How the objects with these names look to the controller.
+/// The changes with which the controller sees the objects with these names.
 type Odd<'a> = &'a [(&'a str, Value)];
 
-/// Odd objects at the start, in the list, and later, through the watch.
+/// Tests odd objects in the list at startup, and later in the watch.
 async fn listed_and_watched(odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
     for listed in [true, false] {
         beside_others(listed, odd, &put, &check).await;
     }
 }
 
-/// Claims before and after the odd objects are served, and then nothing happens for ten minutes that would be a loop.
+/// Checks that claims before and after the odd objects are bound, and that no loop follows within ten minutes.
 async fn beside_others(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     if listed {
         put(&fixture);
-        // The binder is done with them.
+        // Wait until the binder has processed them.
         sleep(Duration::from_secs(1)).await;
     }
     let odd: HashMap<String, Value> = odd.iter().map(|(name, change)| ((*name).to_owned(), change.clone())).collect();
@@ -54,7 +54,7 @@ async fn beside_others(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), check
     running.abort();
 }
 
-/// Creates a claim for each.
+/// Creates a claim for each odd object.
 fn claims(odd: Odd<'_>) -> impl Fn(&Fixture) {
     move |fixture| odd.iter().for_each(|(name, _)| drop(fixture.claim(name, "class")))
 }

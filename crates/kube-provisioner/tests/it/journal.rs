@@ -1,4 +1,4 @@
-//! The journal as the controller uses it: what is recorded when, and what happens when it cannot be.
+//! The controller's use of the journal: the time of each record, and failures to record.
 
 use kube_sim::Verb::{Create, Update};
 use serde_json::Value;
@@ -12,7 +12,7 @@ const CONFIG_MAPS: &str = "configmaps";
 async fn g37_an_attempt_is_in_the_journal_from_before_it_begins_until_its_volume_is_seen() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let _running = fixture.start(1);
-    // The volume cannot be saved for a while.
+    // The volume cannot be saved for some time.
     outages.next(Create, VOLUMES, [Refuse(500); 2]);
     let volume = fixture.claim("one", "class");
     fixture.until("provisioned", || fixture.calls.count("provision one") == 1).await;
@@ -30,7 +30,7 @@ async fn g37_what_was_begun_is_finished_by_the_next_process_when_the_claim_is_go
     let volume = fixture.claim("one", "class");
     fixture.until("provisioned", || outages.are_over()).await;
     first.abort();
-    // No process lives that could see it go.
+    // There is no process that could observe the deletion.
     fixture.delete(CLAIMS, "one");
     let _second = fixture.start(2);
     fixture.until("cleaned up", || fixture.calls.count("clean_up one") == 1).await;
@@ -42,13 +42,13 @@ async fn g37_what_was_begun_is_finished_by_the_next_process_when_the_claim_is_go
 async fn g38_without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
     let refusals = [
         (403, "does not allow"),
-        // As a full etcd answers.
+        // The answer of a full etcd.
         (500, "not available"),
     ];
     for (code, text) in refusals {
         for verb in [Create, Update] {
             let (outages, fixture) = Fixture::with_outages(Script::default());
-            // The first write creates, the second is for the first claim.
+            // The first write creates the journal, the second one records the first claim.
             outages.next(verb, CONFIG_MAPS, [Refuse(code); 3]);
             let running = fixture.start(1);
             fixture.claim("one", "class");
@@ -57,7 +57,7 @@ async fn g38_without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
             let has_reason = events.contains(text) || events.contains("the provisioner cannot work");
             assert!(events.contains("ProvisioningFailed") && has_reason, "{verb:?} {code}: {events}");
             assert_eq!(fixture.calls.count("provision one"), 0, "{verb:?} {code}");
-            // It continues by itself.
+            // The controller continues on its own.
             fixture.until("bound", || fixture.is_bound("one")).await;
             running.abort();
         }

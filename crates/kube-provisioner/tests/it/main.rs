@@ -1,4 +1,4 @@
-//! Controllers on simulated clusters, as authors test them, and the rules that the documentation promises.
+//! Controllers on simulated clusters, as in authors' tests, and the rules that the documentation promises.
 
 mod attempts;
 mod behaviour;

@@ -1,5 +1,5 @@
-//! Mistakes of an application developer, and the texts that each of them results in. A text names the mistake and something that
-//! the reader can do, and it shows neither paths nor JSON nor Rust's debug output.
+//! Mistakes of an application developer, and the text for each of them. A text names the mistake and a remedy that is
+//! available to the reader, and contains neither paths nor JSON nor Rust's debug output.
 
 use std::io;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, PROVISIONER, Request, Script, secret, volume};
 
-/// What no text for a developer contains.
+/// Strings that must not occur in a text for developers.
 const FORBIDDEN: [&str; 8] = ["/srv", "os error", "{\"", "Err(", "Some(", "Os {", "panicked", "at line"];
 
-/// What each text has at least one of.
+/// Strings of which every text must contain at least one.
 const REMEDIES: [&str; 12] = [
     "delete the claim and create it",
     "delete it and create it",
@@ -30,7 +30,7 @@ const REMEDIES: [&str; 12] = [
     "read the events of that claim",
 ];
 
-/// What is wrong with the texts about one mistake.
+/// Returns the problem with the texts about one mistake.
 fn fault(mistake: &str, says: &str, texts: &[String]) -> Option<String> {
     let Some(text) = texts.iter().find(|text| text.contains(says)) else {
         return Some(format!("{mistake}: nothing says {says:?}: {texts:#?}"));
@@ -38,7 +38,7 @@ fn fault(mistake: &str, says: &str, texts: &[String]) -> Option<String> {
     if !REMEDIES.iter().any(|remedy| text.contains(remedy)) {
         return Some(format!("{mistake}: no remedy: {text}"));
     }
-    // A command may contain JSON.
+    // Commands may contain JSON.
     let prose = |text: &str| text.split("kubectl ").next().unwrap_or_default().to_owned();
     let is_shown = |part: &&&str| texts.iter().any(|text| prose(text).contains(**part));
     FORBIDDEN.iter().find(is_shown).map(|part| format!("{mistake}: {part:?} in {texts:#?}"))
@@ -76,7 +76,7 @@ async fn mistakes_in_claims_for_volumes() {
     let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
     let topology = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
     let (none, missing) = (json!({}), json!({"adminSecretName": "x", "adminSecretNamespace": "default"}));
-    // The claim's name, its change, its class's change, and the text.
+    // The claim's name, the changes of the claim and of its class, and the text.
     let rows: [(&str, Value, Value, &str); 19] = [
         (
             "selector",

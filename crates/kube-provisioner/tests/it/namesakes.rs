@@ -1,4 +1,4 @@
-//! Claims whose volumes would have the same name, because names have only one character of the uid.
+//! Claims whose volumes would have the same name, because names contain only one character of the uid.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,20 +12,20 @@ use tokio::time::sleep;
 use super::fixture::{CLAIMS, Fixture, Request, Script, VOLUMES, volume};
 use super::outages::{Outage, Outages};
 
-/// A backend whose assets have the names of the volumes.
+/// A backend whose assets are named after the volumes.
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<Assets>>);
 
 #[derive(Default)]
 struct Assets {
-    /// The claims for which they were made, by name.
+    /// The claims for which assets were created, by name.
     owners: BTreeMap<String, String>,
-    /// The calls for a claim that met the asset of another one.
+    /// The calls for a claim that found another claim's asset.
     mistakes: Vec<String>,
 }
 
 impl Store {
-    /// Every call takes a while, so that something can happen on the way.
+    /// The duration of every call, which leaves time for other events.
     const STEP: Duration = Duration::from_millis(100);
 
     fn script(&self) -> Script {
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// The assets, and a note if this one is another claim's.
+    /// Returns the assets, and records a mistake if the asset belongs to another claim.
     fn check(&self, request: &Request, method: &str) -> MutexGuard<'_, Assets> {
         let mut assets = self.lock();
         if let Some(owner) = assets.owners.get(&request.name).filter(|owner| **owner != claim_of(request)) {
@@ -70,7 +70,7 @@ impl Store {
         assets
     }
 
-    /// The claims that have an asset, and the mistakes.
+    /// Returns the claims that have an asset, and the mistakes.
     fn seen(&self) -> (Vec<String>, Vec<String>) {
         let assets = self.lock();
         (assets.owners.values().cloned().collect(), assets.mistakes.clone())
@@ -85,7 +85,7 @@ fn claim_of(request: &Request) -> String {
     request.claim.metadata.name.clone().unwrap_or_default()
 }
 
-/// A cluster with two claims of one name. Returns the older one, the younger one and the name.
+/// Creates a cluster with two claims that share a name. Returns the older claim, the younger claim and the name.
 fn twins(store: &Store, seed: u64) -> (Fixture, String, String, String) {
     let cluster = Cluster::builder().seed(seed).hide_managed_fields().build();
     let mut fixture = Fixture::on(cluster, store.script());
@@ -97,7 +97,7 @@ fn twins(store: &Store, seed: u64) -> (Fixture, String, String, String) {
         let name = format!("pvc-{}", &uid[..1]);
         if let Some((first, first_uid)) = known.remove(&name) {
             known.values().for_each(|(claim, _)| fixture.delete(CLAIMS, claim));
-            // They are of the same second.
+            // Both were created in the same second.
             let (older, younger) = if first_uid < uid { (first, claim) } else { (claim, first) };
             return (fixture, older, younger, name);
         }
@@ -119,7 +119,7 @@ async fn g70_one_of_two_claims_is_served_and_the_other_says_which_one_it_waits_f
          greater --volume-name-uuid-length"
     );
     assert_eq!(fixture.events(&second), [&*expected]);
-    // A process that begins later says so, too.
+    // A process that begins later also reports it.
     running.abort();
     fixture.cluster.list("", "events", None).unwrap().iter().for_each(|event| {
         fixture.delete("events", event["metadata"]["name"].as_str().unwrap());
@@ -136,7 +136,7 @@ async fn g70_one_of_two_claims_is_served_and_the_other_says_which_one_it_waits_f
     assert_eq!(store.seen(), (vec![second], vec![]));
 }
 
-/// One of two claims goes at some moment, and perhaps the process too.
+/// Deletes one of two claims at some moment, and optionally restarts the process.
 async fn one_goes(seed: u64, after: Duration, first_goes: bool, restarts: bool) {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, seed);
@@ -152,7 +152,7 @@ async fn one_goes(seed: u64, after: Duration, first_goes: bool, restarts: bool) 
     fixture.until(&case, || fixture.is_bound(stays) && fixture.entries().is_empty()).await;
     assert_eq!(store.seen(), (vec![stays.clone()], vec![]), "{case}");
     assert_eq!(fixture.get(VOLUMES, &name).unwrap()["spec"]["claimRef"]["name"], **stays, "{case}");
-    // The last one goes, too, and nothing is left.
+    // After the last claim is deleted as well, nothing is left.
     fixture.delete(CLAIMS, stays);
     fixture.until(&case, || fixture.get(VOLUMES, &name).is_none() && fixture.entries().is_empty()).await;
     assert_eq!(store.seen(), (vec![], vec![]), "{case}");
@@ -177,7 +177,7 @@ async fn g70_each_claim_takes_only_what_is_its_own_whenever_one_goes_with_the_pr
     one_goes_at_each_moment(true).await;
 }
 
-/// Another program has made a volume for the second claim while the author made one for the first.
+/// Another program has created a volume for the second claim while the author created one for the first.
 #[tokio::test(start_paused = true)]
 async fn g70_a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing() {
     let store = Store::default();
@@ -199,7 +199,7 @@ async fn g70_a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing
     assert_eq!(store.seen(), (vec![first], vec![]));
 }
 
-/// The watch does not show the volume of a claim that is gone.
+/// The watch does not show the volume of a deleted claim.
 #[tokio::test(start_paused = true)]
 async fn g70_a_name_is_looked_up_before_it_is_used_again() {
     let (store, outages) = (Store::default(), Outages::default());
@@ -210,7 +210,7 @@ async fn g70_a_name_is_looked_up_before_it_is_used_again() {
     outages.next(Verb::Watch, VOLUMES, [Outage::Silence]);
     let _running = fixture.start(1);
     fixture.until("the watch", || outages.asked(Verb::Watch, VOLUMES).len() == 1).await;
-    // It has no class yet.
+    // The claim's class does not exist yet.
     let name = fixture.claim("one", "late")[..5].to_owned();
     let uid = format!("{}0000000-0000-4000-8000-000000000000", &name[4..]);
     let claim = json!({"namespace": "default", "name": "gone", "uid": uid});

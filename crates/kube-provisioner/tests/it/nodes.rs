@@ -1,4 +1,4 @@
-//! Claims whose selected node is gone, or has no replica that serves them.
+//! Claims whose selected node does not exist, or has no replica that reconciles them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn per_node(mut fixture: Fixture) -> Fixture {
     fixture
 }
 
-/// Nobody may read nodes.
+/// Denies all requests for nodes.
 struct NoNodes;
 
 impl Authorizer for NoNodes {
@@ -72,7 +72,7 @@ async fn g64_the_node_of_a_claim_that_is_gone_is_taken_off_it() {
     assert_eq!(texts.iter().filter(|text| text.contains(moved)).count(), 1, "{texts:?}");
 }
 
-/// A thousand nodes have a thousand of these.
+/// Idle requests matter, since a cluster with a thousand nodes has a thousand such replicas.
 #[tokio::test(start_paused = true)]
 async fn a_replica_of_a_node_sends_only_watches_while_nothing_happens() {
     let fixture = per_node(Fixture::on(Cluster::builder().hide_managed_fields().trace().build(), Script::default()));
@@ -84,7 +84,7 @@ async fn a_replica_of_a_node_sends_only_watches_while_nothing_happens() {
     sleep(Duration::from_secs(3600)).await;
     let trace = fixture.cluster.trace();
     let ours: Vec<&str> = trace.lines().skip(before).filter(|line| line.contains(" ours-1 ")).collect();
-    // Each of the three lasts five to ten minutes.
+    // Each of the three watches lasts five to ten minutes.
     assert!((18..=39).contains(&ours.len()), "{} requests: {ours:#?}", ours.len());
     assert!(ours.iter().all(|line| line.contains(" watch ")), "{ours:#?}");
 }
@@ -129,7 +129,7 @@ async fn g64_a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_
         assert!(texts.len() == 1 && texts[0].starts_with(expected), "one for all replicas: {texts:?}");
     }
     assert_eq!(selected(&fixture, "on-virtual").as_deref(), Some("virtual"), "only a person knows what to do");
-    // The node goes later.
+    // The node is deleted later.
     fixture.cluster.delete(&node("virtual"), DeleteOptions::default()).unwrap();
     fixture.until("the scheduler may choose again", || selected(&fixture, "on-virtual").is_none()).await;
 }
@@ -155,7 +155,7 @@ async fn g64_a_claim_of_another_node_that_is_served_is_no_concern_of_ours() {
     assert!(texts.len() == 1 && texts[0].contains("ProvisioningSucceeded"), "{texts:?}");
 }
 
-/// Whichever of twenty replicas is down, another one looks at the node the next time.
+/// If one of twenty replicas is down, another replica checks the node in the next round.
 #[tokio::test(start_paused = true)]
 async fn one_replica_looks_for_the_node_of_a_released_volume() {
     const NODES: u64 = 20;
@@ -195,7 +195,7 @@ async fn one_replica_looks_for_the_node_of_a_released_volume() {
     assert!(fixture.get(VOLUMES, &volume).is_some());
 }
 
-/// With a Lease, the one replica reads the node before it calls.
+/// With a Lease, the only replica reads the node before it makes a call.
 #[tokio::test(start_paused = true)]
 async fn g64_what_was_begun_on_a_node_that_is_gone_is_not_forgotten() {
     let script = Script {

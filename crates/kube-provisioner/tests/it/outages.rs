@@ -1,4 +1,4 @@
-//! An API server whose next requests fail as a test wants, and that records all requests.
+//! An API server whose next requests fail as the test requests, and that records all requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,10 +8,10 @@ use futures::future::BoxFuture;
 use kube_sim::{After, Before, Interceptor, Request, Status, Stored, Verb, WatchInterceptor, WatchStep};
 use tokio::time::{Instant, sleep};
 
-/// More requests than any test has.
+/// More requests than any test needs.
 const ENDLESS: usize = 20_000;
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
     /// Not handled, answered with this status.
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
     resource: String,
 }
 
-/// The outages to come. Clones are the same.
+/// The scheduled outages. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Outages(Arc<Mutex<State>>);
 
@@ -52,28 +52,28 @@ struct State {
 }
 
 impl Outages {
-    /// The next requests of this kind fail so, one after the other.
+    /// Schedules outages for the next requests of this kind, in order.
     pub(crate) fn next(&self, verb: Verb, resource: &'static str, outages: impl IntoIterator<Item = Outage>) {
         self.lock().next.entry((verb, resource)).or_default().extend(outages);
     }
 
-    /// Whether all have happened.
+    /// Returns whether all outages have happened.
     pub(crate) fn are_over(&self) -> bool {
         self.lock().next.values().all(VecDeque::is_empty)
     }
 
-    /// All requests of this kind.
+    /// Returns all requests of this kind.
     pub(crate) fn asked(&self, verb: Verb, resource: &str) -> Vec<Asked> {
         let state = self.lock();
         state.asked.iter().filter(|asked| asked.verb == verb && asked.resource == resource).cloned().collect()
     }
 
-    /// The number of all requests except watches.
+    /// Returns the number of all requests except watches.
     pub(crate) fn requests(&self) -> usize {
         self.lock().asked.iter().filter(|asked| asked.verb != Verb::Watch).count()
     }
 
-    /// Takes the next outage of a request if it is such a one.
+    /// Takes the next outage of a request if it matches.
     fn take(&self, request: &Request, is_such: impl Fn(Outage) -> bool) -> Option<Outage> {
         let mut state = self.lock();
         let mut kinds = state.next.iter_mut();
@@ -91,7 +91,7 @@ impl Interceptor for Outages {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
         let (user, resource) = (request.user.clone(), request.resource.plural.clone());
         self.lock().asked.push(Asked { user, at: Instant::now(), verb: request.verb, resource });
-        // Time stands still in a loop without a pause: it ends here, and the test can count.
+        // In a loop without a pause, simulated time does not advance: end the loop here, so that the test can count.
         let is_endless = self.lock().asked.len() > ENDLESS;
         let outage = self.take(request, |outage| !matches!(outage, Lose(_) | Swallow | Silence));
         Box::pin(async move {

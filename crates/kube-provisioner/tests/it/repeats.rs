@@ -1,4 +1,4 @@
-//! The same seed gives the same run, to the last request of every controller.
+//! The same seed results in the same run, including every request of every controller.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::toy::{Flaw, Shelf, Toy};
 
 const PROVISIONER: &str = "example.com/toy";
 
-/// Two replicas in a storm; one is killed in the middle of it.
+/// Two replicas with random faults; one replica is killed during the run.
 async fn trace(seed: u64) -> String {
     let faults = Faults::storm(seed);
     let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();
@@ -59,7 +59,7 @@ fn the_same_seed_gives_the_same_trace() {
     assert_ne!(run(0), run(1));
 }
 
-/// Each in a runtime of its own: runtimes have chance of their own too.
+/// Runs in a separate runtime, since a runtime has its own randomness.
 fn run(seed: u64) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(trace(seed))

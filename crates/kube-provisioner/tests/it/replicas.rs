@@ -1,4 +1,4 @@
-//! Several replicas of one provisioner: exactly one makes the volume of each claim.
+//! Several replicas of one provisioner: exactly one creates the volume of each claim.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 const PROVISIONER: &str = "example.com/shared";
 const LEASE: Duration = Duration::from_secs(15);
 
-/// What the backend was asked, by whomever.
+/// The calls of all replicas to the backend.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<Vec<String>>>);
 
@@ -70,7 +70,7 @@ fn cluster(seed: u64) -> Cluster {
     cluster
 }
 
-/// The replicas of a seed share one, two or three Leases.
+/// Starts a replica. Depending on the seed, the replicas share one, two or three Leases.
 fn start(cluster: &Cluster, (seed, replica): (u64, u64), calls: &Calls, takes: Duration) -> JoinHandle<()> {
     let mut options = Options::new(PROVISIONER);
     options.namespace = Some("default".to_owned());
@@ -100,7 +100,7 @@ fn l1_of_five_controllers_one_provisions() {
         run(async {
             let (cluster, calls) = (cluster(seed), Calls::default());
             let _actors = cluster.run(Actors::all().at(&Pace::USUAL));
-            // Longer than a lease, which is renewed meanwhile.
+            // Longer than a lease, which is renewed during the call.
             let takes = if seed % 2 == 0 { Duration::from_millis(50) } else { LEASE * 2 };
             let _replicas: Vec<_> = (0..5).map(|replica| start(&cluster, (seed, replica), &calls, takes)).collect();
             sleep(Duration::from_secs(1)).await;

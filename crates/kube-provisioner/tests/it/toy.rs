@@ -1,4 +1,4 @@
-//! A backend in memory, and a provisioner that can be made wrong in one way at a time.
+//! A backend in memory, and a provisioner with one flaw at a time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,55 +10,55 @@ use kube_provisioner::{
 };
 use tokio::time::sleep;
 
-/// What is wrong.
+/// The flaw of a toy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     Nothing,
-    /// Every call makes another asset.
+    /// Every call creates another asset.
     RandomNames,
-    /// Looks whether there is an asset, and makes one a moment later.
+    /// Checks whether an asset exists, and creates one a moment later.
     LooksThenMakes,
-    /// What is half made has another name each time.
+    /// Partly created assets have another name each time.
     LeavesHalfMade,
-    /// A size is rounded down.
+    /// Rounds sizes down.
     TooSmall,
     /// All volumes lead to one place.
     OnePlace,
-    /// The asset is found by its label alone, which is set when it is made already.
+    /// Finds assets only by their label, which is set after their creation.
     LabelsLate,
-    /// Deleting what is gone fails.
+    /// Fails to delete an asset that no longer exists.
     MissesWhatIsGone,
-    /// Everything whose name begins so is deleted.
+    /// Deletes all assets whose name has this prefix.
     DeletesByPrefix,
-    /// What the volume object says is deleted.
+    /// Deletes the asset that the volume object names.
     DeletesByPath,
-    /// What is to be deleted gets another name first, which is forgotten.
+    /// Renames an asset before its deletion, and forgets the new name.
     ForgetsTrash,
-    /// Only what this process made is deleted.
+    /// Deletes only assets that this process created.
     RemembersInProcess,
-    /// It is ready only once it works.
+    /// Is ready only once it works.
     ReadyWhenItWorks,
-    /// A bad parameter is found late, and called a passing failure.
+    /// Detects a bad parameter late, and reports it as a transient failure.
     RetriesBadParameters,
-    /// A call panics.
+    /// Panics in a call.
     Panics,
-    /// Only the asset itself is cleaned up, and not what is half made.
+    /// Cleans up only the asset itself, not its parts.
     CleansUpWithoutParts,
-    /// What is to be cleaned up gets another name first, which is forgotten.
+    /// Renames an asset before the clean-up, and forgets the new name.
     CleansUpByTrash,
-    /// A thread without a valid token leaves something that no later call finds.
+    /// A thread without a valid token leaves something that later calls do not find.
     StopsHalfway,
-    /// What is too large is found out when a part is made already.
+    /// Detects a size that is too large only after it has created a part.
     RefusesLate,
-    /// Only what this process made grows.
+    /// Expands only assets that this process created.
     ExpandsFromMemory,
-    /// Looks whether the name is free, and takes it a moment later.
+    /// Checks whether the name is free, and takes it a moment later.
     SharesNames,
-    /// What bears no label is taken for its own.
+    /// Adopts assets without a label.
     TakesOver,
 }
 
-/// What the backend holds: ids, and for which volume they are.
+/// The contents of the backend: IDs, and the volume of each.
 #[derive(Clone, Default)]
 pub(crate) struct Shelf(Arc<Mutex<Inner>>);
 
@@ -73,20 +73,20 @@ impl Shelf {
         self.lock().assets.keys().cloned().collect()
     }
 
-    /// As a call over a network.
+    /// Takes some time, like a call over a network.
     async fn put(&self, id: &str, label: &str) {
         sleep(Duration::from_millis(1)).await;
         self.lock().assets.insert(id.to_owned(), label.to_owned());
         sleep(Duration::from_millis(1)).await;
     }
 
-    /// Takes a name if it is free, in one step. Returns its owner.
+    /// Takes a name atomically if it is free. Returns its owner.
     async fn take(&self, id: &str, label: &str) -> String {
         sleep(Duration::from_millis(1)).await;
         self.lock().assets.entry(id.to_owned()).or_insert_with(|| label.to_owned()).clone()
     }
 
-    /// As a person does it.
+    /// Creates an asset manually, like an administrator.
     pub(crate) fn make_by_hand(&self, id: String) -> Option<String> {
         let mut inner = self.lock();
         let is_free = !inner.assets.contains_key(&id);
@@ -133,7 +133,7 @@ impl Toy {
         Self { shelf, flaw, made: Mutex::default() }
     }
 
-    /// Work without an await, as of a thread: it makes something, asks whether it may go on, and removes it.
+    /// Works without an await, like a thread: creates something, checks whether it may continue, and removes it.
     fn block(&self, fencing_token: &FencingToken) -> Result<(), ProvisionError> {
         let id = format!("scratch-{}", self.shelf.number());
         self.shelf.lock().assets.insert(id.clone(), String::new());
@@ -144,7 +144,7 @@ impl Toy {
         Ok(())
     }
 
-    /// An asset with the name of the claim.
+    /// Creates an asset with the name of the claim.
     async fn make_named(&self, id: &str, name: &str) -> Result<String, ProvisionError> {
         let label = match self.flaw {
             Flaw::SharesNames => self.shelf.label(id).await.unwrap_or_else(|| name.to_owned()),
@@ -190,7 +190,7 @@ impl Toy {
     }
 }
 
-/// No backend has that much.
+/// More than any backend provides.
 const TOO_LARGE: u64 = 1 << 40;
 
 #[derive(serde::Deserialize)]
@@ -204,7 +204,7 @@ pub(crate) struct Parameters {
     named: Named,
 }
 
-/// What assets are named after.
+/// The names of assets.
 #[derive(Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Named {

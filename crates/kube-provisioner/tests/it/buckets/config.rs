@@ -1,4 +1,4 @@
-//! A claim's `additionalConfig`: what of it is applied is recorded, whatever fails.
+//! A claim's `additionalConfig`: the controller records the applied keys, regardless of failures.
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -14,7 +14,7 @@ async fn z24_what_was_applied_is_never_refused_later() {
     let running = fixture.start(1);
     fixture.bound("photos").await;
     running.abort();
-    // As of a claim that another provisioner has made with more keys.
+    // Simulate a claim that another provisioner has provisioned with more keys.
     let object = fixture.get(BUCKETS, OBJECT).unwrap();
     let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str().unwrap();
     let mut record: Value = serde_json::from_str(record).unwrap();
@@ -26,7 +26,7 @@ async fn z24_what_was_applied_is_never_refused_later() {
     sleep(HOUR).await;
     fixture.delete("secrets", "photos");
     fixture.until("it is back", || fixture.get("secrets", "photos").is_some()).await;
-    // A new key that nobody knows is refused.
+    // A new unknown key is refused.
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"nobodys": "x"}}}));
     fixture.until("it is told", || told(&fixture, "photos", "nobodys")).await;
 }
@@ -50,7 +50,7 @@ async fn z24_what_a_failed_attempt_may_have_applied_is_recorded() {
     let calls = fixture.store.calls("create_bucket");
     sleep(HOUR).await;
     assert_eq!((fixture.ready("photos").0.as_str(), fixture.store.calls("create_bucket")), ("Bound", calls));
-    // What was only attempted is not taken for applied.
+    // A key that was only attempted does not count as applied.
     fixture.store.fail("create_bucket", Failure::Retry);
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
     fixture.until("it is applied", || fixture.store.state().configs.values().next() == Some(&Some(3))).await;
@@ -89,7 +89,7 @@ async fn refuses_the_key_account_as_any_unknown_key() {
     assert!(reason == "InvalidConfig" && message.contains("unknown key \"account\""), "{reason}: {message}");
     assert!(told(&fixture, "films", "unknown key \"account\""));
     assert!(fixture.store.is_empty());
-    // A claim that has its bucket keeps it.
+    // A bound claim keeps its bucket.
     fixture.claim("photos", json!({}));
     fixture.bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": shared}));

@@ -1,4 +1,4 @@
-//! The kit for authors finds what is wrong with a provisioner, for the right reason.
+//! The conformance kit finds the flaws of a provisioner, and reports the right reason.
 
 use kube_provisioner::bucket::{
     Bucket, BucketCapabilities, BucketHooks, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket,
@@ -85,7 +85,7 @@ async fn what_is_wrong_is_found() {
     }
 }
 
-/// Declares capabilities, and has no method for them.
+/// A provisioner that declares capabilities without implementing their methods.
 struct Declared<const ASSETS: bool>(Store);
 
 impl<const ASSETS: bool> BucketProvisioner for Declared<ASSETS> {

@@ -1,4 +1,4 @@
-//! The same author as a driver of COSI, on a socket, with the rights of its manifests and no others.
+//! The same author as a COSI driver on a socket, with exactly the permissions in its manifests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Bed {
         bed
     }
 
-    /// Ends the driver as a crash does, and starts another one.
+    /// Ends the driver as in a crash, and starts another one.
     async fn restart(&mut self) {
         if let Some(former) = self.driver.take() {
             former.abort();
@@ -115,7 +115,7 @@ fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// For reading and writing, with a key.
+/// Returns a request for read-write access with a key.
 fn access(account: &str, buckets: &[&str]) -> DriverGrantBucketAccessRequest {
     let mode = Some(AccessMode { mode: 1 });
     let bucket = |id: &&str| grant::AccessedBucket { bucket_id: (*id).to_owned(), access_mode: mode };
@@ -133,7 +133,7 @@ fn with(parameters: &[(&str, &str)], request: DriverGrantBucketAccessRequest) ->
     DriverGrantBucketAccessRequest { parameters: texts(parameters), ..request }
 }
 
-/// That of `v1alpha1`, whose context is empty when access is revoked.
+/// Returns a request of `v1alpha1`, whose context is empty when access is revoked.
 fn first(account: &str, bucket: &str) -> v1alpha1::DriverGrantBucketAccessRequest {
     v1alpha1::DriverGrantBucketAccessRequest {
         bucket_id: bucket.into(),
@@ -166,7 +166,7 @@ async fn the_driver_keeps_the_contract_of_both_versions() {
         assert!(report.is_success(), "{report}");
         let skipped: Vec<_> =
             report.checks.iter().filter(|ran| matches!(ran.outcome, cosi_sanity::Outcome::Skipped(_))).collect();
-        // See the restarts below.
+        // The restarts are tested below.
         assert!(skipped.iter().all(|ran| ["restart/access", "restart/bucket"].contains(&ran.name)));
         bed.assert_empty();
     }
@@ -181,13 +181,13 @@ async fn an_account_keeps_its_key_over_restarts() {
     bed.restart().await;
     assert_eq!(bed.grant(access("ba-1", &["photos"])).await.unwrap(), before);
     assert_eq!(bed.records().len(), 1);
-    // Somebody has deleted the key: there is another one, and it is kept as well.
+    // After the key was deleted, a new key is created and recorded.
     bed.store.state().users.values_mut().for_each(Vec::clear);
     let after = bed.grant(access("ba-1", &["photos"])).await.unwrap();
     assert_ne!(after, before);
     bed.restart().await;
     assert_eq!(bed.grant(access("ba-1", &["photos"])).await.unwrap(), after);
-    // Without its record the account gets another key, in the place of the former.
+    // Without its record, the account receives another key, which replaces the former one.
     let record = bed.records().remove(0);
     let name = record["metadata"]["name"].as_str().unwrap();
     let target = kube_sim::Target { plural: "secrets", namespace: NAMESPACE, name, ..Default::default() };
@@ -259,7 +259,7 @@ async fn settings_of_a_bucket_are_parameters_of_its_class() {
     bed.create_with("photos", &limited).await.unwrap();
     assert_eq!(bed.store.state().configs["photos"], Some(5));
     refused(bed.create_with("films", &wrong).await, Code::InvalidArgument, "maxObjects");
-    // They are not an account's, and what is about accounts is no setting of the bucket.
+    // An access must not set the bucket's options, and a bucket must not set an access's options.
     refused(bed.grant(with(&limited, access("ba-1", &["photos"]))).await, Code::InvalidArgument, "maxObjects");
     let keyless = [("authentication", "ServiceAccount")];
     refused(bed.create_with("films", &keyless).await, Code::InvalidArgument, "authentication");
@@ -311,7 +311,7 @@ async fn bad_input_changes_nothing() {
     let of_pods = v1alpha1::DriverGrantBucketAccessRequest { authentication_type: 2, ..first("ba-1", "photos") };
     refused(V1::driver_grant_bucket_access(&bed.client(), of_pods).await, Code::InvalidArgument, "use Key");
     refused(bed.grant(access("ba-1", &["photos", "photos"])).await, Code::InvalidArgument, "twice");
-    // The bucket does not exist, so the author has made nothing.
+    // The bucket does not exist, so the author has not created anything.
     refused(bed.grant(access("ba-1", &["photos"])).await, Code::InvalidArgument, "the bucket photos does not exist");
     bed.assert_empty();
 }
@@ -334,7 +334,7 @@ async fn v1alpha1_knows_by_the_record_what_is_to_be_revoked() {
     assert_eq!(entries, ["s3"]);
     let secrets = &granted.credentials["s3"].secrets;
     assert_eq!(secrets.get("endpoint"), Some("https://store.example.com"));
-    // The sidecar takes the code ALREADY_EXISTS for success.
+    // The sidecar treats the code ALREADY_EXISTS as success.
     let other = v1alpha1::DriverGrantBucketAccessRequest {
         parameters: texts(&[("host", "elsewhere")]),
         ..first("ba-1", "photos")

@@ -1,5 +1,6 @@
-//! The same author behind the controller of COSI's Buckets and BucketAccesses, with the rights of its manifests and no others. The
-//! test plays the central controller. Test names begin with the ids of `docs/book/pages/reference/behaviour.md`.
+//! The same author behind the controller of COSI's Buckets and BucketAccesses, with exactly the permissions in its
+//! manifests. The test plays the central controller. Test names begin with the IDs in
+//! `docs/book/pages/reference/behaviour.md`.
 
 mod crashes;
 mod rules;
@@ -38,7 +39,7 @@ struct Bed {
     started: AtomicU64,
 }
 
-/// A process of the controller, which ends as in a crash.
+/// A process of the controller, which ends as in a crash when dropped.
 struct Running(JoinHandle<Result<(), RunError>>);
 
 impl Drop for Running {
@@ -47,7 +48,7 @@ impl Drop for Running {
     }
 }
 
-/// Stops the controller's writes about objects and Secrets at one of them: before or after it.
+/// Stops the controller's writes to objects and Secrets at one write, before or after it.
 struct Crash {
     left: AtomicU64,
     after: bool,
@@ -59,7 +60,7 @@ impl Crash {
         is_write && ["buckets", "bucketaccesses", "secrets"].contains(&&*request.resource.plural)
     }
 
-    /// No write takes place any more.
+    /// Returns whether the crash has happened, after which no further write takes place.
     fn is_over(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
@@ -88,7 +89,7 @@ impl Bed {
         Self::crashing(u64::MAX / 2, false)
     }
 
-    /// At the write of this number.
+    /// Crashes at the write with this number.
     fn crashing(at: u64, after: bool) -> Self {
         let crash = Arc::new(Crash { left: AtomicU64::new(at), after });
         Self::on(Cluster::builder().interceptor(crash.clone()), crash)
@@ -121,7 +122,7 @@ impl Bed {
         Running(tokio::spawn(controller.run_with(client, CancellationToken::new())))
     }
 
-    /// The Bucket that the central controller makes for a claim.
+    /// Creates the Bucket that the central controller creates for a claim.
     fn bucket(&self, name: &str, change: Value) {
         let mut bucket = json!({
             "apiVersion": "objectstorage.k8s.io/v1alpha2", "kind": "Bucket", "metadata": {"name": name},
@@ -136,7 +137,7 @@ impl Bed {
         self.cluster.create(&bucket).unwrap();
     }
 
-    /// An access of these Buckets, as a user makes it. Its Secrets are called as they are.
+    /// Creates an access to these Buckets, as a user does. Its Secrets are named after the access and the Bucket.
     fn access(&self, name: &str, buckets: &[&str]) {
         let claim = |bucket: &&str| json!({"bucketClaimName": bucket, "accessMode": "ReadWrite", "accessSecretName": format!("{name}-{bucket}")});
         let claims: Vec<_> = buckets.iter().map(claim).collect();
@@ -148,7 +149,7 @@ impl Bed {
         self.cluster.create(&access).unwrap();
     }
 
-    /// The central controller's hand-over.
+    /// Hands the access over to the driver, as the central controller does.
     fn hand_over(&self, name: &str, buckets: &[&str], driver: &str) {
         let of = |bucket: &&str| json!({"bucketName": bucket, "bucketID": bucket, "bucketClaimName": bucket});
         let status = json!({
@@ -163,13 +164,13 @@ impl Bed {
         self.hand_over(name, buckets, DRIVER);
     }
 
-    /// Its claim is deleted.
+    /// Deletes the Bucket's claim.
     fn end_bucket(&self, name: &str) {
         self.patch("buckets", name, json!({"metadata": {"annotations": {ENDS: ""}}}));
         self.delete("buckets", name);
     }
 
-    /// The last part of the central controller.
+    /// Performs the central controller's last step.
     fn finish_access(&self, name: &str) {
         self.patch("bucketaccesses", name, json!({"metadata": {"finalizers": []}}));
     }
@@ -205,7 +206,7 @@ impl Bed {
         object["status"]["error"]["message"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The texts in a Secret of the user.
+    /// Returns the texts in a Secret of the user.
     fn secret(&self, name: &str) -> BTreeMap<String, String> {
         let secret = self.get("secrets", name).unwrap_or_else(|| json!({}));
         let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_value(secret).unwrap();
@@ -213,7 +214,7 @@ impl Bed {
         secret.data.unwrap_or_default().into_iter().map(|(name, value)| (name, text(value))).collect()
     }
 
-    /// The Secrets in which the driver records accounts.
+    /// Returns the number of Secrets in which the driver records accounts.
     fn records(&self) -> usize {
         self.cluster.list("", "secrets", Some(NAMESPACE)).unwrap().len()
     }
@@ -240,7 +241,7 @@ impl Bed {
         self.until("the access is ready", || self.is_ready("bucketaccesses", name)).await;
     }
 
-    /// Waits until an event about an object has this part.
+    /// Waits until an event about an object contains this text.
     async fn told(&self, name: &str, part: &str) {
         self.until(part, || self.events(name).iter().any(|text| text.contains(part))).await;
     }

@@ -1,4 +1,4 @@
-//! What happens to a bucket when its claim is deleted.
+//! Deletion of a bucket after its claim was deleted.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -119,7 +119,7 @@ async fn z11_a_claim_made_anew_waits_for_the_end_of_the_one_before() {
     fixture.delete(CLAIMS, "photos");
     fixture.until("the end has begun", || fixture.store.calls("delete_bucket") > 0).await;
     running.abort();
-    // Somebody takes the claim's finalizer off while nobody looks after it.
+    // A user removes the claim's finalizer while no process runs.
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": null}}));
     assert!(fixture.get(CLAIMS, "photos").is_none());
     let uid = fixture.claim("photos", json!({"bucketName": "photos"}));
@@ -153,7 +153,7 @@ async fn what_a_person_gives_up_goes_without_the_backend() {
         .await;
 }
 
-/// Takes the claim away right after its finalizer was written, as the API server does for a deletion that began before.
+/// Deletes the claim right after its finalizer was written, like an API server that began the deletion earlier.
 struct Overtaken(OnceLock<Cluster>);
 
 impl Interceptor for Overtaken {
@@ -205,7 +205,7 @@ async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_do
     assert_eq!(left["metadata"]["deletionTimestamp"], Value::Null, "{left:#}");
 }
 
-/// As `kubectl replace`, `helm upgrade --force` and Argo CD with `Replace=true` do.
+/// The claim is replaced as by `kubectl replace`, `helm upgrade --force` and Argo CD with `Replace=true`.
 #[tokio::test(start_paused = true)]
 async fn z38_what_protects_a_bound_claim_is_restored() {
     let fixture = Fixture::new();
@@ -227,7 +227,7 @@ async fn z38_what_protects_a_bound_claim_is_restored() {
     let replaced = json!({
         "metadata": {"finalizers": null, "labels": null}, "spec": {"bucketName": null, "objectBucketName": null},
     });
-    // While it rests, while a former key waits for its end, and while no process runs.
+    // Replace the claim while it is idle, while a former key waits for its end, and while no process runs.
     fixture.patch(CLAIMS, "photos", replaced.clone());
     fixture.until("it is whole", || whole() == before).await;
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
@@ -244,7 +244,7 @@ async fn z38_what_protects_a_bound_claim_is_restored() {
     assert!(fixture.store.is_empty(), "{:?}", fixture.store.assets());
 }
 
-/// A class that retains buckets is a common way to save the data of a claim, and has no effect.
+/// Users often change a claim to a class that retains buckets to keep its data, which has no effect.
 #[tokio::test(start_paused = true)]
 async fn z39_the_event_of_another_class_says_how_to_keep_the_bucket() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps: repaired, never taken from others.
+//! Secrets and ConfigMaps are repaired, and never taken from other owners.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -74,7 +74,8 @@ async fn nothing_is_written_when_nothing_changes() {
     assert_eq!(fixture.store.calls("create_bucket"), 1);
 }
 
-/// The API server compares no uid when the status of a custom resource is patched, so it might be that of a new claim.
+/// The API server does not compare the uid when the status of a custom resource is patched, so the status might be a
+/// new claim's.
 #[tokio::test(start_paused = true)]
 async fn the_status_is_written_only_over_the_version_that_was_read() {
     let (refused, fixture) = refusing(|request| {
@@ -102,7 +103,7 @@ async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
     assert_eq!((refused.load(Ordering::Relaxed), fixture.store.calls("create_bucket")), (0, 1));
 }
 
-/// The pods of the claim identify themselves otherwise.
+/// The claim's pods authenticate in another way.
 #[tokio::test(start_paused = true)]
 async fn z29_a_claim_without_a_key_has_none_in_its_secret() {
     let fixture = Fixture::new();
@@ -118,18 +119,18 @@ async fn z29_a_claim_without_a_key_has_none_in_its_secret() {
     };
     assert_eq!([keys("photos"), keys("videos")], [Some(0), Some(2)]);
     assert_eq!(fixture.get("configmaps", "photos").unwrap()["data"]["ROLE"], "photos");
-    // Nobody else puts one there, and a lost Secret comes back as it was.
+    // A key that a user adds is removed, and a lost Secret is restored.
     fixture.patch("secrets", "photos", json!({"stringData": {"AWS_ACCESS_KEY_ID": "mine", "other": "x"}}));
     fixture.until("the foreign key is gone", || keys("photos") == Some(0)).await;
     assert_eq!(fixture.get("secrets", "photos").unwrap()["data"]["other"], "eA==");
     fixture.delete("secrets", "photos");
     fixture.until("it is back", || keys("photos") == Some(0)).await;
-    // There is nothing to rotate.
+    // There is no key to rotate.
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
     let told = || fixture.events("photos").iter().any(|event| event.contains("The claim has no keys"));
     fixture.until("it is told", told).await;
     assert_eq!((fixture.store.calls("rotate"), fixture.ready("photos").0.as_str()), (0, "Bound"));
-    // A claim may change its mind.
+    // A claim may change its authentication later.
     fixture.patch(CLAIMS, "videos", without_key.clone());
     fixture.until("the key is gone", || keys("videos") == Some(0)).await;
     fixture.patch(CLAIMS, "videos", json!({"spec": {"additionalConfig": null}}));

@@ -1,4 +1,4 @@
-//! Who waits for whom: classes, namespaces, and removals.
+//! Fairness between classes, namespaces, and removals.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
 
 const SLOW: Duration = Duration::from_secs(10);
-/// Longer than any limit of a call.
+/// Longer than any time limit of a call.
 const HANGS: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn with_namespaces() -> Fixture {
@@ -19,7 +19,7 @@ fn with_namespaces() -> Fixture {
     fixture
 }
 
-/// How many calls of `provision` for others begin before the one for this bucket, from now on.
+/// Returns the number of calls of `provision` for other claims before the call for this bucket.
 async fn calls_before(fixture: &Fixture, bucket: &str) -> usize {
     let now = fixture.store.calls("create_bucket");
     let name = format!("create_bucket {bucket}");
@@ -64,7 +64,7 @@ async fn z27_with_one_call_at_a_time_namespaces_take_turns() {
     assert!(before <= 2, "{before}");
 }
 
-/// Whatever it holds, it leaves room.
+/// A namespace leaves room for others, regardless of the number of calls that it holds.
 #[tokio::test(start_paused = true)]
 async fn z27_a_namespace_whose_calls_hang_stops_no_other_namespace() {
     let fixture = with_namespaces();

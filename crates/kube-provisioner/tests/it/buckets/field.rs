@@ -1,4 +1,5 @@
-//! What Rook, NooBaa and the AWS provisioner of 2019 leave is taken over: no call that changes anything, no Secret rewritten.
+//! Objects of Rook, NooBaa and the AWS provisioner of 2019 are adopted, without a call that changes anything and
+//! without rewriting a Secret.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ macro_rules! fixture {
     };
 }
 
-/// Claim, ObjectBucket, Secret, ConfigMap.
+/// The claim, ObjectBucket, Secret and ConfigMap of each provisioner.
 const LEFT: [(&str, [&str; 4]); 4] = [
     (
         "rook",
@@ -48,7 +49,7 @@ const LEFT: [(&str, [&str; 4]); 4] = [
     ),
 ];
 
-/// The objects of one provisioner as it has left them, with the uids of this cluster.
+/// Creates the objects that one provisioner has left, with the uids of this cluster.
 fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String, String, String) {
     let [mut claim, mut bucket, mut secret, mut map] =
         [claim, bucket, secret, map].map(|text| serde_json::from_str::<Value>(text).unwrap());
@@ -106,7 +107,7 @@ async fn z15_y6_y7_y8_what_others_left_is_adopted_and_then_deleted_correctly() {
         let parameters = if from == "rook-existing" {
             json!({"bucketName": fixture.get(BUCKETS, &object).unwrap()["spec"]["endpoint"]["bucketName"]})
         } else {
-            // Their pods know the Secret by its name.
+            // Their pods refer to the Secret by its name.
             json!({"claimSecretName": "${pvc.name}-keys"})
         };
         fixture.class(&class, json!({"provisioner": provisioner, "parameters": parameters}));
@@ -121,7 +122,7 @@ async fn z15_y6_y7_y8_what_others_left_is_adopted_and_then_deleted_correctly() {
         assert_eq!(fixture.store.state().calls, Vec::<String>::new(), "{from}: nothing is called");
         assert_eq!((fixture.get("secrets", &path), fixture.get("configmaps", &path)), (secret, map), "{from}");
         assert_eq!(fixture.phase(&path), "Bound");
-        // The class may go: what deletion needs is written down.
+        // The class may be deleted, since the information needed for the deletion is recorded.
         fixture.delete("storageclasses", &class);
         fixture.delete(CLAIMS, &path);
         fixture.gone(&path).await;

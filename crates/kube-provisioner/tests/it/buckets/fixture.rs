@@ -1,4 +1,4 @@
-//! A cluster with the CustomResourceDefinitions, classes and processes of the controller.
+//! A cluster with the CustomResourceDefinitions, classes and controller processes.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Fixture {
         Self::built(Cluster::builder())
     }
 
-    /// With our definitions, on a cluster that is built so.
+    /// Creates a fixture with our definitions, on the cluster of this builder.
     pub(crate) fn built(builder: Builder) -> Self {
         let cluster = builder.hide_managed_fields().build();
         for definition in crds(Validation::Standard) {
@@ -36,7 +36,7 @@ impl Fixture {
         Self::on(cluster)
     }
 
-    /// On a cluster that has definitions.
+    /// Creates a fixture on a cluster that already contains definitions.
     pub(crate) fn on(cluster: Cluster) -> Self {
         let actors = cluster.run(Actors::all());
         let mut options = BucketOptions::new(PROVISIONER);
@@ -63,13 +63,13 @@ impl Fixture {
         self.create(class);
     }
 
-    /// How long former keys of claims of the usual class live: hours that are simulated cost time too.
+    /// Sets the overlap of former keys for claims of the usual class. Simulated hours also cost time.
     pub(crate) fn overlap(&self, text: &str) {
         self.delete("storageclasses", "class");
         self.class("class", json!({"parameters": {"credentialsOverlap": text}}));
     }
 
-    /// Creates a claim; returns its uid.
+    /// Creates a claim. Returns its uid.
     pub(crate) fn claim(&self, name: &str, spec: Value) -> String {
         self.claim_in("default", name, spec)
     }
@@ -106,7 +106,7 @@ impl Fixture {
         claim["status"]["phase"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Reason and message of a claim's condition `Ready`.
+    /// Returns the reason and message of a claim's condition `Ready`.
     pub(crate) fn ready(&self, claim: &str) -> (String, String) {
         let claim = self.get(CLAIMS, claim).unwrap_or_default();
         let all = claim["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -150,7 +150,7 @@ pub(crate) fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {
     Target { group, plural, namespace, name }
 }
 
-/// The texts of the events about an object, with type and reason.
+/// Returns the texts of the events about an object, with type and reason.
 pub(crate) fn events_about(cluster: &Cluster, name: &str) -> Vec<String> {
     let events = cluster.list("", "events", None).unwrap();
     let about = |event: &&Value| event["involvedObject"]["name"] == name;

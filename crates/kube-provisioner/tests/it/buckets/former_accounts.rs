@@ -1,4 +1,4 @@
-//! ObjectBuckets of an earlier version, which record an account that several claims shared.
+//! ObjectBuckets of an earlier version that record an account shared by several claims.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn object(claim: &str) -> String {
 }
 
 impl Fixture {
-    /// The user that was made for a claim.
+    /// Returns the user that was created for a claim.
     fn own_user(&self, claim: &str) -> String {
         let uid = self.record(claim)["claim"]["uid"].as_str().unwrap().to_owned();
         format!("obc-default-{claim}-{uid}")
@@ -30,7 +30,7 @@ impl Fixture {
         self.store.state().users.get(user).is_some_and(|keys| keys.iter().any(|known| known.access_key_id == key))
     }
 
-    /// Makes these claims, which are bound, members of one account, as the earlier version left them.
+    /// Makes these bound claims members of one account, as the earlier version left them.
     fn share(&self, claims: &[&str]) {
         for claim in claims {
             let (mut record, own) = (self.record(claim), self.own_user(claim));
@@ -51,7 +51,7 @@ impl Fixture {
         }
     }
 
-    /// Two bound claims with one account, and no process.
+    /// Creates two bound claims with one account, without a process.
     async fn with_former_account(policy: &str) -> Self {
         let fixture = Self::new();
         fixture.class("kept", json!({"reclaimPolicy": policy}));
@@ -117,11 +117,11 @@ async fn z35_gives_a_claim_an_account_of_its_own_with_its_next_key() {
     fixture.until("it has another key", || fixture.key_id("first") != shared).await;
     assert!(fixture.is_in_store(&own, &fixture.key_id("first")));
     assert!(fixture.is_in_store(TEAM, &shared) && fixture.is_in_store(TEAM, &fixture.key_id("second")));
-    // A lost Secret does the same.
+    // A lost Secret has the same effect.
     fixture.delete("secrets", "second");
     fixture.until("it is back", || fixture.get("secrets", "second").is_some()).await;
     assert!(fixture.is_in_store(&fixture.own_user("second"), &fixture.key_id("second")));
-    // From now on its keys can be rotated.
+    // From now on, the claim's keys can be rotated.
     let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "2"}}});
     fixture.patch(CLAIMS, "first", rotation);
     fixture.until("it is rotated", || fixture.store.calls("rotate") == 1).await;

@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps that do not have their claim's name.
+//! Secrets and ConfigMaps with names that differ from their claim's name.
 
 use kube_sim::{PatchKind, Subresource};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn names(secret: &str, config_map: &str) -> Value {
 }
 
 impl Fixture {
-    /// The names of the Secrets and of the ConfigMaps of claims.
+    /// Returns the names of the claims' Secrets and ConfigMaps.
     fn delivered(&self) -> [Vec<String>; 2] {
         ["secrets", "configmaps"].map(|plural| {
             let objects = self.cluster.list("", plural, None).unwrap();
@@ -44,7 +44,7 @@ async fn z32_a_claim_or_its_class_names_them() {
     }
     let all = || [vec!["keys", "mine", "sounds-keys"], vec!["default-store", "s", "store"]];
     assert_eq!(fixture.delivered(), all());
-    // They are watched by these names, and by a process that knows them from the records alone, too.
+    // The objects are watched by these names, including by a process that knows them only from the records.
     for number in 2..4 {
         let key = fixture.key_in("sounds-keys");
         fixture.delete("secrets", "sounds-keys");
@@ -82,7 +82,7 @@ async fn z32_a_name_of_somebody_else_is_left_to_him() {
     assert!(fixture.ready("photos").1.contains("The Secret default/keys exists"), "{:?}", fixture.ready("photos"));
     fixture.bound("videos").await;
     assert_eq!(fixture.store.calls("create_bucket"), 1, "nothing was made for the claim that is refused");
-    // The claim may ask for another name until it is bound.
+    // The claim may request another name until it is bound.
     fixture.patch(CLAIMS, "photos", json!({"spec": names("videos", "photos")}));
     fixture.until("it is told", || fixture.ready("photos").1.contains("The Secret default/videos")).await;
     assert_eq!(fixture.get("secrets", "keys"), before);
@@ -107,11 +107,11 @@ async fn z33_names_are_fixed_once_the_claim_is_bound() {
         fixture.until("it is told", told).await;
         assert_eq!(fixture.delivered(), [["photos"], ["photos"]]);
     }
-    // Everything else goes on: repairs, rotation, other settings, and the work of another process.
+    // All other work continues: repairs, rotation, other settings, and the work of another process.
     fixture.delete("secrets", "photos");
     fixture.until("it is back", || fixture.key_in("photos") == key).await;
     running.abort();
-    // As if it had ended before it wrote that the claim is served.
+    // Simulate a process that ended before it recorded that the claim is bound.
     let bucket = target(BUCKETS, "obc-default-photos");
     let status = Some(Subresource::Status);
     fixture.cluster.patch(&bucket, status, PatchKind::Merge, &json!({"status": {"phase": null}})).unwrap();

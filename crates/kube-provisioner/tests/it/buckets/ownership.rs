@@ -1,5 +1,5 @@
-//! The owner of a bucket: objects that were restored, that name nobody or somebody else, and those of other clusters and
-//! installations.
+//! The owner of a bucket: restored objects, objects that name no owner or another one, and objects of other clusters
+//! and installations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,14 +23,14 @@ pub(super) fn fixture(definitions: &str) -> Fixture {
     seeded(0, definitions)
 }
 
-/// Objects of clusters with other seeds have other uids.
+/// Creates a fixture whose objects have other uids than the objects of clusters with other seeds.
 fn seeded(seed: u64, definitions: &str) -> Fixture {
     let cluster = Cluster::builder().seed(seed).hide_managed_fields().build();
     cluster.create_yaml(definitions).unwrap();
     Fixture::on(cluster)
 }
 
-/// The object as a backup has it, without its owners as from Velero.
+/// Returns the object as a backup contains it, without its owners, like Velero.
 fn backup(fixture: &Fixture, plural: &str, name: &str) -> Value {
     let mut object = fixture.get(plural, name).unwrap();
     object.as_object_mut().unwrap().remove("status");
@@ -40,7 +40,7 @@ fn backup(fixture: &Fixture, plural: &str, name: &str) -> Value {
     object
 }
 
-/// Takes objects away as if the cluster had been lost, while nobody looks.
+/// Deletes objects as if the cluster had been lost, while no process runs.
 fn lose(fixture: &Fixture, objects: &[(&str, &str)]) {
     for (plural, name) in objects {
         fixture.patch(plural, name, json!({"metadata": {"finalizers": null}}));
@@ -202,7 +202,7 @@ async fn z20_what_rook_left_without_its_claim_is_kept() {
     fixture.until("it is told", || told(&fixture, &name, "ClaimMissing")).await;
     sleep(HOUR).await;
     assert!(fixture.get(BUCKETS, &name).unwrap()["metadata"]["deletionTimestamp"].is_null());
-    // It may be a copy, and the bucket in use in another cluster.
+    // The ObjectBucket may be a copy, and the bucket may be in use in another cluster.
     fixture.delete(BUCKETS, &name);
     sleep(HOUR).await;
     assert_eq!(fixture.store.state().calls, Vec::<String>::new());
@@ -265,7 +265,7 @@ async fn z21_who_points_at_anothers_object_bucket_gets_nothing_of_it() {
     assert!(fixture.store.is_empty());
 }
 
-/// What NooBaa has left: an ObjectBucket that names no claim.
+/// Creates a fixture with an ObjectBucket of NooBaa that does not name a claim.
 fn left_by_noobaa() -> Fixture {
     let mut fixture = fixture(NOOBAA);
     let object = json!({
@@ -324,7 +324,7 @@ async fn z21_an_object_bucket_that_names_nobody_is_given_by_a_person_alone() {
     fixture.claim_in("evil", "x", spec.clone());
     let _running = fixture.start(1);
     fixture.until("it is told", || told(&fixture, "x", "ObjectBucketNotProven")).await;
-    // A namespace and a name that give the same, made after the ObjectBucket.
+    // A namespace and a name that result in the same ObjectBucket, created after it.
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
     fixture.claim_in("shop", "backups", spec);
     fixture.until("it is told", || told(&fixture, "backups", "ObjectBucketNotProven")).await;
@@ -360,7 +360,7 @@ async fn z22_what_another_cluster_has_made_is_left_alone() {
     other.delete(BUCKETS, OBJECT);
     sleep(HOUR).await;
     assert_eq!(all(), calls + 2, "the other claim's bucket and its account alone");
-    // Its objects go on request, and nothing else does.
+    // An administrator can request the removal of its objects, but nothing else is removed.
     other.patch(BUCKETS, OBJECT, json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}));
     other.until("it is gone", || other.get(BUCKETS, OBJECT).is_none()).await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 0));
@@ -475,7 +475,7 @@ async fn z25_a_rotation_is_not_undone_by_the_loss_of_a_secret_of_a_claim_that_is
     assert_ne!(in_secret(), first);
 }
 
-/// The patch of a Secret that arrives some time after its connection broke, once.
+/// Delivers the patch of a Secret, once, some time after its connection broke.
 #[derive(Default)]
 struct LatePatch(AtomicBool);
 
@@ -501,7 +501,7 @@ async fn z25_the_late_write_of_a_key_that_was_replaced_fails() {
     fixture.bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
     fixture.until("a key is made", || fixture.store.calls("rotate") == 1).await;
-    // Each call removes the key of the one before it.
+    // Each call removes the key of the previous call.
     for _ in 0..20 {
         fixture.store.fail("rotate", Failure::Late);
     }
@@ -517,14 +517,14 @@ async fn z25_the_late_write_of_a_key_that_was_replaced_fails() {
     assert!(works, "{:?}", fixture.store.assets());
 }
 
-/// What the ObjectBucket records.
+/// Returns the record in the ObjectBucket.
 fn record(fixture: &Fixture) -> Value {
     let object = fixture.get(BUCKETS, OBJECT).unwrap();
     let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str().unwrap();
     serde_json::from_str(record).unwrap()
 }
 
-/// A text as the data of a Secret have it.
+/// Returns a text in the encoding of a Secret's data.
 fn encoded(text: &str) -> String {
     let secret = json!({"data": {"key": k8s_openapi::ByteString(text.as_bytes().to_vec())}});
     secret["data"]["key"].as_str().unwrap().to_owned()

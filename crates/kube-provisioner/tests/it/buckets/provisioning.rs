@@ -1,4 +1,4 @@
-//! From a claim to its bucket.
+//! Creating the bucket of a claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ async fn u2_y5_a_claim_without_a_name_is_refused_and_names_are_checked() {
     fixture.until("no name", || fixture.ready("none").0 == "NoBucketName").await;
     assert_eq!(fixture.store.calls("create_bucket"), 0);
     assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty());
-    // The user mends it.
+    // The user corrects the claim.
     fixture.patch(CLAIMS, "none", json!({"spec": {"bucketName": "mended"}}));
     fixture.bound("none").await;
     assert!(fixture.store.state().buckets.contains_key("mended"));
@@ -128,7 +128,7 @@ async fn z2_a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
     fixture.bound("photos").await;
     assert_eq!((attempts(), fixture.store.state().users.values().flatten().count()), (6, 1));
     running.abort();
-    // A process that dies between the two has left a bucket that its ObjectBucket names.
+    // A process that is killed between the two steps leaves a bucket that its ObjectBucket names.
     (0..1000).for_each(|_| fixture.store.fail("grant", Failure::Invalid));
     fixture.claim("films", json!({}));
     let _running = fixture.start(2);
@@ -139,7 +139,7 @@ async fn z2_a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
     assert_eq!((buckets, fixture.store.state().users.len()), (vec![format!("b-{uid}")], 1));
 }
 
-/// A class with a wrong endpoint, say.
+/// For example, the class has a wrong endpoint.
 #[tokio::test(start_paused = true)]
 async fn z40_an_attempt_that_has_asked_nothing_pins_no_class() {
     let fixture = Fixture::new();
@@ -154,7 +154,7 @@ async fn z40_an_attempt_that_has_asked_nothing_pins_no_class() {
     fixture.delete(CLAIMS, "films");
     fixture.gone("films").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 0));
-    // The class is corrected, and so is the name.
+    // An administrator corrects the class, and a user corrects the name.
     fixture.delete("storageclasses", "s3");
     fixture.store.state().failures.clear();
     fixture.class("s3", json!({"parameters": {"host": "right"}}));
@@ -219,7 +219,7 @@ async fn z2_the_account_of_an_attempt_goes_when_its_bucket_is_refused() {
     let _running = fixture.start(1);
     fixture.until("it is let in", || fixture.store.calls("grant") == 1).await;
     sleep(Duration::from_secs(5)).await;
-    // Somebody takes the bucket away before the attempt has come to its end.
+    // Another user takes the bucket before the attempt has ended.
     fixture.store.state().buckets.insert("photos".to_owned(), "somebody".to_owned());
     fixture.store.fail("revoke", Failure::Retry);
     fixture.until("it is refused", || fixture.phase("photos") == "Failed").await;
@@ -308,7 +308,7 @@ async fn w17_a_class_lists_the_keys_that_its_claims_may_use() {
     fixture.bound("photos").await;
     let live = |count| fixture.store.state().configs[&format!("b-{uid}")] == Some(count);
     assert!(live(2));
-    // What was applied stays when the class allows less, and nothing else is applied.
+    // Applied settings remain when the class allows fewer keys, and no others are applied.
     fixture.delete("storageclasses", "generous");
     fixture.class("generous", class("maxSize"));
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
@@ -400,7 +400,7 @@ async fn u4_finalizers_and_labels_of_others_stay() {
     assert_eq!(metadata("photos")["labels"]["mine"], "x");
     fixture.delete(CLAIMS, "photos");
     fixture.until("ours is gone", || metadata("photos")["finalizers"] == json!(["example.com/mine"])).await;
-    // The claim that another finalizer keeps has no bucket.
+    // The claim, which another finalizer keeps, has no bucket.
     fixture.until("it says so", || fixture.phase("photos") == "Released").await;
     assert_eq!(fixture.ready("photos").0, "BucketDeleted");
     let claim = fixture.get(CLAIMS, "photos").unwrap();
@@ -454,7 +454,7 @@ async fn z10_a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
     fixture.until("it has failed", || fixture.store.calls("create_bucket") == 2).await;
     sleep(Duration::from_secs(60)).await;
-    // The pauses double from one second, give or take.
+    // The pauses double from approximately one second.
     let calls = fixture.store.calls("create_bucket");
     assert!((5..12).contains(&calls), "what an attempt has recorded is no reason to try again: {calls} calls");
 }
@@ -503,11 +503,11 @@ async fn z2_no_call_is_made_for_an_object_bucket_that_may_be_gone() {
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.bound("photos").await;
-    // One that failed, and one with the ObjectBucket that was written for it.
+    // One call failed, and one call received the ObjectBucket that was written for it.
     assert_eq!(fixture.store.calls("create_bucket"), 2);
 }
 
-/// A later refusal does not end what has succeeded.
+/// A later refusal does not undo a success.
 #[tokio::test(start_paused = true)]
 async fn z2_the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
     let lost = LosesWrite::default();
@@ -546,7 +546,7 @@ async fn z43_a_claim_that_nobody_works_on_is_told() {
     sleep(Duration::from_secs(600)).await;
     assert_eq!(["late", "disk", "none", "others"].map(events), [1, 1, 1, 0]);
     running.abort();
-    // A claim that waits while no process works is told, too.
+    // A claim that began to wait while no process ran also receives an event.
     fixture.claim("other", json!({"storageClassName": "missing"}));
     let _another = fixture.start(2);
     fixture.until("it is told", || told("other", "StorageClass \"missing\" does not exist")).await;

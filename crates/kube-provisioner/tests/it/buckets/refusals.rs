@@ -1,4 +1,5 @@
-//! An API server that refuses writes of one kind for some time, as it does for a quota, an admission policy or a missing permission.
+//! An API server that refuses writes of one kind for some time, for example because of a quota, an admission policy or
+//! a missing permission.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -11,10 +12,10 @@ use tokio::time::{Instant, sleep};
 
 use super::fixture::{CLAIMS, Fixture};
 
-/// How long writes are refused.
+/// The time for which writes are refused.
 const REFUSED: Duration = Duration::from_secs(60);
 
-/// Verb, resource and subresource of a write.
+/// The verb, resource and subresource of a write.
 type Kind = String;
 
 #[derive(Clone, Default)]
@@ -22,14 +23,14 @@ struct Refusals(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// All writes so far.
+    /// All kinds of writes so far.
     seen: BTreeSet<Kind>,
-    /// Refused until then.
+    /// The kind of writes to refuse, and the time at which the refusals end.
     refused: Option<(Kind, Instant)>,
     count: u32,
-    /// All patches, and deletions of ObjectBuckets, without the version on which they were decided.
+    /// All patches, and deletions of ObjectBuckets, that do not name the version on which they were decided.
     unversioned: BTreeSet<Kind>,
-    /// Refuses only Secrets with a key.
+    /// True if only Secrets with a key are refused.
     keys_only: bool,
 }
 
@@ -51,7 +52,7 @@ impl Interceptor for Refusals {
             if is_meant && (!state.keys_only || has_key()) {
                 state.count += 1;
                 let status = Status::forbidden(&request.resource, &request.name, "exceeded quota");
-                // A hot loop ends here.
+                // End a hot loop here.
                 answer = if state.count < 1000 { Before::Refuse(status) } else { Before::Hang };
             }
             let is_versioned = match request.verb {
@@ -93,7 +94,7 @@ impl Refusals {
     }
 }
 
-/// A claim is bound, loses its Secret and its ConfigMap, gets another key, and is deleted.
+/// A claim is bound, loses its Secret and its ConfigMap, receives another key, and is deleted.
 async fn life(fixture: &Fixture) {
     let keys = || fixture.store.state().users.values().map(Vec::len).sum::<usize>();
     let text = |name: &str| {
@@ -113,7 +114,7 @@ async fn life(fixture: &Fixture) {
     fixture.gone("photos").await;
 }
 
-/// The pauses never shrink, so there are few refusals, whatever the attempts before each of them have written.
+/// The pauses never shrink, so there are few refusals, regardless of the writes of earlier attempts.
 #[tokio::test(start_paused = true)]
 async fn z36_z37_refused_writes_of_each_kind_back_off_and_all_name_their_version() {
     let all = Refusals::default();
@@ -134,7 +135,7 @@ async fn z36_z37_refused_writes_of_each_kind_back_off_and_all_name_their_version
         refusals.refuse(&kind);
         life(&fixture).await;
         let (took, count) = (start.elapsed(), refusals.count());
-        // A status follows each attempt, and its own refusal does too.
+        // Each attempt is followed by a status write, which may be refused in turn.
         assert!((1..=17).contains(&count), "{kind} was refused {count} times");
         assert!(took < Duration::from_secs(300), "{kind}: {took:?}");
         running.abort();

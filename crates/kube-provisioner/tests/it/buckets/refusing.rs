@@ -1,4 +1,5 @@
-//! An API server that refuses some writes, one whose answers to deletions or to a change are lost, and one whose list is late.
+//! An API server that refuses some writes, one that loses its answers to deletions or to a change, and one whose list
+//! is late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +17,7 @@ struct Refusing {
     which: fn(&Request) -> bool,
 }
 
-/// With Rook's definitions, on an API server that refuses as many of these writes as the number says.
+/// Creates a fixture with Rook's definitions, on an API server that refuses the given number of these writes.
 pub(crate) fn refusing(which: fn(&Request) -> bool) -> (Arc<AtomicU32>, Fixture) {
     let left = Arc::new(AtomicU32::new(0));
     let interceptor = Arc::new(Refusing { left: left.clone(), which });
@@ -31,7 +32,7 @@ impl Interceptor for Refusing {
         let next = || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         let refused = is_write && (self.which)(request) && next().is_ok();
         let status = || match request.verb {
-            // As when somebody changes the object at the same time.
+            // The object was changed concurrently.
             Verb::Delete => Status::conflict(&request.resource, &request.name, "the object has been modified"),
             _ => Status::internal("the disk is full"),
         };
@@ -40,7 +41,7 @@ impl Interceptor for Refusing {
     }
 }
 
-/// The connection breaks before the answer to a deletion, and watches tell of it late.
+/// Breaks the connection before the answer to a deletion, and delays watch events about it.
 pub(crate) struct LosesDeletions;
 
 impl Interceptor for LosesDeletions {
@@ -60,7 +61,7 @@ impl WatchInterceptor for LosesDeletions {
     }
 }
 
-/// The answer to the first change of an ObjectBucket is lost, and no watch shows any.
+/// Loses the answer to the first change of an ObjectBucket, and hides such changes from watches.
 #[derive(Clone, Default)]
 pub(crate) struct LosesWrite(Arc<AtomicBool>);
 
@@ -88,8 +89,8 @@ impl WatchInterceptor for LosesWrite {
     }
 }
 
-/// Once it is armed, the watch of ObjectBuckets expires at the next event, the answer to the list that follows is late, and no
-/// watch shows what the list did not have.
+/// Once it is armed, the watch of ObjectBuckets expires at the next event, the answer to the following list is late,
+/// and watches do not show changes that the list lacks.
 #[derive(Clone, Default)]
 pub(crate) struct LateList(Arc<AtomicBool>);
 

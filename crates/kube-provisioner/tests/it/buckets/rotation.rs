@@ -1,4 +1,4 @@
-//! New keys with an overlap.
+//! Rotation of keys with an overlap.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ async fn z9_the_old_key_lives_for_the_overlap() {
     running.abort();
     let _another = fixture.start(2);
     assert_eq!(keys(), 2);
-    // The clock of a simulated process begins with it.
+    // The clock of a simulated process starts with the process.
     sleep(Duration::from_secs(70 * 60)).await;
     assert_eq!(keys(), 1);
     assert_eq!(fixture.store.calls("rotate"), 2);
-    // A lost Secret comes back with the new key.
+    // A lost Secret is restored with the new key.
     let second = key();
     fixture.delete("secrets", "photos");
     fixture.until("it is back", || fixture.get("secrets", "photos").is_some()).await;
@@ -68,7 +68,8 @@ async fn z9_a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
     assert_eq!((fixture.store.calls("rotate"), fixture.store.calls("retire")), (3, 3));
 }
 
-/// On a store that shows a key once, such as AWS, an edited or deleted Secret gets another key. Running pods have the former one.
+/// On a store that shows a key only once, such as AWS, an edited or deleted Secret receives another key. Running pods
+/// use the former one.
 #[tokio::test(start_paused = true)]
 async fn z8_pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one() {
     let fixture = Fixture::new();
@@ -143,7 +144,7 @@ async fn z42_a_key_that_no_longer_works_is_replaced_with_the_next_resync() {
             let keys: Vec<String> = keys();
             keys.iter().any(|key| k8s_openapi::ByteString(key.clone().into_bytes()) == decoded(&id))
         };
-        // Of two lists, one fails.
+        // The first of two lists fails.
         fixture.store.fail("list_keys", Failure::Retry);
         delete();
         let took = fixture.until("the key is replaced", works).await;

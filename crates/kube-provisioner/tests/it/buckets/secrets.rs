@@ -1,4 +1,4 @@
-//! Keys and admin Secrets are found in the claim's Secret and nowhere else.
+//! Keys and admin Secrets appear only in the claim's Secret.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
@@ -16,10 +16,10 @@ use tracing::{Event, Metadata, Subscriber};
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
 use super::store::Failure;
 
-/// Begins every secret of this test: the store's keys, and the admin Secret.
+/// The prefix of every secret in this test: the store's keys, and the admin Secret.
 const KEY: &str = "secret-";
 const ADMIN: &str = "open-sesame";
-/// The kinds of the objects that are read, by their groups.
+/// The kinds of objects that the test reads, with their groups.
 const KINDS: [(&str, &str); 8] = [
     ("", "secrets"),
     ("", "configmaps"),
@@ -32,18 +32,19 @@ const KINDS: [(&str, &str); 8] = [
 ];
 
 thread_local! {
-    /// Where this thread's lines go.
+    /// The log lines of this thread.
     static LINES: RefCell<Option<Lines>> = const { RefCell::new(None) };
 }
 
-/// Everything that is logged on a thread, whatever its level, with all fields of events and spans.
+/// Everything that is logged on a thread, on all levels, with all fields of events and spans.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<String>>);
 
 impl Lines {
-    /// Those of this thread from now on.
+    /// Records this thread's log lines from now on.
     fn begin() -> Self {
-        // One for the process: with one for each thread, what other tests have logged first decides what is logged at all.
+        // Install one subscriber per process: with one per thread, the first log call of other tests decides what is
+        // logged.
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| tracing::subscriber::set_global_default(Recorder).expect("no other test has one"));
         let lines = Self::default();
@@ -107,9 +108,9 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {}
 }
 
-/// What has a secret in it, as base64, too.
+/// Returns the lines that contain a secret, also as base64.
 fn leaks<'a>(places: impl IntoIterator<Item = (&'a str, String)>) -> Vec<String> {
-    // Of each secret the three ways to be part of a longer text in base64, without the ends that depend on neighbours.
+    // For each secret, its three possible forms inside a longer base64 text, without the ends that depend on neighbors.
     let forbidden =
         [KEY, ADMIN, "c2VjcmV0L", "NlY3JldC", "zZWNyZXQt", "b3Blbi1zZXNhbW", "9wZW4tc2VzYW1l", "vcGVuLXNlc2Ft"];
     let lines = places.into_iter().flat_map(|(place, text)| {
@@ -120,7 +121,7 @@ fn leaks<'a>(places: impl IntoIterator<Item = (&'a str, String)>) -> Vec<String>
 }
 
 impl Fixture {
-    /// All objects of the cluster, without the data of the Secrets.
+    /// Returns all objects of the cluster, without the data of Secrets.
     fn objects(&self) -> String {
         let mut all = String::new();
         for (group, plural) in KINDS {
@@ -135,7 +136,7 @@ impl Fixture {
         all
     }
 
-    /// Waits for something, and looks for leaks in every state on the way.
+    /// Waits for a condition, and checks every state on the way for leaks.
     async fn tight(&self, what: &str, so: impl Fn() -> bool) {
         self.until(what, || {
             assert_eq!(leaks([("objects", self.objects())]), Vec::<String>::new(), "while waiting: {what}");
@@ -145,10 +146,10 @@ impl Fixture {
     }
 }
 
-/// What the process with these log lines answers on this path.
+/// Returns the answer of the process with these log lines on this path.
 async fn page(lines: &Lines, path: &'static str) -> String {
     let address = lines.text().rsplit("/metrics on ").next().unwrap().lines().next().unwrap().to_owned();
-    // The clock stands still meanwhile.
+    // The simulated clock stops during the request.
     let asked = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -160,7 +161,7 @@ async fn page(lines: &Lines, path: &'static str) -> String {
     asked.await.unwrap()
 }
 
-/// Provisioning, another key, its retirement and the deletion, each with failures.
+/// Provisioning, a rotation, the retirement of the former key, and the deletion, each with failures.
 async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     let mut fixture = Fixture::new();
     fixture.options.options.http_endpoint = Some(([127, 0, 0, 1], 0).into());
@@ -188,7 +189,7 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     let all = |phase: &str| claims.iter().all(|claim| fixture.phase(claim) == phase);
     fixture.tight("both are bound", || all("Bound")).await;
     for claim in claims {
-        // Somebody edits one Secret and takes the other away.
+        // A user edits one Secret and deletes the other.
         let mend = json!({"stringData": {"AWS_SECRET_ACCESS_KEY": "another"}});
         if claim == "photos" {
             fixture.patch("secrets", claim, mend);
@@ -217,7 +218,7 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     let not_yet = r#"bucket_provisioner_attempts_total{operation="delete",outcome="success",class="made"} 0"#;
     assert!(metrics.contains(not_yet), "{metrics}");
     let ready = page(lines, "/readyz").await;
-    // The admin Secret is needed to delete.
+    // The deletion needs the admin Secret.
     fixture.delete("secrets", "admin");
     claims.iter().for_each(|claim| fixture.delete(CLAIMS, claim));
     fixture.tight("it is missed", || claims.iter().all(|claim| told(claim, "SecretMissing"))).await;
@@ -237,7 +238,7 @@ async fn z16_secrets_are_in_the_claims_secret_alone() {
     let lines = Lines::begin();
     let (fixture, mut places) = whole_life(&lines).await;
     let text = lines.text();
-    // The test has seen what it is about.
+    // Verify that the test has recorded log lines of every level.
     for level in ["TRACE", "DEBUG", "INFO", "WARN"] {
         assert!(text.lines().any(|line| line.starts_with(level)), "nothing is logged at {level}");
     }

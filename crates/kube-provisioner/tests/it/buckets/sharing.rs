@@ -1,4 +1,4 @@
-//! Claims that use the bucket of another claim of their namespace.
+//! Claims that use the bucket of another claim in their namespace.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -54,7 +54,7 @@ async fn z30_claims_share_a_bucket_and_the_last_one_takes_it_with_it() {
     fixture
         .says("first", "The bucket stays until these claims, which use it, are deleted: default/second, default/third")
         .await;
-    // Its settings and its key can still be mended.
+    // Its settings and its key can still be corrected.
     fixture.patch(CLAIMS, "second", json!({"spec": {"additionalConfig": {"maxObjects": "7"}}}));
     fixture.delete("secrets", "third");
     fixture.until("the Secret is back", || fixture.get("secrets", "third").is_some()).await;
@@ -121,7 +121,7 @@ async fn a_failing_attempt_gives_way(of_object: bool) {
     (0..1000).for_each(|_| fixture.store.fail("grant", Failure::Retry));
     fixture.claim("second", of("first"));
     fixture.says("second", "the store does not answer").await;
-    // As if an earlier attempt had got that far.
+    // Simulate an earlier attempt that was interrupted here.
     let uid = fixture.get(CLAIMS, "second").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     fixture.store.state().grants.insert(("photos".to_owned(), format!("obc-default-second-{uid}")));
     if of_object {
@@ -150,12 +150,12 @@ async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody_until_it_is_back()
     assert!(fixture.grants().is_empty());
     assert!(fixture.get(BUCKETS, "obc-default-second").is_none());
     fixture.store.state().buckets.remove("photos");
-    // The next call for the first claim makes the bucket again.
+    // The next call for the first claim creates the bucket again.
     fixture.patch(CLAIMS, "first", json!({"spec": {"additionalConfig": {"maxObjects": "7"}}}));
     fixture.bound("second").await;
 }
 
-/// Nothing in the cluster says that it is back.
+/// The cluster does not show that the bucket exists again.
 #[tokio::test(start_paused = true)]
 async fn z30_a_bucket_that_is_missing_may_come_back() {
     let fixture = Fixture::new();
@@ -195,12 +195,12 @@ async fn z30_another_name_in_a_bound_claim_has_no_effect() {
     fixture.until("other settings are applied", || fixture.store.calls("grant") == calls + 1).await;
 }
 
-/// Deletes the claim whose bucket is about to be shared, at a moment of the other one's attempt.
+/// Deletes the claim whose bucket is about to be shared, at a moment of the other claim's attempt.
 #[derive(Clone)]
 struct DeletesMeanwhile {
-    /// At the write of the ObjectBucket, or at the mark on the other one's.
+    /// The moment: the creation of the ObjectBucket, or the mark on the other claim's ObjectBucket.
     at: Verb,
-    /// Before that, or after it.
+    /// True to delete before that write, and false to delete after it.
     before: bool,
     cluster: Arc<Mutex<Option<Cluster>>>,
 }
@@ -214,7 +214,7 @@ impl DeletesMeanwhile {
         let Some(cluster) = self.cluster.lock().unwrap().take_if(|_| is_it) else { return };
         let _ = cluster.delete(&target(BUCKETS, "obc-default-first"), DeleteOptions::default());
         let _ = cluster.delete(&target(CLAIMS, "first"), DeleteOptions::default());
-        // The process that has the other claim does what it will.
+        // Give the process that reconciles the other claim time to act.
         sleep(Duration::from_secs(9)).await;
     }
 }

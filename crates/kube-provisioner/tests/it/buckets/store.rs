@@ -1,4 +1,4 @@
-//! A store in memory, and the author's code for it. The test decides what fails.
+//! A store in memory, and the author's code for it. The test decides which calls fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -26,29 +26,29 @@ pub(crate) struct State {
     /// Buckets with the users that may only read them.
     read_only: BTreeSet<(String, String)>,
     pub(crate) calls: Vec<String>,
-    /// A key's secret is in the answer that makes the key and nowhere else, as on AWS.
+    /// True if a key's secret is only in the answer that creates the key, as on AWS.
     pub(crate) shows_keys_once: bool,
     pub(crate) configs: BTreeMap<String, Option<u64>>,
-    /// Where each bucket was made.
+    /// The host on which each bucket was created.
     hosts: BTreeMap<String, String>,
     /// The keys of `applied_config` in each call of `create_bucket`.
     pub(crate) applied: Vec<Vec<String>>,
-    /// What is wrong with the author's code.
+    /// The mistake in the author's code.
     fault: Option<Fault>,
-    /// For a faulty author: who has seen which bucket not to exist.
+    /// The buckets that a faulty author has seen to be absent, by user.
     expected: BTreeSet<(String, String)>,
     /// The clusters of users.
     clusters: BTreeMap<String, String>,
     /// The cluster in each call of `start`.
     pub(crate) clusters_at_start: Vec<String>,
-    /// How long all calls of a method take.
+    /// The duration of all calls of a method.
     pub(crate) pauses: BTreeMap<&'static str, Duration>,
-    /// How the next calls of a method fail.
+    /// The next failures of a method.
     pub(crate) failures: BTreeMap<&'static str, Vec<Failure>>,
     made: u64,
 }
 
-/// A mistake of an author.
+/// A mistake in the author's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     NewKeyEachTime,
@@ -84,11 +84,11 @@ pub(crate) enum Fault {
 pub(crate) enum Failure {
     Retry,
     NothingLeft,
-    /// Before anything was asked of the store.
+    /// Fails before any request to the store.
     NoChange,
     Invalid,
     Panic,
-    /// After everything was done.
+    /// Fails after all changes.
     Late,
 }
 
@@ -114,14 +114,14 @@ impl Store {
         self.0.lock().unwrap()
     }
 
-    /// A store whose author has made a mistake.
+    /// Creates a store whose author has made a mistake.
     pub(crate) fn with(fault: Option<Fault>) -> Self {
         let store = Self::default();
         store.state().fault = fault;
         store
     }
 
-    /// Everything in it, by name.
+    /// Returns all assets, by name.
     pub(crate) fn assets(&self) -> Vec<String> {
         let state = self.state();
         let limit = |name| state.configs.get(name).copied().flatten().map(|most| format!(" for {most} objects"));
@@ -138,7 +138,7 @@ impl Store {
         buckets.chain(users).chain(grants).chain(read_only).collect()
     }
 
-    /// How authors come to believe that a bucket is theirs.
+    /// Returns whether a faulty author considers the bucket its own.
     async fn looks_first(&self, name: &str, user: &str) -> bool {
         let fault = self.state().fault;
         if !matches!(fault, Some(Fault::LooksThenMakes | Fault::OwnsWhatItSawAbsent)) {
@@ -170,7 +170,7 @@ impl Store {
         self.state().calls.iter().filter(|call| call.starts_with(method)).count()
     }
 
-    /// Notes the call. `Ok(true)` if it is to fail at its end.
+    /// Records the call. Returns `Ok(true)` if the call has to fail at its end.
     async fn begin(&self, method: &'static str, name: &str) -> Result<bool, ProvisionError> {
         let (next, pause) = {
             let mut state = self.state();
@@ -196,7 +196,7 @@ impl Store {
 }
 
 impl State {
-    /// Whether the user is one of another cluster.
+    /// Returns whether the user belongs to another cluster.
     fn is_elsewhere(&self, user: &str, cluster: &str) -> bool {
         let known = self.clusters.get(user).filter(|_| self.users.contains_key(user));
         self.fault != Some(Fault::KnowsNoCluster) && known.is_some_and(|known| known != cluster)
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    /// The key in the Secret, or a new one. Others stay if one of them may be in use.
+    /// Returns the key in the Secret, or a new one. Keeps the other keys if one of them may be in use.
     fn key_shown_once(&mut self, user: &str, wanted: Option<&str>, in_secret: Option<Credentials>) -> Credentials {
         let keys = self.users.entry(user.to_owned()).or_default();
         if let Some(key) = in_secret.filter(|key| keys.contains(key)) {
@@ -282,7 +282,7 @@ impl BucketProvisioner for Store {
         }
         state.buckets.insert(request.name.clone(), owner.clone());
         state.hosts.insert(request.name.clone(), request.parameters.host.clone());
-        // The owner has no key yet.
+        // The owner does not have a key yet.
         state.users.entry(owner.clone()).or_default();
         state.clusters.insert(owner, request.cluster_id);
         let limit = request.config.max_objects.filter(|_| state.fault != Some(Fault::IgnoresLimits));

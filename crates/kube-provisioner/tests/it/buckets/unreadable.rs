@@ -1,4 +1,4 @@
-//! Claims and ObjectBuckets that cannot be read are present.
+//! Claims and ObjectBuckets that cannot be read are treated as present.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn z18_settings_without_quotes_are_read_as_texts() {
     assert!(fixture.store.is_empty());
 }
 
-/// Definitions that let anything pass.
+/// Returns definitions that accept any object.
 fn lax() -> String {
     ["objectbucketclaims ObjectBucketClaim Namespaced", "objectbuckets ObjectBucket Cluster"]
         .map(|names| {
@@ -71,14 +71,15 @@ async fn z19_a_claim_that_cannot_be_read_is_present() {
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
     fixture.patch(CLAIMS, "photos", json!({"spec": spec}));
     fixture.until("it is mended", || fixture.ready("photos").0 == "Bound").await;
-    // Its deletion needs nothing that cannot be read.
+    // The deletion does not need the unreadable fields.
     fixture.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
-/// Spoils the status of a claim right before the controller reads the claim, and refuses the write that follows. Watches tell of it late.
+/// Breaks the status of a claim right before the controller reads the claim, refuses the write that follows, and delays
+/// watch events.
 #[derive(Clone, Default)]
 struct Spoils {
     cluster: Arc<OnceLock<Cluster>>,
@@ -113,7 +114,7 @@ impl WatchInterceptor for Spoils {
     }
 }
 
-/// The status that tells of it mends it, before any watch has shown it.
+/// The controller reports the problem in the status, which repairs the status before a watch delivers it.
 #[tokio::test(start_paused = true)]
 async fn z19_a_claim_that_could_not_be_read_for_a_moment_is_served() {
     let spoils = Spoils::default();

@@ -1,4 +1,4 @@
-//! Crashes at any write, and storms of faults.
+//! Crashes at any write, and runs with random faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ async fn j18_a_crash_at_any_write_leaves_nothing() {
         let bed = Bed::crashing(at, after);
         let mut running = bed.start();
         let mut crashed = false;
-        // Whenever the process has stopped, another one goes on.
+        // When the process has stopped, another one continues.
         let mut step = async |what: &str, done: &dyn Fn() -> bool| {
             bed.until(what, || done() || !crashed && bed.crash.is_over()).await;
             if bed.crash.is_over() {
@@ -74,7 +74,7 @@ async fn j18_an_access_that_is_deleted_after_a_crash_in_its_grant_leaves_nothing
     }
 }
 
-/// Two replicas, of which one is killed and started again.
+/// Two replicas, one of which is killed and restarted.
 #[tokio::test(start_paused = true)]
 async fn j18_a_storm_of_faults_leaves_nothing() {
     for seed in 0..8 {

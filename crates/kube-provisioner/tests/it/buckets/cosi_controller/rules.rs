@@ -1,4 +1,4 @@
-//! What happens to Buckets, BucketAccesses and Secrets.
+//! Rules for Buckets, BucketAccesses and Secrets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{Bed, Crash, DRIVER, ENDS, FINALIZER, NAMESPACE, target};
 use crate::buckets::store::Failure;
 
-/// Long enough for everything that is to happen, and for much of the back-off.
+/// Long enough for all expected actions, and for most of the back-off.
 const LONG: Duration = Duration::from_secs(300);
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn j4_a_bucket_that_exists_is_found_and_never_deleted() {
     bed.bucket_ready("static").await;
     assert_eq!(bed.error("buckets", "static"), "");
     assert_eq!(bed.get("buckets", "static").unwrap()["status"]["bucketID"], "photos");
-    // The class has no `existingBuckets`.
+    // The class does not set `existingBuckets`.
     bed.access("web", &["photos"]);
     bed.patch_status(
         "bucketaccesses",
@@ -133,7 +133,7 @@ async fn j1_j5_j7_j8_buckets_that_are_not_deleted() {
     let left = ["bc-foreign", "bc-bound", "bc-kept", "bc-shared"].map(|name| bed.get("buckets", name).is_some());
     assert_eq!(left, [true, true, true, false]);
     assert!(bed.get("buckets", "bc-foreign").unwrap()["status"].is_null());
-    // An administrator deletes the object of a bucket that is kept, and the last object of the shared one.
+    // An administrator deletes the object of a retained bucket, and the last object of the shared one.
     bed.delete("buckets", "bc-kept");
     bed.end_bucket("twin");
     bed.patch(
@@ -165,12 +165,12 @@ async fn j13_a_secret_of_somebody_else_is_not_touched() {
         (bed.get("secrets", "web-bc-1").unwrap(), bed.store.assets(), bed.records()),
         (secret.clone(), before.clone(), 0)
     );
-    // The access can go.
+    // The access can be deleted.
     bed.delete("bucketaccesses", "web");
     bed.until("the access is handed back", || bed.is_finished("web")).await;
     bed.finish_access("web");
     assert_eq!((bed.get("secrets", "web-bc-1").unwrap(), bed.store.assets()), (secret, before));
-    // And the Secret.
+    // The Secret can also be deleted.
     bed.granted("web", &["bc-1"]);
     sleep(LONG).await;
     bed.delete("secrets", "web-bc-1");
@@ -216,10 +216,10 @@ async fn j16_a_secret_that_is_lost_or_edited_is_written_again() {
         bed.patch("secrets", "web-bc-1", change);
         bed.until("it is as it was", back).await;
     }
-    // Entries of others stay.
+    // Entries of other writers are kept.
     bed.patch("secrets", "web-bc-1", json!({"data": {"mine": "eA=="}}));
     drop(running);
-    // One that an upstream sidecar holds, too.
+    // A Secret that an upstream sidecar also holds.
     bed.patch("secrets", "web-bc-1", json!({"metadata": {"finalizers": [FINALIZER]}}));
     bed.delete("secrets", "web-bc-1");
     let _running = bed.start();
@@ -254,7 +254,7 @@ async fn j19_while_a_sidecar_holds_its_lease_nothing_is_done() {
     }
     assert!(bed.get("buckets", "bc-1").unwrap()["metadata"]["finalizers"].is_null());
     assert!(bed.store.state().calls.is_empty());
-    // The sidecar is gone.
+    // The sidecar no longer runs.
     bed.bucket_ready("bc-1").await;
 }
 
@@ -275,14 +275,14 @@ async fn j20_a_failing_store_is_asked_again_less_and_less() {
     assert_eq!(bed.get("buckets", "bc-1").unwrap()["status"]["error"]["time"], time, "the same text is written once");
     bed.bucket_ready("bc-1").await;
     assert_eq!(bed.error("buckets", "bc-1"), "");
-    // What cannot succeed is not asked again.
+    // A call that cannot succeed is not repeated.
     bed.store.fail("grant", Failure::Invalid);
     bed.granted("web", &["bc-1"]);
     bed.told("web", "Warning GrantFailed: The store wants no such user").await;
     let calls = bed.store.calls("grant");
     sleep(LONG).await;
     assert_eq!(bed.store.calls("grant"), calls);
-    // What cannot be removed is, until it is gone.
+    // A removal that fails is repeated until it succeeds.
     for _ in 0..3 {
         bed.store.fail("delete_bucket", Failure::Retry);
     }
@@ -305,12 +305,12 @@ async fn j10_j12_an_access_waits_for_what_it_needs() {
     bed.told("web", "Warning GrantFailed: Bucket bc-1 does not exist").await;
     bed.bucket("bc-1", json!({}));
     bed.access_ready("web").await;
-    // Of another driver's Bucket nothing is granted.
+    // Access to another driver's Bucket is not granted.
     bed.bucket("bc-foreign", json!({"spec": {"driverName": "other.example.com"}}));
     bed.patch_status("buckets", "bc-foreign", json!({"status": {"readyToUse": true, "bucketID": "bc-foreign"}}));
     bed.granted("other", &["bc-foreign"]);
     bed.told("other", "Bucket bc-foreign belongs to another driver").await;
-    // Nor of one that is about to go.
+    // Access to a Bucket that is being deleted is not granted either.
     bed.bucket("bc-3", json!({}));
     bed.bucket_ready("bc-3").await;
     bed.patch("buckets", "bc-3", json!({"metadata": {"annotations": {ENDS: ""}}}));
@@ -320,7 +320,7 @@ async fn j10_j12_an_access_waits_for_what_it_needs() {
     assert_eq!(users.len(), 1, "{users:?}");
 }
 
-/// An API server that refuses to create or to fill Secrets of users, as a ResourceQuota or an admission policy does.
+/// An API server that refuses to create or to fill users' Secrets, like a ResourceQuota or an admission policy.
 struct RefusesSecrets {
     verb: Verb,
     is_over: AtomicBool,
@@ -394,7 +394,7 @@ async fn j21_a_bucket_whose_class_cannot_be_used_can_be_deleted() {
         bed.until("the Bucket is gone", || bed.get("buckets", name).is_none()).await;
     }
     assert_eq!(bed.store.calls(""), 0);
-    // The same of an access.
+    // The same applies to an access.
     bed.bucket("bc-4", json!({}));
     bed.bucket_ready("bc-4").await;
     bed.access("web", &["bc-4"]);
@@ -451,7 +451,7 @@ async fn j24_an_access_without_its_id_is_revoked() {
     assert_eq!((bed.store.assets(), bed.records()), (before, 0));
 }
 
-/// The watch of Buckets is silent from the event about the Bucket `twin` on.
+/// Silences the watch of Buckets from the event about the Bucket `twin` on.
 struct HidesTwin;
 
 impl Interceptor for HidesTwin {

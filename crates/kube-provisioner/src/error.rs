@@ -141,7 +141,7 @@ use error_with_verdict;
 /// fn check(root: &std::path::Path) -> Result<(), StartError> {
 ///     match std::fs::metadata(root)?.is_dir() {
 ///         true => Ok(()),
-///         false => Err(StartError::new(format!("{} is no directory", root.display()))),
+///         false => Err(StartError::new(format!("{} is not a directory", root.display()))),
 ///     }
 /// }
 /// assert!(check("/".as_ref()).is_ok());

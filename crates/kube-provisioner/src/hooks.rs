@@ -49,8 +49,8 @@ pub trait Hooks: Provisioner {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`provision`](Provisioner::provision), except that the backend contains nothing for this
-    /// attempt, regardless of the error.
+    /// The same as for [`provision`](Provisioner::provision). The controller assumes that the backend contains nothing
+    /// for the attempt, regardless of the error.
     fn prepare(
         &self,
         request: ProvisionRequest<Self::Parameters>,
@@ -69,8 +69,8 @@ pub trait Hooks: Provisioner {
     }
 
     /// Releases resources held for an attempt, such as the clone source. The controller calls it when the attempt ends:
-    /// the volume is saved, or the backend contains nothing for the attempt. Provisioners that need it [declare
-    /// it](crate::Capabilities::attempt_end).
+    /// the volume is saved, or the backend contains nothing for the attempt. Provisioners declare that they need it
+    /// with [`Capabilities::attempt_end`](crate::Capabilities::attempt_end).
     ///
     /// The controller retries until it succeeds, possibly in another process, so it may be called more than once. The
     /// request contains no Secrets and no node labels.
@@ -130,7 +130,7 @@ pub trait Hooks: Provisioner {
     }
 
     /// Returns watches of other objects that the results depend on. When such an object changes, the controller retries
-    /// the claims that wait for it immediately instead of after their back-off:
+    /// the work that waits for it immediately instead of after its back-off:
     ///
     /// ```
     /// # use kube_provisioner::*;

@@ -153,7 +153,7 @@ pub struct Options {
     #[arg(skip)]
     pub node_segments: Option<BTreeMap<String, String>>,
 
-    /// The delays with [`Coordination::PerNode`] before a replica takes a claim that does not wait for a pod and that
+    /// The delays, with [`Coordination::PerNode`], before a replica takes a claim that does not wait for a pod and that
     /// its node [has room](crate::Hooks::has_room) for. Without delays, such claims are refused; with
     /// [`node_segments`](Self::node_segments), they wait until another program selects a node.
     #[arg(skip)]
@@ -239,8 +239,7 @@ impl Options {
         if self.sidecar_rbac { JournalKind::Lease } else { JournalKind::ConfigMap }
     }
 
-    /// Starts the process's log, for programs that log before their controller runs. Otherwise the controller starts
-    /// it.
+    /// Starts the process's log early, for programs that log before their controller runs and starts it.
     pub fn start_log(&self) {
         logs::init(match self.log_format {
             LogStyle::Text => LogFormat::Text,

@@ -50,7 +50,7 @@ use crate::volume::Volume;
 ///
 ///     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
 ///         let _path = format!("/exports/{}", volume.name);
-///         // ... remove the directory; "already gone" is success ...
+///         // ... remove the directory; succeed if it does not exist ...
 ///         Ok(())
 ///     }
 /// }

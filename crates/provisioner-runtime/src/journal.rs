@@ -11,8 +11,8 @@
 //! * **Bounded.** At most 20 writes and 1.5 MB per second; see the limits below. An entry that does not fit is refused, not queued.
 //! * **Bound to its object.** A journal records its object's uid and its cluster. A copy restored from a backup, here or in another cluster, has
 //!   another uid: its entries are set apart, and no process acts on them before an administrator [accepts](request_accept) them.
-//! * **Open to administrators.** An entry named by the annotation `kube-provisioner/drop` is [dropped](Journal::dropped), that is, no process will
-//!   finish it. [`list`] and [`request_drop`] are intended for a command line.
+//! * **Open to administrators.** An entry named by the annotation `kube-provisioner/drop` is [dropped](Journal::dropped):
+//!   it will not be finished. [`list`] and [`request_drop`] are intended for a command line.
 //!
 //! # Format
 //!

@@ -406,7 +406,7 @@ mod tests {
             br#"{"code":"NoSuchBucket","message":"Bucket not found: x","region":"garage","path":"/v2/GetBucketInfo"}"#;
         let refused = refusal("http://garage", 404, body);
         assert_eq!((refused.status(), refused.code()), (Some(404), "NoSuchBucket"));
-        // A proxy's own 404 does not say that a bucket is absent.
+        // A proxy's own 404 does not mean that a bucket is absent.
         assert_eq!(refusal("http://garage", 404, b"<html>").status(), None);
         assert_eq!(get("GetKeyInfo").query("id", "a b").query("x", "&").query, "?id=a%20b&x=%26");
     }

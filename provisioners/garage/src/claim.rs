@@ -210,7 +210,7 @@ mod tests {
             for name in [&key_name, &format!("{key_name}{FOR_DELETION}")] {
                 assert_eq!(marked(&key(&id, name)), Some(Ok(expected.clone())), "{name}");
             }
-            // Somebody else has taken the name, or the id.
+            // Another key has the same name, or the same ID.
             assert_eq!(marked(&key("GK0", &key_name)), Some(Err(NotOurs("GK0".to_owned()))));
             assert_eq!(marked(&key(&id, "somebody")), None);
         }
@@ -241,13 +241,13 @@ mod tests {
             (vec![(own, &["photos"][..])], BTreeMap::new(), true),
             (vec![(&retired, &["photos"])], BTreeMap::new(), true),
             (vec![(&other, &["photos"]), (own, &["photos"])], BTreeMap::new(), true),
-            // An administrator has let the key in.
+            // An administrator has granted the key access.
             (vec![(own, &[])], BTreeMap::new(), false),
             (vec![(own, &["other-name"])], BTreeMap::new(), false),
             (vec![("somebody", &["photos"])], BTreeMap::new(), false),
             (vec![(&other, &["photos"])], BTreeMap::new(), false),
             (vec![], BTreeMap::new(), false),
-            // The keys were deleted by hand.
+            // The keys were deleted manually.
             (vec![], state("b-1"), true),
             (vec![], state("b-2"), false),
             (vec![("somebody", &["photos"])], state("b-1"), true),

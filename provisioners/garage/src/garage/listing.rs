@@ -72,7 +72,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
 
 /// Returns whether the bucket was created for the claim with these keys. An administrator can give a claim's key a
 /// local alias for any bucket. A bucket that was created for the claim has the same name as its global alias, unless
-/// that alias is not added yet or was removed, and other claims' keys do not have a local alias for it.
+/// that alias is not added yet or was removed, and only keys of the claim have a local alias for it.
 fn is_theirs(bucket: &BucketInfo, name: &str, keys: &[Key]) -> bool {
     let is_its_name = bucket.global_aliases.is_empty() || bucket.global_aliases.iter().any(|alias| alias == name);
     let mut aliases = bucket.keys.iter().flat_map(|key| key.bucket_local_aliases.iter().map(|alias| (&key.id, alias)));
@@ -101,7 +101,7 @@ mod tests {
         assert!(is_theirs(&["photos"], &[own]));
         assert!(is_theirs(&["photos"], &[own, ("GK2", &["photos"]), ("granted", &[])]));
         assert!(is_theirs(&["photos", "films"], &[own]));
-        // An attempt that has ended early, or a deletion.
+        // The state after an interrupted attempt or deletion.
         assert!(is_theirs(&[], &[own]));
         assert!(!is_theirs(&["films"], &[own]));
         assert!(!is_theirs(&["photos"], &[own, ("somebody", &["photos"])]));

@@ -5,7 +5,7 @@
 pub enum Decision {
     /// Do nothing until something changes.
     NoAction(NoAction),
-    /// Do nothing, and report the reason to the claim's user.
+    /// Do nothing, and report the reason on the claim.
     Refuse(Refusal),
     /// Call the author's `provision`.
     Provision,
@@ -19,7 +19,7 @@ pub enum Decision {
     ConfirmVolume,
     /// Save the volume whose asset exists.
     Save,
-    /// Take a claim that does not wait for a pod for our node, unless another node is faster.
+    /// Select our node for a claim that does not wait for a pod, unless another node is faster.
     Bid,
     /// Check whether the node whose replica has to create or delete the volume exists and has a running replica.
     LookForNode {
@@ -79,7 +79,7 @@ pub enum NoAction {
 /// The reason why a claim does not receive a volume, or why a volume is kept. The texts for users are in `report`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The claim has an access mode other than these, which are all that Kubernetes defines.
+    /// The provisioner supports only these access modes, and the claim requests another one.
     AccessModes(Vec<String>),
     /// The class restricts the topology of volumes.
     AllowedTopologies,
@@ -133,7 +133,7 @@ pub enum Refusal {
         /// Its name.
         node: String,
     },
-    /// None of the nodes with the CSI driver can use the volume any longer.
+    /// The CSI driver is not registered on any node that can use the volume.
     PlaceGone {
         /// The volume's place, as label selectors.
         place: String,
@@ -208,6 +208,6 @@ pub enum Deletion {
     /// Read the live object, delete the asset, then delete the object with its uid as precondition.
     Checked,
     /// A user deleted the volume before its claim was bound to it, and our finalizer keeps it. Read the volume and its
-    /// claim, which will receive another volume. A pod has never used the deleted volume.
+    /// claim, which will receive another volume. The deleted volume was never used by a pod.
     NeverBound,
 }

@@ -169,7 +169,8 @@ pub struct Options {
     #[arg(skip)]
     pub volume_name_uid_length: Option<usize>,
 
-    /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if each node has a replica]
+    /// Name of this installation; it ignores volumes of other installations [default: namespace, or node if each node
+    /// has a replica]
     #[arg(long, help_heading = KUBERNETES, env, value_name = "NAME", value_parser = identity)]
     pub identity: Option<String>,
 

@@ -12,15 +12,17 @@ use crate::volume::Volume;
 ///
 /// # Contract
 ///
-/// * **Idempotent by name.** A call may be repeated with the same [`name`](ProvisionRequest::name) after a crash, a timeout or a failed save. It must
-///   find what the first call created and return the same volume. Deleting storage that no longer exists must succeed.
+/// * **Idempotent by name.** A call may be repeated with the same [`name`](ProvisionRequest::name) after a crash, a
+///   timeout or a failed save. It must find what the first call created and return the same volume. Deleting storage
+///   that no longer exists must succeed.
 /// * **One call at a time per volume.** Calls for different volumes run concurrently.
-/// * **Failed attempts may leave storage behind.** The controller assumes that a failed `provision` left something in the backend unless the error
-///   says otherwise: `?` and [`ProvisionError::retry`] mean "something may be left", and the controller remembers the attempt until it has ended.
-///   [`ProvisionError::nothing_left`], `invalid`, `ignored` and `reschedule` state that the backend contains nothing for this attempt.
-/// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await`; the controller then calls again until it receives a final
-///   answer. Run blocking work in `tokio::task::spawn_blocking`, and have it check its [`FencingToken`](crate::FencingToken) before each step that
-///   creates or removes something.
+/// * **Failed attempts may leave storage behind.** The controller assumes that a failed `provision` left something in
+///   the backend unless the error says otherwise: `?` and [`ProvisionError::retry`] mean "something may be left", and
+///   the controller remembers the attempt until it has ended. [`ProvisionError::nothing_left`], `invalid`, `ignored`
+///   and `reschedule` state that the backend contains nothing for this attempt.
+/// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await`; the controller then calls again
+///   until it receives a final answer. Run blocking work in `tokio::task::spawn_blocking`, and have it check its
+///   [`FencingToken`](crate::FencingToken) before each step that creates or removes something.
 /// * A panic in any method fails only the current attempt.
 ///
 /// [`Hooks`](crate::Hooks) has the methods that few provisioners need.
@@ -63,14 +65,15 @@ use crate::volume::Volume;
 )]
 pub trait Provisioner: Send + Sync + 'static {
     /// The class's `parameters`, parsed before [`provision`](Self::provision) is called: a struct with named fields,
-    /// `()` if no parameters are allowed, or a `BTreeMap<String, String>` for arbitrary ones. An event on the claim names unknown
-    /// and malformed keys, see [`parameters`](crate::parameters).
+    /// `()` if no parameters are allowed, or a `BTreeMap<String, String>` for arbitrary ones. An event on the claim
+    /// names unknown and malformed keys, see [`parameters`](crate::parameters).
     type Parameters: DeserializeOwned + Send + Sync + 'static;
 
     /// Creates the storage, or finds what an earlier call created, and describes it.
     ///
     /// # Errors
-    /// The [`ProvisionError`] determines how the controller continues: `?` means "try again later, something may be left".
+    /// The [`ProvisionError`] determines how the controller continues: `?` means "try again later, something may be
+    /// left".
     fn provision(
         &self,
         request: ProvisionRequest<Self::Parameters>,
@@ -78,18 +81,20 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Deletes the storage. Returns `Ok` if it no longer exists.
     ///
-    /// Any user with permission to create PersistentVolumes may have written the volume object: check it before acting on it.
+    /// Any user with permission to create PersistentVolumes may have written the volume object: check it before acting
+    /// on it.
     ///
     /// # Errors
     /// The [`DeleteError`] determines how the controller continues: `?` means "try again later".
     fn delete(&self, volume: ProvisionedVolume) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
-    /// Removes whatever an unfinished attempt of this name may have left behind. The argument contains the claim and the class as they were when the
-    /// attempt began. Return `Ok` if there is nothing to remove. Implement this if your backend can look up assets by name.
+    /// Removes whatever an unfinished attempt of this name may have left behind. The argument contains the claim and
+    /// the class as they were when the attempt began. Return `Ok` if there is nothing to remove. Implement this if your
+    /// backend can look up assets by name.
     ///
-    /// The controller calls it when the claim of an unfinished attempt is deleted, and when its class was deleted and recreated;
-    /// the claim then continues with the new class. If this method is not implemented, the controller calls `provision` until it
-    /// succeeds or fails permanently, and then deletes what it created.
+    /// The controller calls it when the claim of an unfinished attempt is deleted, and when its class was deleted and
+    /// recreated; the claim then continues with the new class. If this method is not implemented, the controller calls
+    /// `provision` until it succeeds or fails permanently, and then deletes what it created.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -119,13 +124,13 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Err(DeleteError::unsupported()) }
     }
 
-    /// Expands the storage to at least `bytes`. Returns `Ok` if it is already that large, since volumes never shrink. Only called if the
-    /// provisioner [declares it](crate::Capabilities::expansion).
+    /// Expands the storage to at least `bytes`. Returns `Ok` if it is already that large, since volumes never shrink.
+    /// Only called if the provisioner [declares it](crate::Capabilities::expansion).
     ///
-    /// The controller calls it when the claim of a bound volume requests more than the volume's capacity, and again with the same or
-    /// another size until one call succeeds. Only then do the volume and the claim show the new size. As for
-    /// [`delete`](Self::delete), check the volume object before acting on it. Kubernetes does not grow a file system on a non-CSI block
-    /// device, so this method must do it.
+    /// The controller calls it when the claim of a bound volume requests more than the volume's capacity, and again
+    /// with the same or another size until one call succeeds. Only then do the volume and the claim show the new size.
+    /// As for [`delete`](Self::delete), check the volume object before acting on it. Kubernetes does not grow a file
+    /// system on a non-CSI block device, so this method must do it.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -156,8 +161,8 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Err(ExpandError::unsupported()) }
     }
 
-    /// Reports to the readiness probe that the backend can work now: the counterpart of `Probe` in the CSI Identity service.
-    /// Called only when `/readyz` is requested, with a time limit and at most once every few seconds.
+    /// Reports to the readiness probe that the backend can work now: the counterpart of `Probe` in the CSI Identity
+    /// service. Called only when `/readyz` is requested, with a time limit and at most once every few seconds.
     ///
     /// It may be called before [`start`](Self::start), also in a replica that waits to become the leader.
     /// A process that is not ready continues to work: the probe informs users and tools, it does not stop calls.
@@ -168,8 +173,9 @@ pub trait Provisioner: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Called before any other call whenever this process takes over work from another one: at startup and at the beginning of each term of
-    /// leadership. Restores state that the provisioner keeps in memory, such as the group IDs in use.
+    /// Called before any other call whenever this process takes over work from another one: at startup and at the
+    /// beginning of each term of leadership. Restores state that the provisioner keeps in memory, such as the group IDs
+    /// in use.
     ///
     /// ```
     /// # use kube_provisioner::*;
@@ -193,14 +199,15 @@ pub trait Provisioner: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the reason.
+    /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the
+    /// reason.
     fn start(&self, start: Start) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }
     }
 
-    /// Declares the features that claims and classes may use. The controller and the command `check-class` reject everything else; the
-    /// controller does so before it calls `provision`.
+    /// Declares the features that claims and classes may use. The controller and the command `check-class` reject
+    /// everything else; the controller does so before it calls `provision`.
     fn capabilities() -> Capabilities
     where
         Self: Sized,

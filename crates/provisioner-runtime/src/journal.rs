@@ -1,18 +1,22 @@
 //! A record of intents that survives the process: attempts that have begun and are not known to have ended.
 //!
-//! The result of some work, such as creating a disk in a backend, cannot be found again by inspection. A process that begins such work
-//! first [records](Journal::record) it. The next holder [takes over the journal](Journal::take_over) and finishes its entries.
+//! The result of some work, such as creating a disk in a backend, cannot be found again by inspection. A process that
+//! begins such work first [records](Journal::record) it. The next holder [takes over the journal](Journal::take_over)
+//! and finishes its entries.
 //!
 //! * **One writer.** Every write names the version that the previous write produced. Taking over writes the new
 //!   holder's name. After that, all writes of the former holder fail, so it cannot begin anything: it is *fenced*. Work
 //!   that does not need a record uses a [fence](Journal::fence) instead.
 //! * **Group commit.** Changes during a write join the next one. Removals wait up to a second for other
 //!   changes, because an entry that stays too long does no harm.
-//! * **Bounded.** At most 20 writes and 1.5 MB per second; see the limits below. An entry that does not fit is refused, not queued.
-//! * **Bound to its object.** A journal records its object's uid and its cluster. A copy restored from a backup, here or in another cluster, has
-//!   another uid: its entries are set apart, and no process acts on them before an administrator [accepts](request_accept) them.
-//! * **Open to administrators.** An entry named by the annotation `kube-provisioner/drop` is [dropped](Journal::dropped):
-//!   it will not be finished. [`list`] and [`request_drop`] are intended for a command line.
+//! * **Bounded.** At most 20 writes and 1.5 MB per second; see the limits below. An entry that does not fit is refused,
+//!   not queued.
+//! * **Bound to its object.** A journal records its object's uid and its cluster. A copy restored from a backup, here
+//!   or in another cluster, has another uid: its entries are set apart, and no process acts on them before an
+//!   administrator [accepts](request_accept) them.
+//! * **Open to administrators.** An entry named by the annotation `kube-provisioner/drop` is
+//!   [dropped](Journal::dropped): it will not be finished. [`list`] and [`request_drop`] are intended for a command
+//!   line.
 //!
 //! # Format
 //!
@@ -57,16 +61,17 @@
 //! text    = *(any character but LF)
 //! ```
 //!
-//! `names` are the shared texts that an entry needs; `-` means none. If a name already stands for another text, `+` is appended to it. The first name
-//! is the entry's *group*.
+//! `names` are the shared texts that an entry needs; `-` means none. If a name already stands for another text, `+` is
+//! appended to it. The first name is the entry's *group*.
 //!
 //! A reader handles unexpected content as follows:
 //!
-//! * **Another version:** taking over fails with [`TakeOverError::Version`], adoption leaves the journal alone, and [`list`] shows it as unreadable.
-//!   Nothing is written.
-//! * **An unreadable line** of `entries` (a field or a shared text is missing): it is logged, kept unchanged, and written after the entries. Its
-//!   first word acts as its key for `drop`.
-//! * **Blank lines, shared texts that no entry names, other data keys, other labels and annotations:** the next write removes them.
+//! * **Another version:** taking over fails with [`TakeOverError::Version`], adoption leaves the journal alone, and
+//!   [`list`] shows it as unreadable. Nothing is written.
+//! * **An unreadable line** of `entries` (a field or a shared text is missing): it is logged, kept unchanged, and
+//!   written after the entries. Its first word acts as its key for `drop`.
+//! * **Blank lines, shared texts that no entry names, other data keys, other labels and annotations:** the next write
+//!   removes them.
 //! * **Two entries with one key:** the last one is used.
 //!
 //! Limits, in bytes of `entries` and `shared`:
@@ -83,9 +88,10 @@
 //!
 //! # Leases
 //!
-//! An account that may not write ConfigMaps stores its journals in [`Lease`](JournalKind::Lease)s. Such a Lease has the same labels and annotations,
-//! and stores each part of the data in an additional annotation: `kube-provisioner/journal-version`, `…-entries`, `…-restored` and `…-shared`. Its
-//! `spec` is empty: it is not used for leader election.
+//! An account that may not write ConfigMaps stores its journals in [`Lease`](JournalKind::Lease)s. Such a Lease has the
+//! same labels and annotations, and stores each part of the data in an additional annotation:
+//! `kube-provisioner/journal-version`, `…-entries`, `…-restored` and `…-shared`. Its `spec` is empty: it is not used
+//! for leader election.
 
 mod adopt;
 mod drop;
@@ -129,7 +135,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Takes over a journal, or creates it. Returns the entries to finish, and the writer: nothing is written unless it [runs](Writer::run).
+    /// Takes over a journal, or creates it. Returns the entries to finish, and the writer: nothing is written unless it
+    /// [runs](Writer::run).
     ///
     /// If the object has vanished, `still_ours` decides whether it may be written again.
     ///
@@ -147,7 +154,8 @@ impl Journal {
         Ok((Self { shared, uid }, writer, entries))
     }
 
-    /// Records that an attempt is about to begin; returns when the entry is stored. It replaces an entry with the same key.
+    /// Records that an attempt is about to begin; returns when the entry is stored. It replaces an entry with the same
+    /// key.
     ///
     /// # Errors
     /// Fails if the entry is not stored; the attempt must then not begin.
@@ -156,18 +164,20 @@ impl Journal {
         wait(stored).await
     }
 
-    /// Removes the entry: the result of the work on `key` can be found again by inspection, or the work has left nothing.
+    /// Removes the entry: the result of the work on `key` can be found again by inspection, or the work has left
+    /// nothing.
     pub fn remove(&self, key: &str) {
         self.change(|state| state.remove(key));
     }
 
-    /// Records an entry of another journal, unless its key already has one. The future returns when the entry is stored.
+    /// Records an entry of another journal, unless its key already has one. The future returns when the entry is
+    /// stored.
     fn adopt(&self, entry: Entry) -> Result<impl Future<Output = Result<(), JournalError>>, JournalError> {
         self.change(|state| state.adopt(entry)).map(wait)
     }
 
-    /// Waits until an administrator has dropped entries; returns their keys, for the caller to forget. Returns each key once; dropping the future
-    /// loses none.
+    /// Waits until an administrator has dropped entries; returns their keys, for the caller to forget. Returns each key
+    /// once; dropping the future loses none.
     pub async fn dropped(&self) -> Vec<String> {
         loop {
             let notified = self.shared.dropped.notified();
@@ -179,8 +189,8 @@ impl Journal {
         }
     }
 
-    /// Waits until an administrator has accepted restored entries; returns them, for the caller to finish. Returns each entry once; dropping the
-    /// future loses none.
+    /// Waits until an administrator has accepted restored entries; returns them, for the caller to finish. Returns each
+    /// entry once; dropping the future loses none.
     pub async fn accepted(&self) -> Vec<Entry> {
         loop {
             let notified = self.shared.accepted.notified();
@@ -197,8 +207,8 @@ impl Journal {
         crate::sync::lock(&self.shared.state).contains(key)
     }
 
-    /// Returns when a response of the API server, to a request sent after this call, confirms that this process still holds the journal. Earlier
-    /// removals are stored by then.
+    /// Returns when a response of the API server, to a request sent after this call, confirms that this process still
+    /// holds the journal. Earlier removals are stored by then.
     ///
     /// # Errors
     /// Fails if this process does not hold the journal, or if the server does not respond.
@@ -215,7 +225,8 @@ impl Journal {
         if self.is_confirmed(age) { Ok(()) } else { self.fence().await }
     }
 
-    /// Returns true if the response to a request that is at most this old has confirmed that this process holds the journal.
+    /// Returns true if the response to a request that is at most this old has confirmed that this process holds the
+    /// journal.
     pub fn is_confirmed(&self, age: Duration) -> bool {
         crate::sync::lock(&self.shared.state).is_confirmed(age)
     }

@@ -1,5 +1,6 @@
-//! The parts of a claim and a class that provisioners receive. They are the same in every attempt, so the cache stores this part
-//! of waiting claims, and the journal stores it for attempts. See [`ProvisionRequest`](crate::ProvisionRequest).
+//! The parts of a claim and a class that provisioners receive. They are the same in every attempt, so the cache stores
+//! this part of waiting claims, and the journal stores it for attempts. See
+//! [`ProvisionRequest`](crate::ProvisionRequest).
 
 use std::collections::BTreeMap;
 
@@ -83,8 +84,8 @@ struct Requests<'a> {
     storage: Option<&'a RawValue>,
 }
 
-/// Returns the text of a claim as its provisioner receives it. Deterministic: the same claim has the same text. If the class names annotations,
-/// [`of_class`] completes the reduction.
+/// Returns the text of a claim as its provisioner receives it. Deterministic: the same claim has the same text. If the
+/// class names annotations, [`of_class`] completes the reduction.
 pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_json::Result<Box<str>> {
     let mut claim: ProjectedClaim<'_> = serde_json::from_str(object.get())?;
     let is_key = |known: &String, key: &str| match known.as_str() {
@@ -118,8 +119,8 @@ pub(crate) fn of_class(text: &str, parameters: &BTreeMap<String, String>) -> ser
     Ok(serde_json::to_string(&ProjectedClaim { metadata, spec: spec.as_deref() })?.into_boxed_str())
 }
 
-/// The text of a claim in three parts: its metadata without annotations, its annotations, and its spec. Many claims share the
-/// last two.
+/// The text of a claim in three parts: its metadata without annotations, its annotations, and its spec. Many claims
+/// share the last two.
 pub(crate) struct Parts<'a> {
     pub(crate) metadata: String,
     pub(crate) annotations: String,

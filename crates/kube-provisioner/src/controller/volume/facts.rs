@@ -26,8 +26,8 @@ pub(crate) struct Facts {
     pub(crate) progress: Progress,
     /// The claim with the uid that the volume names exists, even if it is being deleted.
     pub(crate) owner_lives: bool,
-    /// The claim that uses the volume and requests more, if the volume is not named after it or if it names no provisioner: the
-    /// volume was adopted, restored, or created by a populator.
+    /// The claim that uses the volume and requests more, if the volume is not named after it or if it names no
+    /// provisioner: the volume was adopted, restored, or created by a populator.
     pub(crate) guest: Option<Arc<GrowingClaim>>,
     /// The claim that holds the name of this claim's volume, for messages.
     pub(crate) rival: Option<String>,
@@ -60,7 +60,8 @@ impl Facts {
         self.progress.pending()
     }
 
-    /// Returns the class and the kind of data source for metrics. The number of their values is bounded, whatever claims contain.
+    /// Returns the class and the kind of data source for metrics. The number of their values is bounded, whatever
+    /// claims contain.
     pub(crate) fn labels(&self) -> (Option<&str>, Option<&str>) {
         let class = match (self.attempt(), &self.class, &self.volume) {
             (Some(pending), ..) => Some(pending.class.name()),

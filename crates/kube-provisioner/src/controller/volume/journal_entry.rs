@@ -29,8 +29,8 @@ struct EntryText<'a> {
     prepared: Prepared,
 }
 
-/// Returns the entry of an attempt, or `None` if the whole claim is not known. Many claims share the same class, spec and
-/// annotations.
+/// Returns the entry of an attempt, or `None` if the whole claim is not known. Many claims share the same class, spec
+/// and annotations.
 pub(crate) fn write(pending: &Pending, key: &Key) -> Option<Entry> {
     let Parts { metadata, annotations, spec } = author_view::split(pending.claim.object.as_deref()?).ok()??;
     let metadata: &RawValue = serde_json::from_str(&metadata).ok()?;

@@ -72,7 +72,8 @@ impl VolumeMetrics {
         ours.register_collector(Box::new(WaitingClaims(context)));
     }
 
-    /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it reads is 1.
+    /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it
+    /// reads is 1.
     pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
         let Some(class) = ReadClass::seen(event).map(str::to_owned) else { return };
         let provision = ClassAndSourceLabels { class: class.clone(), source: String::new() };

@@ -28,7 +28,8 @@ impl VolumeNames {
                 "names of volumes can have 1 to {LONGEST} characters of the claim's uid, not {length}"
             ));
         }
-        // The replica that works on a name distinguishes the claims with this name, but the replicas of nodes do not see each other's claims.
+        // The replica that works on a name distinguishes the claims with this name, but the replicas of nodes do not
+        // see each other's claims.
         if uid_length.is_some() && options.coordination == Coordination::PerNode {
             return Err("with --coordination per-node, names of volumes need the whole uid of the claim".to_owned());
         }

@@ -1,5 +1,5 @@
-//! Ends attempts that will not result in a volume: by the provisioner's `clean_up`, or by calling `provision` until it answers and
-//! deleting the result.
+//! Ends attempts that will not result in a volume: by the provisioner's `clean_up`, or by calling `provision` until it
+//! answers and deleting the result.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,7 +59,8 @@ impl Provisioning {
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
         if live.metadata().uid.as_deref() != Some(&*claim.uid) {
-            // A claim that was restored from a backup may refer to the data. A user who sets its volume name has to keep the claim.
+            // A claim that was restored from a backup may refer to the data. A user who sets its volume name has to
+            // keep the claim.
             let restored = live.fields.as_ref().is_ok_and(|claim| claim.bound_to() == Some(&*volume));
             return if restored { Err(Stopped::Behind) } else { Ok(()) };
         }

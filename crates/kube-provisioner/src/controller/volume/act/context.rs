@@ -67,7 +67,8 @@ impl ActContext {
         if same { Ok(Arc::new(live.object)) } else { Err(Stopped::Changed) }
     }
 
-    /// Returns the parameters of an attempt's class. A panic of the provisioner's code while it parses them does not end the attempt.
+    /// Returns the parameters of an attempt's class. A panic of the provisioner's code while it parses them does not
+    /// end the attempt.
     pub(super) fn parameters_of(&self, pending: &Pending) -> Result<ClassParameters, Stopped> {
         let parameters = match &pending.class.parameters {
             Ok(parameters) => Ok(parameters.clone()),

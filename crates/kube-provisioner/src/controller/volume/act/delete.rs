@@ -92,7 +92,8 @@ impl Deleting {
         Ok(live)
     }
 
-    /// Calls the provisioner's `should_delete` before anything is deleted. Returns the version of the volume that it received.
+    /// Calls the provisioner's `should_delete` before anything is deleted. Returns the version of the volume that it
+    /// received.
     async fn call_guard(
         &self,
         deletion: Deletion,
@@ -118,8 +119,8 @@ impl Deleting {
         }
     }
 
-    /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it, since such a claim may
-    /// not name us.
+    /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it,
+    /// since such a claim may not name us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Stopped> {
         let names = &self.context.rules.volume_names;
         let Some(claim) =

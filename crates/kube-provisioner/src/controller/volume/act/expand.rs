@@ -1,8 +1,8 @@
-//! Calls the provisioner's `expand` for a claim that requests a larger size, and writes the new size. Before the call, the claim's
-//! status shows the expansion; after the call, the volume is updated first and then the claim.
+//! Calls the provisioner's `expand` for a claim that requests a larger size, and writes the new size. Before the call,
+//! the claim's status shows the expansion; after the call, the volume is updated first and then the claim.
 //!
-//! The claim and the volume contain everything needed to continue after a crash, and `expand` is idempotent, so there is
-//! no additional record.
+//! The claim and the volume contain everything needed to continue after a crash, and `expand` is idempotent, so there
+//! is no additional record.
 
 use std::sync::Arc;
 
@@ -117,7 +117,8 @@ impl Expanding {
         self.write_status(&growing, status).await
     }
 
-    /// Returns the outcome of an error. After an infeasible expansion the user may lower the request, and the status says so.
+    /// Returns the outcome of an error. After an infeasible expansion the user may lower the request, and the status
+    /// says so.
     async fn not_expanded(&self, error: &ExpandError, bytes: u64, key: &Key) -> Outcome {
         let (verdict, message) = (error.verdict(), error.event_text(key));
         if verdict == ExpandVerdict::Infeasible {

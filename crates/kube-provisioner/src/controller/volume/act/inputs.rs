@@ -41,8 +41,8 @@ impl Provisioning {
         named.iter().map(annotation).collect()
     }
 
-    /// Returns the labels of the selected node, if the provisioner reads them. A missing node stops provisioning, but not
-    /// clean-up.
+    /// Returns the labels of the selected node, if the provisioner reads them. A missing node stops provisioning, but
+    /// not clean-up.
     pub(super) async fn node_labels(
         &self,
         node: Option<&str>,

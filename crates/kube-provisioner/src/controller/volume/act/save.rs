@@ -80,8 +80,9 @@ impl Provisioning {
                         return Err(Stopped::Changed);
                     }
                     Found::OfAnother => {
-                        // Its asset may be the one that the provisioner has created or found for this claim, so nothing is deleted. The
-                        // provisioner is called again once the other volume no longer exists, which the watch shows.
+                        // Its asset may be the one that the provisioner has created or found for this claim, so nothing
+                        // is deleted. The provisioner is called again once the other volume no longer exists, which the
+                        // watch shows.
                         let attempt = Progress::Background(unsaved.pending.clone());
                         self.context.cache().set_progress(key, attempt);
                         return Err(Stopped::Behind);
@@ -125,7 +126,8 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
     }
 }
 
-/// Returns the text that asks an administrator to check whether both names belong to one server, which cannot be determined automatically.
+/// Returns the text that asks an administrator to check whether both names belong to one server, which cannot be
+/// determined automatically.
 fn other_server_text(ours: &[u8], saved: &PersistentVolume) -> String {
     let ours: PersistentVolume = serde_json::from_slice(ours).unwrap_or_default();
     let place = |volume: &PersistentVolume| {
@@ -139,7 +141,8 @@ fn other_server_text(ours: &[u8], saved: &PersistentVolume) -> String {
     )
 }
 
-/// Returns true if two specs name the same asset. The server of an NFS volume is compared separately: it may have been renamed.
+/// Returns true if two specs name the same asset. The server of an NFS volume is compared separately: it may have been
+/// renamed.
 fn same_asset(wanted: &serde_json::Value, found: &serde_json::Value) -> bool {
     const HANDLES: [(&str, &[&str]); 7] = [
         ("csi", &["driver", "volumeHandle"]),

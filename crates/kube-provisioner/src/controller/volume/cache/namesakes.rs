@@ -7,8 +7,8 @@ use crate::controller::volume::facts::{ClaimState, Facts, Progress};
 use crate::controller::volume::key::{ClaimUid, Key};
 use crate::controller::volume::names::VolumeNames;
 
-/// The claims by the names of their volumes, the oldest claim of a name first. Empty if the usual naming is used, in which
-/// each name belongs to one claim.
+/// The claims by the names of their volumes, the oldest claim of a name first. Empty if the usual naming is used, in
+/// which each name belongs to one claim.
 #[derive(Default)]
 pub(super) struct Namesakes(BTreeSet<(Key, Box<str>, ClaimUid)>);
 
@@ -55,7 +55,8 @@ impl VolumeCache {
         volume.filter(|owner| self.rules.volume_names.key(owner) == *key).or_else(attempt).or_else(known)
     }
 
-    /// Returns the facts about claims that cannot have the name, since another claim holds it. Claims with another volume are left out.
+    /// Returns the facts about claims that cannot have the name, since another claim holds it. Claims with another
+    /// volume are left out.
     pub(super) fn twins(&self, key: &Key, holder: Option<&ClaimUid>) -> Vec<Facts> {
         let Some(holder) = holder.filter(|_| self.rules.volume_names.can_coincide()) else { return Vec::new() };
         let others = self.namesakes.of(key).filter(|claim| *claim != holder);

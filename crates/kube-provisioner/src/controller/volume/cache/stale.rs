@@ -15,7 +15,8 @@ impl VolumeCache {
         self.stale_claims = self.stale_claims.max(version);
     }
 
-    /// Records that volumes of earlier versions are stale. The watch may still show a deleted volume, which must not end an attempt.
+    /// Records that volumes of earlier versions are stale. The watch may still show a deleted volume, which must not
+    /// end an attempt.
     pub(crate) fn volumes_stale_before(&mut self, version: u64) {
         if self.rules.safeguards.include(Safeguard::FreshVolumes) {
             self.stale_volumes = self.stale_volumes.max(version);
@@ -47,7 +48,8 @@ impl VolumeCache {
         keys
     }
 
-    /// Requires the claim to be read before it receives another volume. It may look unbound only because the watch is behind.
+    /// Requires the claim to be read before it receives another volume. It may look unbound only because the watch is
+    /// behind.
     pub(crate) fn confirm_first(&mut self, key: &Key) {
         let claim = self.holder(key).and_then(|claim| self.claims.get(&claim));
         if matches!(claim, Some(ClaimEntry::Waiting(_))) && !self.progress.contains_key(key) {

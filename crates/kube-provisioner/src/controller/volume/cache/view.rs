@@ -144,8 +144,8 @@ impl Journaled for VolumeCache {
     }
 }
 
-/// Returns true if the attempt of one claim waits while the volume of another claim has the name: an asset created by that name may be the
-/// asset of that volume.
+/// Returns true if the attempt of one claim waits while the volume of another claim has the name: an asset created by
+/// that name may be the asset of that volume.
 fn is_kept_waiting(progress: &Progress, volume: &VolumeState) -> bool {
     match (progress.pending(), volume) {
         (Some(pending), VolumeState::Ours(volume)) => volume.facts.is_for_another(&pending.claim.facts.uid),

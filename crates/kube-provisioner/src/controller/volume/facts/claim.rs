@@ -24,8 +24,8 @@ impl DataSource {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// Returns true if a volume populator fills the volume by means of another claim: the source is neither a clone nor a snapshot.
-    /// <https://kubernetes.io/docs/concepts/storage/volume-populators/>
+    /// Returns true if a volume populator fills the volume by means of another claim: the source is neither a clone nor
+    /// a snapshot. <https://kubernetes.io/docs/concepts/storage/volume-populators/>
     pub(crate) fn needs_populator(&self) -> bool {
         self.label() == "other"
     }
@@ -48,8 +48,8 @@ pub(crate) struct WaitingClaim {
     pub(crate) resource_version: Box<str>,
     /// The time at which it was first seen waiting.
     pub(crate) since: Instant,
-    /// The claim as the provisioner receives it, as JSON: a third of the size of the decoded object. `None` once the volume is
-    /// saved. The claim is read again in the rare case that it needs another volume.
+    /// The claim as the provisioner receives it, as JSON: a third of the size of the decoded object. `None` once the
+    /// volume is saved. The claim is read again in the rare case that it needs another volume.
     pub(crate) object: Option<Box<str>>,
 }
 

@@ -24,7 +24,8 @@ pub(crate) struct OurClass {
 }
 
 impl OurClass {
-    /// Parses the class. Calls the provisioner's code, so no lock may be held. `snapshot` is the class as [`OurClass::snapshot`] writes it.
+    /// Parses the class. Calls the provisioner's code, so no lock may be held. `snapshot` is the class as
+    /// [`OurClass::snapshot`] writes it.
     pub(crate) fn read(
         object: StorageClass,
         fingerprint: u64,
@@ -50,8 +51,8 @@ impl OurClass {
         self.object.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Returns true if this class was created after the other was deleted. Our watch may be behind the class of an adopted
-    /// attempt.
+    /// Returns true if this class was created after the other was deleted. Our watch may be behind the class of an
+    /// adopted attempt.
     pub(crate) fn replaces(&self, other: &Self) -> bool {
         let (this, other) = (&self.object.metadata, &other.object.metadata);
         let version = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();

@@ -15,8 +15,8 @@ pub(crate) struct GrowingClaim {
     begun: Option<(ResizeStatus, Amount)>,
 }
 
-/// The progress of an expansion according to `status.allocatedResourceStatuses`. Values that only a kubelet writes are not read:
-/// volumes of a provisioner have no expansion on the node.
+/// The progress of an expansion according to `status.allocatedResourceStatuses`. Values that only a kubelet writes are
+/// not read: volumes of a provisioner have no expansion on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResizeStatus {
     InProgress,
@@ -71,8 +71,9 @@ impl GrowingClaim {
         })
     }
 
-    /// Returns the size to expand to, for a volume of this capacity. Like external-resizer, it first completes an expansion that may be in
-    /// progress; after an infeasible one it uses the claim's current request, which may be smaller.
+    /// Returns the size to expand to, for a volume of this capacity. Like external-resizer, it first completes an
+    /// expansion that may be in progress; after an infeasible one it uses the claim's current request, which may be
+    /// smaller.
     pub(crate) fn target(&self, capacity: u64) -> u64 {
         let wanted = match &self.begun {
             Some((ResizeStatus::InProgress, begun)) => begun.bytes,

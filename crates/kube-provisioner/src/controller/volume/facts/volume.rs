@@ -51,7 +51,8 @@ pub(crate) struct VolumeFacts {
     pub(crate) cluster_id: Option<Box<str>>,
     /// True if the deletion of its asset has begun, as recorded on the volume itself.
     pub(crate) deletion_begun: bool,
-    /// True if it may be a copy from a backup, and no administrator has permitted its deletion: its phase says nothing about its claim.
+    /// True if it may be a copy from a backup, and no administrator has permitted its deletion: its phase says nothing
+    /// about its claim.
     pub(crate) unproven: bool,
     /// An administrator has confirmed that the data may be deleted.
     pub(crate) confirmed: bool,
@@ -109,8 +110,8 @@ impl VolumeFacts {
         }
     }
 
-    /// Returns a fingerprint of the facts that work on the volume depends on. Our own writes during a deletion do not change
-    /// it, so they do not shorten the pause after a failure.
+    /// Returns a fingerprint of the facts that work on the volume depends on. Our own writes during a deletion do not
+    /// change it, so they do not shorten the pause after a failure.
     pub(crate) fn fingerprint(&self) -> u64 {
         match self.phase {
             Phase::Released => fingerprint(&Self { deleting: false, deletion_begun: false, ..self.clone() }),

@@ -13,9 +13,9 @@ use crate::users::arn;
 pub(crate) enum GrantError {
     #[error(transparent)]
     Failed(#[from] Failure),
-    #[error("the policy of the bucket {bucket} cannot be read ({reason}): mend it or delete it")]
+    #[error("the policy of the bucket {bucket} cannot be read ({reason}): fix it or delete it")]
     Unreadable { bucket: String, reason: String },
-    #[error("somebody else changes the policy of the bucket {0} at the same time; trying again")]
+    #[error("the policy of the bucket {0} is being changed concurrently; trying again")]
     Contended(String),
 }
 

@@ -94,7 +94,7 @@ impl TryFrom<String> for Placement {
         if !text.is_empty() && text.len() <= 255 && text.chars().all(is_plain) {
             Ok(Self(text))
         } else {
-            Err(format!("{text:?} is no name: letters, digits, - _ and . are possible"))
+            Err(format!("{text:?} is not a valid name: use letters, digits, -, _ and ."))
         }
     }
 }

@@ -152,7 +152,7 @@ impl BucketHooks for Rgw {
         let before = account.remove_other_keys(&store, known.access_key_id.as_deref()).await?;
         let keys = store.admin.create_key(&account.id).await?;
         let new = keys.iter().find(|key| !before.contains(&key.access_key));
-        let new = new.ok_or_else(|| ProvisionError::retry("the gateway made no new key"))?.credentials();
+        let new = new.ok_or_else(|| ProvisionError::retry("the gateway returned no new key"))?.credentials();
         Ok(Credentials::new(new.access_key_id, new.secret_access_key))
     }
 

@@ -166,20 +166,20 @@ impl Admin {
     /// Creates a bucket with this name as a local alias of the key. The key has no permissions yet.
     pub(crate) async fn create_bucket(&self, name: &str, key: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"localAlias": {"accessKeyId": key, "alias": name}});
-        self.ask(post("CreateBucket", body).once(), || format!("make the bucket {name}")).await
+        self.ask(post("CreateBucket", body).once(), || format!("create the bucket {name}")).await
     }
 
     /// Adds a global alias to the bucket. Garage refuses an alias of another bucket.
     pub(crate) async fn add_global_alias(&self, id: &str, name: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"bucketId": id, "globalAlias": name});
-        self.ask(post("AddBucketAlias", body), || format!("give the bucket its name {name}")).await
+        self.ask(post("AddBucketAlias", body), || format!("add the name {name} to the bucket")).await
     }
 
     /// Removes a global alias. Garage refuses to remove a bucket's last alias.
     pub(crate) async fn remove_global_alias(&self, id: &str, name: &str) -> Result<(), Failure> {
         let body = json!({"bucketId": id, "globalAlias": name});
         let call = post("RemoveBucketAlias", body);
-        self.ask::<Value>(call, || format!("take the name of the bucket {name}")).await.map(drop)
+        self.ask::<Value>(call, || format!("remove the name of the bucket {name}")).await.map(drop)
     }
 
     /// Adds a local alias of the key to the bucket.
@@ -195,7 +195,7 @@ impl Admin {
         {
             if permissions.any() {
                 let body = json!({"bucketId": id, "accessKeyId": key, "permissions": permissions});
-                let doing = || format!("change what the key {key} may do in the bucket {id}");
+                let doing = || format!("change the permissions of the key {key} for the bucket {id}");
                 self.ask::<BucketInfo>(post(operation, body), doing).await?;
             }
         }
@@ -215,7 +215,7 @@ impl Admin {
     /// Aborts all uploads. Otherwise, Garage would keep the uploaded data when it deletes the bucket.
     pub(crate) async fn end_uploads(&self, id: &str) -> Result<(), Failure> {
         let call = post("CleanupIncompleteUploads", json!({"bucketId": id, "olderThanSecs": 0}));
-        self.ask::<Value>(call, || format!("end the uploads of the bucket {id}")).await.map(drop)
+        self.ask::<Value>(call, || format!("abort the uploads of the bucket {id}")).await.map(drop)
     }
 
     /// Deletes an empty bucket. Returns `false` if the bucket is not empty.
@@ -267,7 +267,7 @@ impl Admin {
     pub(crate) async fn import_key(&self, key: &Credentials, name: &str) -> Result<(), Failure> {
         let body = json!({"accessKeyId": key.access_key_id, "secretAccessKey": key.secret_access_key, "name": name});
         let call = post("ImportKey", body).once();
-        self.ask::<Value>(call, || "make a key for the claim".to_owned()).await.map(drop)
+        self.ask::<Value>(call, || "create a key for the claim".to_owned()).await.map(drop)
     }
 
     pub(crate) async fn delete_key(&self, id: &str) -> Result<(), Failure> {
@@ -327,7 +327,7 @@ impl Admin {
         *request.uri_mut() = format!("{}/v2/{}{}", self.address, call.operation, call.query).parse().map_err(cannot)?;
         let token = HeaderValue::try_from(format!("Bearer {}", self.token));
         let mut token =
-            token.map_err(|_| Error::Request("the admin token has characters that no token has".to_owned()))?;
+            token.map_err(|_| Error::Request("the admin token contains characters that are not allowed".to_owned()))?;
         token.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, token);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

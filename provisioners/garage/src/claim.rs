@@ -97,7 +97,7 @@ impl Claim {
     async fn import(&self, store: &Store, name: &str) -> Result<Credentials, Failure> {
         let random = |bytes: &mut [u8]| {
             let cannot = |error: getrandom::Error| {
-                Failure::of_s3("make a key".to_owned(), s3_client::Error::Request(error.to_string()))
+                Failure::of_s3("create a key".to_owned(), s3_client::Error::Request(error.to_string()))
             };
             getrandom::fill(bytes).map(|()| hex(bytes)).map_err(cannot)
         };

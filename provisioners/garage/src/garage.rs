@@ -134,7 +134,8 @@ impl BucketHooks for Garage {
         let mut buckets = Vec::new();
         for bucket in &account.buckets {
             let live = self.live(&store, bucket, (&account.account, &account.cluster_id)).await?;
-            let live = live.ok_or_else(|| ProvisionError::retry(format!("the bucket {} is gone", bucket.name)))?;
+            let live =
+                live.ok_or_else(|| ProvisionError::retry(format!("the bucket {} no longer exists", bucket.name)))?;
             buckets.push((bucket, live, rights(bucket.allowed(class, asked)?)));
         }
         let key = claim.make_key(&store).await?;
@@ -283,7 +284,7 @@ async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named
         (Some(others), _) => Ok(Named::Others(others)),
         (None, Some(text)) => Ok(Named::Refused(text)),
         (None, None) => {
-            Err(ProvisionError::retry(format!("the bucket {name} has got its name and is not there by it")))
+            Err(ProvisionError::retry(format!("the bucket {name} was named but cannot be found by its name")))
         }
     }
 }

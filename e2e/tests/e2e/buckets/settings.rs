@@ -41,7 +41,7 @@ async fn ceph_w16_a_placement_that_is_not_there_is_told_and_a_bucket_stays_in_it
     fixture.claim("nowhere", "class", json!({"additionalConfig": {"bucketPlacement": "nowhere"}})).await?;
     fixture.told("nowhere", "InvalidLocationConstraint").await?;
     fixture.claim("ice", "class", json!({"additionalConfig": {"bucketStorageClass": "ICE"}})).await?;
-    fixture.told("ice", "make the bucket").await?;
+    fixture.told("ice", "create the bucket").await?;
     for claim in ["nowhere", "ice"] {
         fixture.delete(claim).await?;
     }

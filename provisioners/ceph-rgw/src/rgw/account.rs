@@ -94,7 +94,7 @@ impl Account {
         }
         store.admin.create_user(&self.id, &Mark::of(&self.cluster).to_string(), max_buckets).await?;
         let made = self.user(store).await?;
-        made.ok_or_else(|| ProvisionError::retry(format!("the user {} was made and is not there", self.id)))
+        made.ok_or_else(|| ProvisionError::retry(format!("the user {} was created but cannot be found", self.id)))
     }
 
     pub(super) async fn key(
@@ -113,7 +113,7 @@ impl Account {
         }
         let keys = store.admin.create_key(&self.id).await?;
         let key = keys.first().map(Key::credentials);
-        key.ok_or_else(|| ProvisionError::retry("the gateway made no key"))
+        key.ok_or_else(|| ProvisionError::retry("the gateway returned no key"))
     }
 
     /// Records in the user's mark that this bucket belongs to the claim, before it is given to another user.

@@ -42,7 +42,7 @@ pub(super) async fn make(
     let name = &request.name;
     let made = store.admin.bucket(name).await?.filter(|made| made.owner == own.id);
     let made = made.ok_or_else(|| {
-        Objection::Failed(ProvisionError::retry(format!("the bucket {name} was made and is not there")))
+        Objection::Failed(ProvisionError::retry(format!("the bucket {name} was created but cannot be found")))
     })?;
     own.note(store, HandedOver { marker: made.marker.clone(), owner: users.owner.id.clone() }).await?;
     store.admin.give_bucket(name, &made.id, &users.owner.id).await?;
@@ -67,9 +67,9 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
             "the bucket {name} exists and belongs to somebody else: choose another bucketName"
         ))),
         "InvalidBucketName" => {
-            Err(Objection::Refused(Failure::of_user(&format!("make the bucket {name}"), error).to_string()))
+            Err(Objection::Refused(Failure::of_user(&format!("create the bucket {name}"), error).to_string()))
         }
-        _ => Err(Failure::of_user(&format!("make the bucket {name}"), error).into()),
+        _ => Err(Failure::of_user(&format!("create the bucket {name}"), error).into()),
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn apply(
     let live = store.admin.bucket(name).await?;
     let is_ours = |live: &BucketInfo| live.owner == owner && marker.is_none_or(|marker| *marker == live.marker);
     let Some(live) = live.filter(is_ours) else {
-        return Err(ProvisionError::retry(format!("the bucket {name} was made and is not there")));
+        return Err(ProvisionError::retry(format!("the bucket {name} was created but cannot be found")));
     };
     if let Some(text) = misplaced(name, config, &live) {
         return Err(ProvisionError::already_exists(text));

@@ -109,7 +109,7 @@ async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<
     };
     let deleted = deleted.map_err(|failure| {
         if failure.timed_out() {
-            DeleteError::in_progress(format!("the gateway is still deleting what {name} holds"))
+            DeleteError::in_progress(format!("the gateway is still deleting the contents of {name}"))
         } else {
             failure.into()
         }

@@ -39,7 +39,7 @@ use crate::controller::bucket::BucketBackend;
 /// #         let owner = (request.cluster_id, request.owner.name);
 /// #         match self.0.lock().unwrap().entry(request.name) {
 /// #             std::collections::btree_map::Entry::Occupied(bucket) if *bucket.get() != owner => {
-/// #                 return Err(ProvisionError::invalid("the bucket is somebody else's"));
+/// #                 return Err(ProvisionError::invalid("the bucket belongs to another user"));
 /// #             }
 /// #             bucket => bucket.or_insert(owner),
 /// #         };
@@ -53,7 +53,7 @@ use crate::controller::bucket::BucketBackend;
 /// #     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
 /// #         let owner = (request.cluster_id.clone(), request.account.name.clone());
 /// #         if self.0.lock().unwrap().get(&request.bucket().name) != Some(&owner) {
-/// #             return Err(ProvisionError::invalid("the bucket is somebody else's"));
+/// #             return Err(ProvisionError::invalid("the bucket belongs to another user"));
 /// #         }
 /// #         Ok(Granted::new(Endpoint::https("store"), Credentials::new(request.account.name, "secret")))
 /// #     }

@@ -1,4 +1,4 @@
-//! Attempts of a provisioner of buckets that end at a chosen request.
+//! Attempts of a bucket provisioner that end at a chosen request.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -7,8 +7,9 @@ use anyhow::Context;
 
 use crate::s3::proxy::{self, Asked, Behind, Fate};
 
-/// Whichever request is the last one that arrives, the claim's deletion finds all that was made, and another attempt goes on from
-/// there. `provision` asks at an address; `server` is the true one. The answer is how many requests an attempt has.
+/// Checks that an attempt may end after any of its requests: deleting the claim removes all leftovers, and another
+/// attempt continues. `provision` sends its requests to the address that it receives; `server` is the address of the
+/// object store. Returns the number of requests of a complete attempt.
 pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
     server: &str,
     provision: impl AsyncFn(&str) -> anyhow::Result<()>,
@@ -34,7 +35,7 @@ pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
     Ok(last)
 }
 
-/// A server that breaks off after so many requests; returns its address.
+/// Starts a proxy that closes connections after this number of requests, and returns its address.
 pub async fn that_ends_after(server: &str, requests: u64) -> anyhow::Result<String> {
     let decide = move |asked: &Asked| match asked.number.cmp(&requests) {
         Ordering::Less => Fate::Answered,

@@ -1,4 +1,5 @@
-//! What every provisioner of buckets does, whatever object store it works on. Rows of `docs/book/pages/reference/behaviour.md`, by their ids.
+//! Tests that apply to all bucket provisioners, whatever their object store. The ids refer to rows of
+//! `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -15,19 +16,19 @@ use serde_json::json;
 
 use crate::cluster::{BucketSpace, Program, eventually, is_bucket_bound, named};
 
-/// The limit for everything that is waited for.
+/// The limit for every wait.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// A provisioner with an object store of its own. It has a class, `class`.
+/// A provisioner with its own object store, and a class named `class`.
 #[expect(async_fn_in_trait, reason = "tests are of one thread")]
 pub trait BucketFixture: Deref<Target = BucketSpace> {
-    /// What every class says.
+    /// The parameters of every class.
     const PARAMETERS: &[(&str, &str)];
 
-    /// Starts the provisioner, with a log of all that it does.
+    /// Starts the provisioner with verbose logs.
     fn spawn(&self) -> anyhow::Result<Program>;
 
-    /// The buckets and users that the provisioner has made.
+    /// The buckets and users that the provisioner created.
     async fn assets(&self) -> anyhow::Result<BTreeSet<String>>;
 
     /// Starts the provisioner and waits until it is connected.
@@ -37,12 +38,12 @@ pub trait BucketFixture: Deref<Target = BucketSpace> {
         Ok(program)
     }
 
-    /// Creates a class with these parameters more.
+    /// Creates a class with additional parameters.
     async fn class_with(&self, suffix: &str, more: &[(&str, &str)]) -> anyhow::Result<()> {
         self.class(suffix, &[Self::PARAMETERS, more].concat()).await
     }
 
-    /// Waits until the object store has nothing of this test.
+    /// Waits until the object store contains no buckets or users of this test.
     async fn nothing_left(&self) -> anyhow::Result<()> {
         let mut left = BTreeSet::new();
         let gone = eventually(SOON, async || {
@@ -53,7 +54,7 @@ pub trait BucketFixture: Deref<Target = BucketSpace> {
     }
 }
 
-/// U1 U3 U7 U8 Y1 Y5: a claim is served once its class is there; Secret and ConfigMap are as everywhere.
+/// U1 U3 U7 U8 Y1 Y5: a claim is provisioned once its class exists; its Secret and ConfigMap have the standard form.
 pub async fn claims_of_a_late_class_are_served(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     fixture.claim("photos", "late", json!({"generateBucketName": "p".repeat(60)})).await?;
@@ -79,7 +80,8 @@ pub async fn claims_of_a_late_class_are_served(fixture: &impl BucketFixture) -> 
     fixture.delete("videos").await
 }
 
-/// Z3 Z4: a bucket goes, or stays, as it was made, whatever has become of its class.
+/// Z3 Z4: a bucket is deleted or retained as configured at its creation, even if its class has changed or no longer
+/// exists.
 pub async fn buckets_outlive_their_classes(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     let classes = fixture.space.cluster_api::<StorageClass>();
@@ -108,7 +110,7 @@ pub async fn buckets_outlive_their_classes(fixture: &impl BucketFixture) -> anyh
     fixture.delete("owner").await
 }
 
-/// Z5 Z6 Z7 Z8: nothing of others is touched, and what is ours is put right again.
+/// Z5 Z6 Z7 Z8: the provisioner never touches foreign objects, and restores its own.
 pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     let secrets = fixture.space.api::<Secret>();
@@ -121,7 +123,7 @@ pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Re
     fixture.bound("photos").await?;
     let photos = fixture.user("photos").await?;
 
-    // A bucket of somebody else.
+    // A bucket of another owner.
     let before = fixture.assets().await?;
     fixture.claim("thief", "class", json!({"bucketName": photos.bucket})).await?;
     let told = fixture.message("thief", "ProvisioningFailed").await?;
@@ -130,7 +132,7 @@ pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Re
     assert_eq!(fixture.assets().await?, before);
     ensure!(photos.works().await, "the owner's key opens the bucket no more");
 
-    // Both of these names are NAMESPACE-b-c when they are put together.
+    // Both names result in NAMESPACE-b-c when they are joined.
     let other = Namespace { metadata: named(&format!("{}-b", fixture.space.namespace())), ..Namespace::default() };
     let other = fixture.space.create_cluster_wide(&other).await?.name_any();
     let there = Api::<ObjectBucketClaim>::namespaced(fixture.space.client(), &other);
@@ -145,7 +147,7 @@ pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Re
     fixture.space.wait_gone(&there, "c").await?;
     ensure!(fixture.user("b-c").await?.works().await, "the other claim's bucket has gone with it");
 
-    // Somebody edits, and somebody deletes.
+    // A user edits the ConfigMap, and deletes objects of the claim.
     let edit = json!({"data": {"BUCKET_NAME": "elsewhere"}});
     let maps = fixture.space.api::<ConfigMap>();
     maps.patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await?;
@@ -160,7 +162,7 @@ pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Re
     fixture.delete("photos").await
 }
 
-/// Z10 Z11: a claim that is changed or made again is checked at once, and has nothing of the former one.
+/// Z10 Z11: a changed or recreated claim is reconciled at once, and inherits nothing from the previous one.
 pub async fn claims_that_change_are_looked_at_at_once(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     for claim in ["mended", "dropped"] {
@@ -184,7 +186,7 @@ pub async fn claims_that_change_are_looked_at_at_once(fixture: &impl BucketFixtu
     fixture.delete("mended").await
 }
 
-/// Z17: with `DeleteIfEmpty` a bucket stays, and its keys work, until it is empty.
+/// Z17: with `DeleteIfEmpty`, a bucket and its keys stay until the bucket is empty.
 pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     fixture.class_with("careful", &[("deletionPolicy", "DeleteIfEmpty")]).await?;
@@ -203,7 +205,7 @@ pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl Buc
     fixture.space.wait_gone(&claims, "full").await
 }
 
-/// Z30: claims share a bucket, each with a key and rights of its own, until the last of them is gone.
+/// Z30: claims share a bucket until the last of them is deleted, each with its own key and permissions.
 pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     let reads = json!({"bucketClaimName": "photos", "accessMode": "read-only"});
@@ -236,7 +238,7 @@ pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Resu
     fixture.nothing_left().await
 }
 
-/// Z12: one of two replicas works; the other takes over when it dies.
+/// Z12: one of two replicas is active; the other takes over when it dies.
 pub async fn a_replica_takes_over(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let mut first = fixture.start().await?;
     fixture.claim("a", "class", json!({})).await?;
@@ -251,7 +253,7 @@ pub async fn a_replica_takes_over(fixture: &impl BucketFixture) -> anyhow::Resul
     fixture.delete("b").await
 }
 
-/// Z34: the command `orphans` finds what no ObjectBucket stands for, and removes that and nothing else.
+/// Z34: the command `orphans` finds and removes exactly the assets that have no ObjectBucket.
 pub async fn orphans_are_found_and_removed(
     fixture: &impl BucketFixture,
     orphans: impl AsyncFn(&[&str]) -> anyhow::Result<(bool, String)>,
@@ -268,7 +270,7 @@ pub async fn orphans_are_found_and_removed(
     let (_, text) = orphans(&[]).await?;
     ensure!(text.contains("2 in use, 0 orphans"), "{text}");
 
-    // Somebody removes the objects by force.
+    // A user removes the objects by force.
     let claims = fixture.space.api::<ObjectBucketClaim>();
     let object = claims.get("photos").await?.spec.object_bucket_name.context("it is bound")?;
     let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -281,7 +283,7 @@ pub async fn orphans_are_found_and_removed(
     ensure!(text.contains(&lost.bucket) && !text.contains(&kept.bucket), "{text}");
     ensure!(text.contains("1 in use, 1 orphans"), "{text}");
 
-    // Other tests have ObjectBuckets that nobody can read, and nothing is removed meanwhile.
+    // Other tests create ObjectBuckets that cannot be read; while they exist, the command removes nothing.
     let told = async |more: &[&str], part: &str| {
         let mut text = String::new();
         let found = eventually(SOON, async || {
@@ -301,8 +303,8 @@ pub async fn orphans_are_found_and_removed(
     fixture.delete("videos").await
 }
 
-/// Z14: what is in a full bucket goes page by page, and nobody waits for that. `E2E_OBJECTS` is for longer runs. `versioning`
-/// is what a class says so that a bucket keeps versions: every fourth object has two.
+/// Z14: the objects of a full bucket are deleted page by page without delaying other claims. Set `E2E_OBJECTS` for
+/// longer runs. `versioning` is the class parameter that enables versions: every fourth object has two.
 pub async fn a_full_bucket_goes_while_others_are_served(
     fixture: &impl BucketFixture,
     versioning: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! What the key of a claim may do, on every store that an administrator can fill by hand.
+//! Permissions of claims' keys, for every store in which an administrator can create buckets.
 
 use anyhow::ensure;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,25 +10,25 @@ use serde_json::json;
 use crate::bucket_cases::{BucketFixture, SOON};
 use crate::cluster::{BucketUser, eventually};
 
-/// A store with buckets that no claim has.
+/// A store with buckets that belong to no claim.
 #[expect(async_fn_in_trait, reason = "tests are of one thread")]
 pub trait Administered: BucketFixture {
     /// The store's region.
     const REGION: &str;
-    /// Whether a lost Secret gets another key.
+    /// True if a lost Secret is recreated with another key.
     const KEYS_SHOWN_ONCE: bool;
 
-    /// Makes a bucket by hand. The answer has all rights in it.
+    /// Creates a bucket manually. The returned client has all permissions in it.
     async fn make_bucket(&self, name: &str) -> anyhow::Result<Client>;
 
-    /// Removes it when it is empty.
+    /// Removes an empty bucket.
     async fn remove_bucket(&self, name: &str) -> anyhow::Result<()>;
 
-    /// What only the administrator knows.
+    /// A secret that only the administrator may know.
     fn administrators_secret(&self) -> &str;
 }
 
-/// Fails unless this is refused for want of a right.
+/// Fails unless the store denied the request for lack of a permission.
 pub fn is_denied<T>(what: &str, answer: Result<T, Error>) -> anyhow::Result<()> {
     match answer {
         Err(error) if error.code() == "AccessDenied" => Ok(()),
@@ -37,7 +37,7 @@ pub fn is_denied<T>(what: &str, answer: Result<T, Error>) -> anyhow::Result<()> 
     }
 }
 
-/// Nothing beyond objects, and nothing of another bucket.
+/// Checks that the key has no permissions beyond the objects of its bucket.
 async fn has_no_other_rights<F: Administered>(user: &BucketUser, other: &str) -> anyhow::Result<()> {
     let (client, bucket) = (&user.client, user.bucket.as_str());
     let public = json!({"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": format!("arn:aws:s3:::{bucket}/*")});
@@ -52,7 +52,7 @@ async fn has_no_other_rights<F: Administered>(user: &BucketUser, other: &str) ->
     is_denied("listing another bucket", client.list_object_versions(other).await)
 }
 
-/// W1 W2 Z8 Z9 Z16: a pod uses its bucket and nobody else's, and keys rotate.
+/// W1 W2 Z8 Z9 Z16: a pod can use only its own bucket, and keys rotate.
 pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administered>(
     fixture: &F,
 ) -> anyhow::Result<()> {
@@ -72,14 +72,14 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
     ensure!(after.works().await && photos.works().await, "both keys work for some time");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && after.works().await, "the old key works for ever");
-    // A lost Secret comes back with a key that works.
+    // A lost Secret is recreated with a key that works.
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
     let back = fixture.user("photos").await?;
     ensure!(back.works().await, "the key of the new Secret does not work");
     ensure!((back.id != after.id) == F::KEYS_SHOWN_ONCE, "the key is {} after {}", back.id, after.id);
     if F::KEYS_SHOWN_ONCE {
-        // Running pods use the lost key for the overlap.
+        // The lost key stays valid during the overlap, for running pods.
         let retired = eventually(SOON, async || Ok((!after.works().await).then_some(()))).await?;
         ensure!(retired.is_some() && back.works().await, "the lost key works for ever");
     }
@@ -90,7 +90,7 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
     fixture.is_discreet(&program, &all).await
 }
 
-/// Y4: claims are let into a bucket that exists, as their classes say.
+/// Y4: claims receive access to an existing bucket, as their classes define.
 pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: &F) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     let buckets = ["shared-bucket", "other-bucket"];
@@ -109,7 +109,7 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
         has_access(access, &user, "x").await?;
         has_no_other_rights::<F>(&user, "other-bucket").await?;
     }
-    // A bucket of somebody else is refused and stays.
+    // A claim for a foreign bucket is refused, and the bucket stays.
     fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
     fixture.told("thief", "was not made for this claim").await?;
     for claim in ["read-write", "read-only", "write-only", "thief"] {
@@ -124,7 +124,7 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
     Ok(())
 }
 
-/// Fails unless the key has this access, neither more nor less, to a bucket that holds this object.
+/// Fails unless the key has exactly this access to a bucket that contains this object.
 pub async fn has_access(access: &str, user: &BucketUser, object: &str) -> anyhow::Result<()> {
     let (reads, writes) = (access != "write-only", access != "read-only");
     let list = user.client.list_object_versions(&user.bucket).await;

@@ -13,14 +13,15 @@ use crate::progress::{self, SharedProgress};
 /// One version of a program.
 pub(crate) struct Built {
     pub(crate) name: &'static str,
-    /// Without a `v`.
+    /// The version without a leading `v`.
     pub(crate) version: &'static str,
-    /// How long it takes to build it, in words.
+    /// The duration of the build, in words.
     pub(crate) time: &'static str,
 }
 
 impl Built {
-    /// The program's path. `command` builds it: it gets a folder, and puts the program there or below `bin`.
+    /// Returns the program's path. If necessary, `command` builds it in the given folder, and places it there or below
+    /// `bin`.
     pub(crate) async fn path(
         &self,
         progress: &SharedProgress,
@@ -46,12 +47,12 @@ impl Built {
         ensure!(status.success(), "cannot build {name}: {status}\n{}", last_lines(&log, 15));
         let made = ["", "bin"].map(|folder| unfinished.join(folder).join(name)).into_iter().find(|made| made.is_file());
         fs::rename(made.with_context(|| format!("the build has made no {name}"))?, &program)?;
-        // The rest of what cargo has made is of no more use.
+        // The other files of the build are no longer needed.
         fs::remove_dir_all(&unfinished)?;
         Ok(program)
     }
 
-    /// Fails unless it is built, or this builds such programs.
+    /// Fails if the program is not built yet and `builder`, such as `go`, is not installed.
     pub(crate) fn check(&self, builder: &str) -> anyhow::Result<()> {
         let is_built = self.folder()?.join(self.name).is_file();
         ensure!(

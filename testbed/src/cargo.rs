@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
 
-/// Set where the binaries are built already, with the features of the tests.
+/// Set if the binaries are already built with the features of the tests.
 pub const BINARIES_ARE_BUILT: &str = "E2E_BINARIES_ARE_BUILT";
 
 /// The packages whose binaries tests start. xtask is the guard of all other programs.
@@ -38,8 +38,8 @@ pub fn without_package(mut command: Command) -> Command {
     command
 }
 
-/// The path of a binary, such as `hostpath-provisioner`: the one that `HOSTPATH_PROVISIONER` names, else the one of this
-/// test's own build, which is brought up to date once per process.
+/// The path of a binary, such as `hostpath-provisioner`: either the value of `HOSTPATH_PROVISIONER`, or a binary of
+/// this test's own build, which is updated once per process.
 pub fn binary(package: &str) -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
 

@@ -1,8 +1,9 @@
-//! A Ceph cluster on loopback ports: a monitor, a manager, an OSD that keeps its objects in memory, and radosgw, which
-//! speaks S3 and the admin operations API.
+//! A Ceph cluster on loopback ports: a monitor, a manager, an OSD that keeps its objects in memory, and radosgw with S3
+//! and the admin operations API.
 //!
-//! [`Ceph`] lives as long as its owner, whatever ends it. Its [`dependency::Server`] stays until it is stopped. Several can run at
-//! a time: each has ports and a directory of its own, and its configuration file names nothing outside of it.
+//! [`Ceph`] ends with its owner, however the owner ends. Its [`dependency::Server`] runs until it is stopped. Several
+//! clusters can run at a time: each has its own ports and directory, and its configuration refers only to that
+//! directory.
 
 use std::fs;
 
@@ -24,19 +25,19 @@ use crate::progress::{self, SharedProgress};
 use crate::shared::{Shared, shared};
 use crate::supervisor::Supervisor;
 
-/// The user that may use the admin operations API, with the name and the rights that Rook gives it.
+/// The user of the admin operations API, with the name and permissions that Rook assigns.
 pub const ADMIN: &str = "rgw-admin-ops-user";
 
-/// Its rights. Rook's `accounts=*` is unknown to Ceph 16.
+/// The user's permissions. Ceph 16 does not know Rook's `accounts=*`.
 const ADMIN_CAPS: &str = "buckets=*;users=*;usage=read;metadata=read;zone=read";
 
-/// What it needs.
+/// The packages of a cluster.
 pub static CEPH: Dependency = Dependency {
     name: "a Ceph cluster",
     packages: &[
         package("ceph-mon", "/usr/bin/ceph-mon", &["ceph-mon.service", "ceph-mon.target"]),
         package("ceph-mgr", "/usr/bin/ceph-mgr", &["ceph-mgr.target"]),
-        // It brings ceph-base, and with that a service that collects crashes.
+        // The package depends on ceph-base, which installs a service that collects crashes.
         package("ceph-osd", "/usr/bin/ceph-osd", &["ceph-osd.target", "ceph-crash.service"]),
         package("radosgw", "/usr/bin/radosgw", &["ceph-radosgw.target"]),
         package("ceph-common", "/usr/bin/ceph", &["ceph.target", "rbdmap.service"]),
@@ -49,15 +50,15 @@ pub static CEPH: Dependency = Dependency {
     ..Dependency::NOTHING
 };
 
-/// A running cluster that ends with this value, or with this process if that comes first. A radosgw that ends before is
-/// started again, unless [`State::stop_rgw`] ended it.
+/// A running cluster that ends with this value, or with this process if that ends first. A radosgw that ends earlier is
+/// restarted, unless [`State::stop_rgw`] stopped it.
 pub struct Ceph {
     supervisor: Supervisor<State>,
     instance: Instance,
 }
 
 impl Ceph {
-    /// Starts a cluster, and waits until radosgw answers and the admin user is there.
+    /// Starts a cluster, and waits until radosgw answers and the admin user exists.
     pub async fn start(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
         CEPH.check(dependency::INSTALL)?;
         let instance = Instance::create()?;
@@ -66,19 +67,19 @@ impl Ceph {
         Ok(Self { supervisor: supervisor::supervise(state, children, progress.clone()), instance })
     }
 
-    /// What it is made of now, and what can be done with it.
+    /// The current addresses, keys and processes of the cluster, and operations on it.
     pub fn state(&self) -> State {
         self.supervisor.state()
     }
 
-    /// Ends it at once, for nothing of it is kept, and removes its directory.
+    /// Kills the cluster, which keeps no data, and removes its directory.
     pub fn stop(self) -> anyhow::Result<()> {
         let dir = self.instance.dir.clone();
         self.stop_keeping_logs();
         fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
     }
 
-    /// Ends it at once. The directory with its logs stays until the next start.
+    /// Kills the cluster. The directory with its logs stays until the next start.
     pub fn stop_keeping_logs(mut self) {
         drop(self.supervisor.end());
     }
@@ -91,8 +92,8 @@ fn shared_by_tests() -> anyhow::Result<&'static Ceph> {
     shared(&SHARED, async |guard| Ceph::start(guard, &progress::terminal()).await)
 }
 
-/// Starts a cluster that outlives this process, until [`down`]. What was left over from one that is no longer whole is
-/// stopped before. Nobody supervises it.
+/// Starts an unsupervised cluster that outlives this process, until [`down`]. Stops the remains of a previous,
+/// incomplete cluster first.
 async fn up(port: Option<u16>, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<dependency::Up> {
     CEPH.check(dependency::INSTALL)?;
     let _lock = lock_standing(progress).await?;
@@ -110,7 +111,7 @@ async fn up(port: Option<u16>, guard: &Guard, progress: &SharedProgress) -> anyh
     let (state, children) = match started {
         Ok(started) => started,
         Err(error) => {
-            // The logs stay; a state would claim that something runs.
+            // Keep the logs, but not a state file that claims a running cluster.
             let _ = fs::remove_file(dir.join("state.json"));
             return Err(error);
         }
@@ -119,7 +120,7 @@ async fn up(port: Option<u16>, guard: &Guard, progress: &SharedProgress) -> anyh
     Ok(dependency::Up { is_new: true, usage: usage(&state) })
 }
 
-/// Ends the cluster of [`up`] and removes its directory; `false` if there was none.
+/// Stops the cluster that [`up`] started, and removes its directory; returns `false` if there was none.
 async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
     let _lock = lock_standing(progress).await?;
     let state = State::standing()?;

@@ -1,4 +1,4 @@
-//! The configuration file and what it points to.
+//! The configuration file, and the files that it refers to.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::control_plane::{authority, serving, write_secret};
 use crate::ports::{check_port, free_ports};
 
-/// The loopback ports of one attempt to start. The manager and the OSD find ports by themselves.
+/// The loopback ports for one attempt to start. The manager and the OSD choose their own ports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub(super) monitor: u16,
@@ -16,14 +16,14 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
+    /// Chooses unused ports. Another program may take one before Ceph does; then the start fails.
     pub(super) fn choose(http: Option<u16>) -> anyhow::Result<Self> {
         check_port(http, "radosgw")?;
         let free = free_ports(3)?;
         Ok(Self { monitor: free[0], http: http.unwrap_or(free[1]), https: free[2] })
     }
 
-    /// The monitor's address. Its first version has to be named: the second one fails for radosgw without cephx.
+    /// The monitor's address. It names protocol v1 because radosgw fails with v2 if cephx is disabled.
     pub(super) fn monitor_address(self) -> String {
         format!("v1:127.0.0.1:{}", self.monitor)
     }
@@ -39,8 +39,8 @@ pub(super) fn write_certificate(dir: &Path) -> anyhow::Result<String> {
     Ok(ca)
 }
 
-/// The configuration of a cluster of this name, in `dir`. Nothing is asked for keys but radosgw: all else is behind
-/// loopback ports and the memory of one OSD.
+/// The configuration of a cluster with this name, in `dir`. Only radosgw requires keys: all other daemons listen on
+/// loopback, and the OSD keeps its data in memory.
 pub(super) fn config(dir: &Path, fsid: &str, ports: Ports) -> String {
     let monitor = ports.monitor_address();
     let Ports { http, https, .. } = ports;

@@ -1,4 +1,4 @@
-//! From packages to an object store that answers.
+//! The start of a cluster, up to a radosgw that answers.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::packages;
 use crate::process::ProcessId;
 use crate::progress::{self, SharedProgress};
 
-/// Starts all daemons in `dir` and waits until radosgw answers, at `port` for http if one is given. Without an `owner` they outlive
-/// this process.
+/// Starts all daemons in `dir` and waits until radosgw answers, with HTTP at `port` if one is given. Without an
+/// `owner`, they outlive this process.
 pub(super) async fn start(
     dir: &Path,
     owner: Option<ProcessId>,
@@ -45,11 +45,11 @@ pub(super) async fn start(
 }
 
 const ATTEMPTS: u32 = 3;
-/// A loaded machine needs several times the usual four seconds.
+/// A start takes four seconds, and several times as long on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Everything that is there before the first daemon.
+/// Creates all files that must exist before the first daemon starts.
 fn prepare(dir: &Path, owner: Option<ProcessId>, port: Option<u16>, guard: &Guard) -> anyhow::Result<State> {
     let ports = Ports::choose(port)?;
     for (program, _) in DAEMONS {
@@ -90,7 +90,7 @@ fn prepare(dir: &Path, owner: Option<ProcessId>, port: Option<u16>, guard: &Guar
     })
 }
 
-/// The programs in the order in which they are started, and their names in the cluster.
+/// The programs in the order of their start, and their names in the cluster.
 const DAEMONS: [(&str, &str); 4] =
     [("ceph-mon", "mon.a"), ("ceph-mgr", "mgr.a"), ("ceph-osd", "osd.0"), (RADOSGW, "client.rgw")];
 
@@ -103,7 +103,7 @@ async fn start_daemons(state: &mut State, children: &mut Children) -> anyhow::Re
     run(state, "ceph-mon", &["--mkfs", "--name", "mon.a", "--monmap", &map]).await?;
     daemon(state, "ceph-mon", children)?;
     daemon(state, "ceph-mgr", children)?;
-    // Any one does; it need only be the same twice.
+    // Any UUID works if it is the same for both calls.
     let osd = &fsid;
     while_running(state, children, ask_monitor(state, &["osd", "new", osd], deadline)).await?;
     run(state, "ceph-osd", &["--mkfs", "--name", "osd.0", "--osd-uuid", osd]).await?;
@@ -131,11 +131,11 @@ fn daemon(state: &mut State, name: &str, children: &mut Children) -> anyhow::Res
     let (child, id) = spawn(component, lifetime, &guard)?;
     children.0.push(child);
     component.id = Some(id);
-    // Whoever comes after a start that was killed stops what it left.
+    // If this start is killed, the next one uses this file to stop the daemons.
     state.write()
 }
 
-/// Runs one of Ceph's programs to its end.
+/// Runs one of Ceph's programs until it ends.
 async fn run(state: &State, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     let output = state.output(program, arguments).await?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -143,7 +143,7 @@ async fn run(state: &State, program: &str, arguments: &[&str]) -> anyhow::Result
     Ok(())
 }
 
-/// Gives the monitor a command that may come twice. One that has just started may refuse it.
+/// Sends an idempotent command to the monitor, and retries because a monitor that has just started may refuse it.
 async fn ask_monitor(state: &State, arguments: &[&str], deadline: Instant) -> anyhow::Result<()> {
     loop {
         match run(state, "ceph", arguments).await {
@@ -165,7 +165,7 @@ pub(super) async fn wait_answers(state: &State, deadline: Instant) -> anyhow::Re
     Ok(())
 }
 
-/// Does what needs the daemons, unless one of them ends before. Without its monitor, a program would wait for minutes.
+/// Waits for `work`, and fails early if a daemon ends: without its monitor, a program would hang for minutes.
 async fn while_running<T>(
     state: &State,
     children: &mut Children,

@@ -1,4 +1,4 @@
-//! Starts radosgw again after its end. The others have nothing to come back to: what they knew was in memory.
+//! Restarts radosgw after its end. The other daemons cannot be restarted because their state was in memory.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

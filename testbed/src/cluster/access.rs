@@ -1,4 +1,4 @@
-//! Service accounts with exactly the rights that a test gives them.
+//! Service accounts with exactly the permissions that a test grants.
 
 use std::path::PathBuf;
 
@@ -14,24 +14,25 @@ use super::TestSpace;
 use super::objects::named;
 use crate::control_plane::{client_from, kubeconfig_for_pod, kubeconfig_for_service_account};
 
-/// A way into the cluster as a service account.
+/// Access to the cluster as a service account.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The user name as the API server sees it.
     pub user: String,
-    /// A kubeconfig with a token for it, for a program.
+    /// A kubeconfig with a token of the account.
     pub kubeconfig: PathBuf,
 }
 
 impl Access {
-    /// A client for it.
+    /// A client that uses this kubeconfig.
     pub async fn client(&self) -> anyhow::Result<Client> {
         client_from(&self.kubeconfig).await
     }
 }
 
 impl TestSpace {
-    /// Creates a service account in this test's namespace, with rights in the whole cluster and in the namespace.
+    /// Creates a service account in this test's namespace, with permissions for the whole cluster and for the
+    /// namespace.
     pub async fn client_as(
         &self,
         account: &str,
@@ -72,21 +73,21 @@ impl TestSpace {
         self.access_of(account).await
     }
 
-    /// A way in for a service account that exists, such as one from [`TestSpace::apply`].
+    /// Access for an existing service account, such as one that [`TestSpace::apply`] created.
     pub async fn access_of(&self, account: &str) -> anyhow::Result<Access> {
         let state = self.cluster().state();
         let kubeconfig = kubeconfig_for_service_account(&self.client(), state, self.namespace(), account).await?;
         Ok(Access { user: format!("system:serviceaccount:{}:{account}", self.namespace()), kubeconfig })
     }
 
-    /// A way in as a pod of a service account, which is on a node.
+    /// Access as the service account of a pod, with a token that names the pod and its node.
     pub async fn access_of_pod(&self, pod: &Pod) -> anyhow::Result<Access> {
         let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
         let kubeconfig = kubeconfig_for_pod(&self.client(), self.cluster().state(), pod).await?;
         Ok(Access { user: format!("system:serviceaccount:{}:{account}", self.namespace()), kubeconfig })
     }
 
-    /// [`apply`]s manifests as administrator; cluster-wide objects are deleted at the end.
+    /// [`apply`]s manifests as administrator; cluster-scoped objects are deleted at the end.
     pub async fn apply(&self, manifests: &[Value]) -> anyhow::Result<()> {
         for manifest in manifests {
             let (resource, object) = parse(manifest)?;
@@ -98,8 +99,8 @@ impl TestSpace {
     }
 }
 
-/// Creates or updates objects of any kind, as `kubectl apply --server-side` does. An object without a namespace is
-/// cluster-wide.
+/// Creates or updates objects of any kind, like `kubectl apply --server-side`. Objects without a namespace are
+/// cluster-scoped.
 pub async fn apply(client: &Client, manifests: &[Value]) -> anyhow::Result<()> {
     for manifest in manifests {
         let (api, name) = api_of(client, manifest)?;
@@ -110,7 +111,7 @@ pub async fn apply(client: &Client, manifests: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those of the objects that are there, such as `Namespace demo`.
+/// The objects that exist, as texts such as `Namespace demo`.
 pub async fn existing(client: &Client, manifests: &[Value]) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     for manifest in manifests {
@@ -123,7 +124,7 @@ pub async fn existing(client: &Client, manifests: &[Value]) -> anyhow::Result<Ve
     Ok(found)
 }
 
-/// Asks for the deletion of the objects, the last one first. One that is gone is no error.
+/// Requests the deletion of the objects in reverse order. Ignores objects that do not exist.
 pub async fn remove(client: &Client, manifests: &[Value]) -> anyhow::Result<()> {
     for manifest in manifests.iter().rev() {
         let (api, name) = api_of(client, manifest)?;

@@ -1,4 +1,4 @@
-//! What service accounts asked of the API server, as it logged it.
+//! Requests of service accounts, from the API server's audit log.
 
 use std::path::PathBuf;
 
@@ -12,43 +12,43 @@ pub struct AuditLog {
     path: PathBuf,
 }
 
-/// One request: of a watch when it started, of anything else when it was answered.
+/// One request. A watch is logged at its start, every other request at its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Such as `system:serviceaccount:storage:provisioner`.
+    /// The user, such as `system:serviceaccount:storage:provisioner`.
     pub user: String,
-    /// Such as `get`, `list`, `watch`, `create`, `patch`.
+    /// The verb, such as `get`, `list`, `watch`, `create`, or `patch`.
     pub verb: String,
     /// The API group; empty for the core group.
     pub group: String,
-    /// Such as `persistentvolumes`; empty if the request was not about a resource.
+    /// The resource, such as `persistentvolumes`; empty if the request was not for a resource.
     pub resource: String,
-    /// Such as `status`; mostly empty.
+    /// The subresource, such as `status`; usually empty.
     pub subresource: String,
-    /// The namespace; empty for cluster-wide requests.
+    /// The namespace; empty for cluster-scoped requests.
     pub namespace: String,
-    /// The object's name; empty for lists and watches. A create has it only if the client chose it in the path.
+    /// The object's name; empty for lists and watches. A create request has it only if the client put it in the path.
     pub name: String,
-    /// The HTTP status of the answer.
+    /// The HTTP status of the response.
     pub code: u16,
     /// The request's path and query.
     pub uri: String,
 }
 
 impl AuditLog {
-    /// The one of this control plane, which must have been started with one.
+    /// The audit log of this control plane, which must have been started with one.
     pub fn of(state: &State) -> anyhow::Result<Self> {
         let path = state.audit_log.clone().context("this control plane keeps no audit log")?;
         Ok(Self { path })
     }
 
-    /// The requests of one user, oldest first. Requests whose answers were just received are in it.
+    /// The requests of one user, oldest first, including those whose responses have just been received.
     pub fn entries_of(&self, user: &str) -> anyhow::Result<Vec<AuditEntry>> {
         let text =
             std::fs::read_to_string(&self.path).with_context(|| format!("cannot read {}", self.path.display()))?;
         let quoted = format!("\"{user}\"");
         let mut entries = Vec::new();
-        // A line without its end is still being written. Most lines are about others, and parsing is slow.
+        // A line without an end is still being written. Skip other users' lines first, because parsing is slow.
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n') && line.contains(&quoted)) {
             let event: Event = serde_json::from_str(line).context("the audit log has a line that is no event")?;
             if event.user.username == user {

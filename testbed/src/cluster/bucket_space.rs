@@ -1,4 +1,4 @@
-//! A provisioner of buckets in a namespace of its own, its classes and claims, and their buckets as pods see them.
+//! A bucket provisioner in its own namespace, with its classes and claims, and their buckets as pods see them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,23 +23,23 @@ use crate::{http, s3};
 
 const HTTP_ENDPOINT: &str = "--http-endpoint";
 const ROTATE: &str = "kube-provisioner/rotate-credentials";
-/// The limit for everything that is waited for.
+/// The limit for every wait.
 const SOON: Duration = Duration::from_secs(60);
 
 /// The provisioner's account, its classes and claims.
 pub struct BucketSpace {
-    /// Where they are.
+    /// The namespace of the account and the claims.
     pub space: TestSpace,
     access: Access,
 }
 
 impl BucketSpace {
-    /// With an account that may do what provisioners of buckets may.
+    /// Creates an account with the permissions of bucket provisioners.
     pub async fn new(test: &str) -> anyhow::Result<Self> {
         Self::on(TestSpace::new(test).await?).await
     }
 
-    /// One of the same names in another cluster.
+    /// Creates a space with the same names in another cluster.
     pub async fn twin_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
         Self::on(self.space.twin_in(cluster).await?).await
     }
@@ -53,7 +53,7 @@ impl BucketSpace {
         Ok(Self { space, access })
     }
 
-    /// Starts the program of a package with these options more. `variables` are `NAME=value`.
+    /// Starts a package's program with additional options. `variables` have the form `NAME=value`.
     pub fn spawn(&self, package: &str, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
         let kubeconfig = self.access.kubeconfig.display().to_string();
         let arguments = [
@@ -63,7 +63,7 @@ impl BucketSpace {
             ["--call-timeout", "5s"],
             ["--retry-interval-start", "300ms"],
             ["--retry-interval-max", "3s"],
-            // Who was killed is not waited for as long as usual.
+            // A short lease, so that another process soon takes over from a killed one.
             ["--lease-duration", "3s"],
             ["--lease-renew-deadline", "2s"],
             ["--lease-retry-period", "500ms"],
@@ -80,8 +80,8 @@ impl BucketSpace {
         self.space.spawn(package, "env", command.chain(more.iter().copied()))
     }
 
-    /// Runs a command of a package's program to its end, with the provisioner's account. The answer is whether it succeeded, and what it
-    /// has printed.
+    /// Runs a command of a package's program to completion, with the provisioner's account. Returns true if it
+    /// succeeded, and its output.
     pub async fn command(
         &self,
         package: &str,
@@ -96,7 +96,7 @@ impl BucketSpace {
         Ok((output.status.success(), text.concat()))
     }
 
-    /// Creates a class of the provisioner's; its name is the test's own.
+    /// Creates a class of the provisioner, with a name that is unique to the test.
     pub async fn class(&self, suffix: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
         let parameters: BTreeMap<&str, &str> = parameters.iter().copied().collect();
         let class: StorageClass = serde_json::from_value(json!({
@@ -117,25 +117,25 @@ impl BucketSpace {
         self.space.create(&serde_json::from_value(claim)?).await
     }
 
-    /// Changes a claim.
+    /// Patches a claim.
     pub async fn patch(&self, claim: &str, patch: Value) -> anyhow::Result<()> {
         let claims = self.space.api::<ObjectBucketClaim>();
         claims.patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 
-    /// Asks for new keys. Each request has its own text.
+    /// Requests new keys. Each `request` must be a different text.
     pub async fn ask_for_keys(&self, claim: &str, request: &str) -> anyhow::Result<()> {
         self.patch(claim, json!({"metadata": {"annotations": {ROTATE: request}}})).await
     }
 
-    /// Waits until the claim is bound; returns it.
+    /// Waits until the claim is bound, and returns it.
     pub async fn bound(&self, claim: &str) -> anyhow::Result<ObjectBucketClaim> {
         let claims = self.space.api::<ObjectBucketClaim>();
         self.space.wait_for_within(SOON, &claims, claim, "bound", is_bucket_bound).await
     }
 
-    /// Waits until the claim's condition `Ready` says this.
+    /// Waits until the message of the claim's condition `Ready` contains this text.
     pub async fn told(&self, claim: &str, part: &str) -> anyhow::Result<()> {
         let claims = self.space.api::<ObjectBucketClaim>();
         let says = |claim: &ObjectBucketClaim| {
@@ -145,7 +145,7 @@ impl BucketSpace {
         self.space.wait_for_within(SOON, &claims, claim, part, says).await.map(drop)
     }
 
-    /// Waits until the claim's condition `Ready` has this reason; returns its message.
+    /// Waits until the claim's condition `Ready` has this reason, and returns its message.
     pub async fn message(&self, claim: &str, reason: &str) -> anyhow::Result<String> {
         let claims = self.space.api::<ObjectBucketClaim>();
         let ready = |claim: &ObjectBucketClaim| {
@@ -157,7 +157,7 @@ impl BucketSpace {
         Ok(ready(&claim).context("it was there")?.message)
     }
 
-    /// Deletes a claim and waits until it and its ObjectBucket are gone.
+    /// Deletes a claim, and waits until it and its ObjectBucket no longer exist.
     pub async fn delete(&self, claim: &str) -> anyhow::Result<()> {
         let claims = self.space.api::<ObjectBucketClaim>();
         let object = claims.get(claim).await?.spec.object_bucket_name;
@@ -181,7 +181,7 @@ impl BucketSpace {
         Ok(BucketUser { client, bucket: map.get("BUCKET_NAME").context("no bucket")?.clone(), id, secret })
     }
 
-    /// A pod that takes the claim's Secret and ConfigMap by `envFrom`, and `more` of its own.
+    /// A pod that uses the claim's Secret and ConfigMap with `envFrom`, and `more` variables of its own.
     pub async fn pod(&self, claim: &str, more: &[(&str, &str)]) -> anyhow::Result<Pod> {
         let secret = self.space.api::<Secret>().get(claim).await?.data.unwrap_or_default();
         let map = self.space.api::<ConfigMap>().get(claim).await?.data.unwrap_or_default();
@@ -192,7 +192,7 @@ impl BucketSpace {
         Pod::new(entries)
     }
 
-    /// Waits until the claim's Secret has another key than this one.
+    /// Waits until the claim's Secret contains a key other than `before`.
     pub async fn next_user(&self, claim: &str, before: &BucketUser) -> anyhow::Result<BucketUser> {
         let rotated = eventually(SOON, async || {
             let user = self.user(claim).await?;
@@ -201,9 +201,9 @@ impl BucketSpace {
         rotated.await?.context("there is no new key")
     }
 
-    /// Claims come, change, get new keys and go while the provisioner is killed at any moment, so often as `E2E_KILLS` says.
-    /// `spec` is that of a claim of `class`, and `change` a patch of it. Claims of the class `granted` come and go with them.
-    /// In the end four claims are left, and their keys work.
+    /// Creates, changes, rotates and deletes claims while the provisioner is killed at random moments, `E2E_KILLS`
+    /// times. `spec` is the spec of a claim of `class`, and `change` a patch of it. Claims of the class `granted` are
+    /// created and deleted in parallel. At the end, four claims with working keys remain.
     pub async fn survive_kills(
         &self,
         (class, spec, change): (&str, impl Fn(u64) -> Value, Value),
@@ -241,10 +241,10 @@ impl BucketSpace {
         Ok(program)
     }
 
-    /// Deletes the claims that [`survive_kills`](Self::survive_kills) has left, which are bound, and not that of `owner`.
+    /// Deletes the bound claims that [`survive_kills`](Self::survive_kills) left, except `owner`.
     pub async fn end_all_but(&self, owner: &str) -> anyhow::Result<()> {
         let claims = self.space.api::<ObjectBucketClaim>();
-        // The last of them may wait for another attempt.
+        // The last deletions may wait for another attempt.
         let all = eventually(SOON, async || {
             let all = claims.list(&ListParams::default()).await?;
             let are_bound = all.iter().all(is_bucket_bound);
@@ -258,8 +258,8 @@ impl BucketSpace {
         Ok(())
     }
 
-    /// Fails if one of these secrets is anywhere but in Secrets: in what the program has logged, in its arguments, its metrics,
-    /// or in an object.
+    /// Fails if one of these secrets appears outside of Secrets: in the program's logs, arguments or metrics, or in
+    /// another object.
     pub async fn is_discreet(&self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let arguments = program.arguments()?;
         let address = arguments.iter().skip_while(|argument| *argument != HTTP_ENDPOINT).nth(1);
@@ -283,9 +283,9 @@ impl BucketSpace {
     }
 }
 
-/// What a pod has.
+/// The bucket and keys that a pod receives.
 pub struct BucketUser {
-    /// S3 with the claim's key.
+    /// An S3 client with the claim's key.
     pub client: Client,
     /// The bucket's name.
     pub bucket: String,
@@ -307,7 +307,7 @@ impl BucketUser {
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Whether the key opens the bucket.
+    /// True if the key can read from the bucket.
     pub async fn works(&self) -> bool {
         self.client.get_object(&self.bucket, "nothing").await.is_ok()
     }

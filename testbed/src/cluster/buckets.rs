@@ -1,4 +1,4 @@
-//! The definitions of ObjectBucketClaims and ObjectBuckets, which all tests share.
+//! The CRDs of ObjectBucketClaims and ObjectBuckets, which all tests share.
 
 use anyhow::Context;
 use kube::api::ListParams;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{DEFAULT_LIMIT, apply, eventually};
 
-/// Installs the definitions of the charts unless they exist, and waits until they are served. They are not removed, because concurrent tests use
+/// Installs the charts' CRDs if necessary, and waits until the API server serves them. They are never removed because concurrent tests use
 /// them.
 pub async fn install_bucket_crds(client: &Client) -> anyhow::Result<()> {
     let definitions = crds(Validation::Strict).map(|definition| {
@@ -19,7 +19,7 @@ pub async fn install_bucket_crds(client: &Client) -> anyhow::Result<()> {
     });
     let (claims, buckets) = (Api::<ObjectBucketClaim>::all(client.clone()), Api::<ObjectBucket>::all(client.clone()));
     let served = eventually(DEFAULT_LIMIT, async || {
-        // Two tests that create a definition at once can get in each other's way.
+        // Two tests that create a CRD at once can conflict.
         let is_served = apply(client, &definitions).await.is_ok()
             && claims.list(&ListParams::default()).await.is_ok()
             && buckets.list(&ListParams::default()).await.is_ok();
@@ -28,7 +28,7 @@ pub async fn install_bucket_crds(client: &Client) -> anyhow::Result<()> {
     served.await?.context("the API server does not serve ObjectBucketClaims and ObjectBuckets")
 }
 
-/// Whether a claim of a bucket is bound.
+/// True if an ObjectBucketClaim is bound.
 pub fn is_bucket_bound(claim: &ObjectBucketClaim) -> bool {
     claim.status.as_ref().and_then(|status| status.phase.as_ref()) == Some(&ClaimPhase::Bound)
 }

@@ -1,4 +1,4 @@
-//! What tests of provisioners of volumes do again and again: classes with parameters, and many claims.
+//! Helpers for tests of volume provisioners: classes with parameters, and many claims.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, ListParams};
 
 use super::{TestSpace, eventually, is_bound};
 
-/// Claims that are created at once.
+/// The number of claims that are created at once.
 const BATCH: usize = 20;
 
 impl TestSpace {
@@ -27,7 +27,7 @@ impl TestSpace {
         self.create_class(class).await
     }
 
-    /// Creates so many claims of a class: `claim-0`, `claim-1` and so on.
+    /// Creates `count` claims of a class: `claim-0`, `claim-1` and so on.
     pub async fn create_claims(&self, class: &StorageClass, count: usize) -> anyhow::Result<()> {
         for batch in (0..count).collect::<Vec<_>>().chunks(BATCH) {
             let claims = batch.iter().map(|at| self.create_claim(self.claim(&format!("claim-{at}"), class)));
@@ -36,7 +36,7 @@ impl TestSpace {
         Ok(())
     }
 
-    /// Waits until so many claims are bound.
+    /// Waits until `count` claims are bound.
     pub async fn wait_all_bound(&self, count: usize, limit: Duration) -> anyhow::Result<()> {
         let claims = self.api::<PersistentVolumeClaim>();
         let mut bound = 0;
@@ -48,8 +48,8 @@ impl TestSpace {
         Ok(())
     }
 
-    /// Deletes all claims of the test, each with a request of its own: a busy API server does not delete a thousand in the
-    /// minute that one request has.
+    /// Deletes all claims of the test with one request each: a busy API server cannot delete a thousand claims within a
+    /// single request's timeout of a minute.
     pub async fn delete_claims(&self) -> anyhow::Result<()> {
         let claims = self.api::<PersistentVolumeClaim>();
         let existing = claims.list_metadata(&ListParams::default()).await?.items;
@@ -65,7 +65,7 @@ impl TestSpace {
         Ok(())
     }
 
-    /// Deletes a claim and waits until its volume is gone.
+    /// Deletes a claim and waits until its volume no longer exists.
     pub async fn delete_claim(&self, name: &str) -> anyhow::Result<()> {
         let (claim, _) = self.wait_bound(name).await?;
         self.api::<PersistentVolumeClaim>().delete(name, &DeleteParams::default()).await?;

@@ -1,4 +1,4 @@
-//! Deleting what a test made, whether or not its provisioner still runs.
+//! Deletes the objects of a test, even if its provisioner no longer runs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-/// What a test may have left.
+/// Identifies the objects that a test may have left.
 pub(super) struct Leftovers {
     pub(super) namespace: String,
     pub(super) provisioner: String,
@@ -16,7 +16,7 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Whether this test's provisioner made the volume: by its annotation or by its class.
+    /// True if this test's provisioner created the volume, according to its annotation or its class.
     pub(super) fn owns(&self, volume: &PersistentVolume) -> bool {
         let provisioner = volume.annotations().get("pv.kubernetes.io/provisioned-by");
         let class = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
@@ -25,7 +25,7 @@ impl Leftovers {
     }
 }
 
-/// Deletes as much as it can, within some seconds. Nothing here is worth failing a test for.
+/// Deletes as many objects as possible within some seconds. Errors are ignored because they must not fail a test.
 pub(super) async fn clean(client: Client, leftovers: &Leftovers) {
     let _ = tokio::time::timeout(Duration::from_secs(10), delete_all(client, leftovers)).await;
 }
@@ -44,7 +44,7 @@ async fn delete_all(client: Client, leftovers: &Leftovers) {
         for volume in list.iter().filter(|volume| leftovers.owns(volume)) {
             let name = volume.name_any();
             let _ = volumes.delete(&name, &DeleteParams::default()).await;
-            // The provisioner that would remove its finalizer may be gone.
+            // The provisioner that would remove its finalizer may no longer run.
             let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
             let _ = volumes.patch_metadata(&name, &PatchParams::default(), &none).await;
         }

@@ -1,4 +1,4 @@
-//! The image of a provisioner that a test's pod runs: a program of this machine, which no registry is asked for.
+//! Images of provisioners for a test's pods. They contain a local binary, and are never pulled from a registry.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,21 +9,21 @@ use crate::control_plane::State;
 use crate::nfs;
 use crate::oci::Image;
 
-/// The tag of these images, which are no release builds.
+/// The tag of these images, which do not contain release builds.
 const TAG: &str = "e2e";
 
 /// An image of the NFS provisioner, as a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageOf {
-    /// Its mode `subdir`.
+    /// An image for the mode `subdir`.
     NfsSubdir,
-    /// Its mode `server`, with the server.
+    /// An image for the mode `server`, including the server.
     NfsServer,
 }
 
 impl ImageOf {
-    /// Writes the archive into the control plane's directory. Everything else is as in the image that
-    /// `cargo xtask image` makes.
+    /// Writes the archive into the control plane's directory. Except for the binary, it equals the image of `cargo
+    /// xtask image`.
     pub fn archive(self, state: &State) -> anyhow::Result<PathBuf> {
         let name = match self {
             Self::NfsSubdir => "nfs-subdir-provisioner",
@@ -41,10 +41,10 @@ impl ImageOf {
     }
 }
 
-/// The name of an image with the provisioner of these tests, which is no release build.
+/// The name of an image with the provisioner of these tests, which is not a release build.
 pub(super) fn provisioner(state: &State) -> anyhow::Result<String> {
     const NAME: &str = "localhost/hostpath-provisioner:e2e";
-    // The control planes whose nodes have it.
+    // The control planes whose nodes already have the image.
     static IMPORTED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
     let mut imported = IMPORTED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The hostPath provisioner as a pod of the real node, installed by its own manifests.
+//! The hostPath provisioner as a pod on the real node, installed from its own manifests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,15 +31,15 @@ pub struct Installed<'a> {
 }
 
 impl TestSpace {
-    /// The name of an image on the node with the hostPath provisioner of these tests.
+    /// The name of an image with the hostPath provisioner of these tests, which it imports into the node.
     pub fn hostpath_image(&self) -> anyhow::Result<String> {
         images::provisioner(self.cluster().state())
     }
 
-    /// Installs the provisioner with this test's names and a root directory of its own, so that many tests do it at the same time.
-    /// Everything else is as in the manifests. Its classes are [`Installed::class`].
+    /// Installs the provisioner with names and a root directory of this test, so that tests can run concurrently.
+    /// Everything else equals the manifests. See [`Installed::class`] for its classes.
     pub async fn install(&self, variant: Variant) -> anyhow::Result<Installed<'_>> {
-        // The kubelet makes it, and what is in it goes with the control plane's directory.
+        // The kubelet creates the directory. Its contents are deleted with the control plane's directory.
         let root = self.cluster().state().dir.join("volumes").join(self.namespace()).join("root");
         let installed = Installed { space: self, root };
         let manifests = manifests(self, variant, &installed.root)?;
@@ -49,17 +49,17 @@ impl TestSpace {
 }
 
 impl Installed<'_> {
-    /// The directory of the node with the volumes.
+    /// The node's directory that contains the volumes.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The name of a class of the manifests in this test, such as that of `hostpath-local`.
+    /// The name that a class of the manifests, such as `hostpath-local`, has in this test.
     pub fn class(&self, name: &str) -> String {
         self.space.cluster_wide_name(name)
     }
 
-    /// The names in the root directory, sorted; those of the provisioner's own files are left out.
+    /// The names in the root directory, sorted, without the provisioner's own files.
     pub fn directories(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.root).into_iter().flatten();
         let names = entries.map_while(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
@@ -68,7 +68,7 @@ impl Installed<'_> {
         names
     }
 
-    /// The provisioner's pods that run.
+    /// The running pods of the provisioner.
     pub async fn pods(&self) -> anyhow::Result<Vec<Pod>> {
         let ours = ListParams::default().labels("app.kubernetes.io/name=hostpath-provisioner");
         let mut pods = self.space.api::<Pod>().list(&ours).await?.items;
@@ -76,14 +76,14 @@ impl Installed<'_> {
         Ok(pods)
     }
 
-    /// Waits until so many provisioners run, and returns their processes.
+    /// Waits until this number of provisioners run, and returns their processes.
     pub async fn processes(&self, count: usize) -> anyhow::Result<Vec<ProcessId>> {
         let running = eventually(LIMIT, async || Ok(Some(self.processes_now()).filter(|found| found.len() == count)));
         running.await?.with_context(|| format!("not {count} provisioners but {}", self.processes_now().len()))
     }
 
-    /// Kills the provisioner as a crash would, and lets another pod take its place at once: a container that is
-    /// started again waits longer each time.
+    /// Kills the provisioner to simulate a crash, and deletes its pod so that another pod starts at once: the kubelet
+    /// restarts a crashed container with increasing delays.
     pub async fn kill(&self) -> anyhow::Result<()> {
         for id in self.processes_now() {
             id.signal(Signal::KILL);
@@ -95,7 +95,7 @@ impl Installed<'_> {
         Ok(())
     }
 
-    /// Waits until a volume and its directory are gone.
+    /// Waits until a volume and its directory no longer exist.
     pub async fn wait_deleted(&self, volume: &PersistentVolume) -> anyhow::Result<()> {
         let name = volume.name_any();
         self.space.wait_gone(&self.space.cluster_api::<PersistentVolume>(), &name).await?;
@@ -110,7 +110,7 @@ impl Installed<'_> {
         let ours = ids.filter(|id| {
             let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
             let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            // Other programs, such as those that start containers, may have it in theirs.
+            // Other programs, such as container runtimes, may have the variable in their environment.
             line.starts_with("/hostpath-provisioner\0")
                 && environment.split(|byte| *byte == 0).any(|word| word == variable.as_bytes())
         });
@@ -127,7 +127,7 @@ fn manifests(space: &TestSpace, variant: Variant, root: &Path) -> anyhow::Result
     let image = format!("image: {}", images::provisioner(space.cluster().state())?);
     let namespace = space.namespace();
     let changes = [
-        // Those that are longer come first.
+        // Replace longer names first.
         ("hostpath-provisioner-hostpath-provisioner", &space.cluster_wide_name("hostpath-provisioner")),
         ("namespace: hostpath-provisioner", &format!("namespace: {namespace}")),
         ("metadata.name: hostpath-provisioner", &format!("metadata.name: {namespace}")),

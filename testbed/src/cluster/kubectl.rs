@@ -8,22 +8,22 @@ use anyhow::{Context, ensure};
 use super::{TestSpace, eventually};
 use crate::manifests::project;
 
-/// A namespace goes with all that is in it.
+/// Deleting a namespace includes deleting its objects.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The kubectl of the control plane, in this project's folder.
+/// The control plane's kubectl, in this project's folder.
 #[derive(Clone, Copy)]
 pub struct Kubectl<'a>(&'a TestSpace);
 
 impl TestSpace {
-    /// The way to run kubectl as administrator.
+    /// Returns a kubectl that runs as administrator.
     pub fn kubectl(&self) -> Kubectl<'_> {
         Kubectl(self)
     }
 }
 
 impl Kubectl<'_> {
-    /// What it says; warnings are taken for errors.
+    /// Runs kubectl and returns its output. Treats warnings as errors.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let state = self.0.cluster().state();
         let mut command = Command::new(state.kubectl.as_ref().context("the control plane has no kubectl")?);
@@ -43,7 +43,7 @@ impl Kubectl<'_> {
         self.run(&["apply", "--validate=strict", "-k", folder])
     }
 
-    /// Removes what a folder has, and what is in the namespace; then nothing of it is left.
+    /// Removes the objects of a folder and all objects in its namespace, and waits until none of them remain.
     pub async fn remove(&self, folder: &str) -> anyhow::Result<()> {
         self.run(&["delete", "--wait=false", "-k", folder])?;
         let mut left = String::new();

@@ -1,4 +1,4 @@
-//! What a test uses: a client of the control plane, and a [`TestSpace`] of its own.
+//! The entry points of a test: a client of the control plane, and a [`TestSpace`] of its own.
 //!
 //! ```no_run
 //! use testbed::cluster::TestSpace;
@@ -61,18 +61,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the control plane of `cargo xtask test`, or else of `cargo xtask control-plane up`.
+    /// Connects to the control plane of `cargo xtask test` if there is one, or else of `cargo xtask control-plane up`.
     pub async fn connect() -> anyhow::Result<Self> {
         Self::connect_to(State::for_tests()?).await
     }
 
-    /// Connects to a control plane that a test has started for itself.
+    /// Connects to a control plane that a test started for itself.
     pub async fn connect_to(state: State) -> anyhow::Result<Self> {
         let client = control_plane::client_from(&state.kubeconfig).await?;
         Ok(Self { client, state, own: None })
     }
 
-    /// Starts a control plane that ends with this value: for a test that disturbs its cluster.
+    /// Starts a control plane that ends with this value, for a test that disturbs its cluster.
     pub async fn start(settings: &Settings) -> anyhow::Result<Self> {
         let guard = Guard::new(provisioner_program("xtask")?);
         let own = ControlPlane::start(settings, &guard, &progress::silent()).await?;
@@ -85,24 +85,24 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// What the control plane is made of, as of the connection or the last [`Cluster::restart`].
+    /// The processes and files of the control plane at the time of the connection or the last [`Cluster::restart`].
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The real node; the error says how to get one.
+    /// The real node. The error explains how to add one.
     pub fn node(&self) -> anyhow::Result<&Node> {
         NODE.check_use()?;
         self.state.node.as_ref().context(NO_NODE)
     }
 
-    /// The requests of service accounts that the API server logged.
+    /// The requests of service accounts, from the API server's audit log.
     pub fn audit_log(&self) -> anyhow::Result<AuditLog> {
         AuditLog::of(&self.state)
     }
 
-    /// Ends a component with a signal and returns when it is ready again: [`Signal::TERM`] for a restart in good order,
-    /// [`Signal::KILL`] for a crash. Only for a control plane of the test's own.
+    /// Ends a component with a signal and waits until it is ready again: [`Signal::TERM`] for an orderly restart,
+    /// [`Signal::KILL`] for a crash. Requires a control plane that the test owns.
     pub async fn restart(&mut self, component: &str, signal: Signal) -> anyhow::Result<()> {
         self.state = control_plane::restart(&self.state, component, signal).await?;
         Ok(())

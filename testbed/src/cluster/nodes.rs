@@ -1,4 +1,4 @@
-//! Nodes: further real ones, and such that exist only as objects, for the scheduler, with their pods.
+//! Additional real nodes, and nodes that exist only as objects for the scheduler, with their pods.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use super::TestSpace;
 use super::objects::named;
 use crate::control_plane::GuestNode;
 
-/// On the nodes of a test, with the test's namespace as value, so that its pods go nowhere else.
+/// Label of a test's nodes, with the test's namespace as value, so that its pods run nowhere else.
 const SPACE_LABEL: &str = "e2e.example.com/space";
 
 impl TestSpace {
-    /// Boots a further real node with these images. It runs until the value is dropped.
+    /// Boots an additional real node with these images. It runs until the value is dropped.
     pub async fn guest_node(&self, images: &[PathBuf]) -> anyhow::Result<GuestNode> {
         let node = GuestNode::join(self.cluster().state(), images).await?;
         self.delete_at_end(ApiResource::erase::<Node>(&()), node.name().to_owned());
         Ok(node)
     }
 
-    /// Creates a node that is ready and takes this test's pods. Nothing runs on it.
+    /// Creates the object of a ready node that accepts this test's pods. There is no kubelet behind it.
     pub async fn create_node(&self, suffix: &str, labels: &[(&str, &str)]) -> anyhow::Result<Node> {
         let name = self.cluster_wide_name(suffix);
         let mut all = BTreeMap::from([
@@ -51,7 +51,7 @@ impl TestSpace {
         .await
     }
 
-    /// A pod that uses a claim and goes to this test's nodes, to be changed and created. Nothing runs in it.
+    /// A pod that uses a claim and is scheduled to this test's nodes, as a template. It never runs.
     pub fn pod(&self, name: &str, claim: &str) -> Pod {
         Pod {
             metadata: named(name),

@@ -1,4 +1,4 @@
-//! Kubernetes objects as tests start from them.
+//! Kubernetes objects that tests use as templates.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// A class that deletes its volumes and binds at once.
+/// A class with reclaim policy `Delete` and immediate binding.
 pub fn class(name: &str, provisioner: &str) -> StorageClass {
     StorageClass {
         metadata: named(name),
@@ -20,7 +20,7 @@ pub fn class(name: &str, provisioner: &str) -> StorageClass {
     }
 }
 
-/// A claim for 1 MiB, to be written by one node.
+/// A claim for 1 MiB with `ReadWriteOnce`.
 pub fn claim(name: &str, class: &str) -> PersistentVolumeClaim {
     let size = BTreeMap::from([("storage".to_owned(), Quantity("1Mi".to_owned()))]);
     PersistentVolumeClaim {
@@ -35,7 +35,7 @@ pub fn claim(name: &str, class: &str) -> PersistentVolumeClaim {
     }
 }
 
-/// The right to do `verbs` to `resources` of an API group.
+/// The permission to use `verbs` on `resources` of an API group.
 pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     PolicyRule {
@@ -46,12 +46,12 @@ pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
-/// Whether the claim is bound to a volume.
+/// True if the claim is bound to a volume.
 pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
 }
 
-/// Five letters and digits that are different each time.
+/// Five random letters and digits.
 pub fn random_suffix() -> String {
     const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     // The standard library seeds each state at random.

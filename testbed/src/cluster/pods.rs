@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::TestSpace;
 use crate::control_plane::BUSYBOX;
 
-/// Long, because images are unpacked, volumes mounted and several pods started at the same time, and nodes in user-mode Linux are slow.
+/// Long, because several pods unpack images and mount volumes concurrently, and nodes in user-mode Linux are slow.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl TestSpace {
-    /// A pod that runs a shell script, with a claim's volume at `/data`, to be changed and run. What the script prints is
-    /// the pod's answer.
+    /// A pod that runs a shell script, with a claim's volume at `/data`, as a template. The script's output is the
+    /// pod's result.
     pub fn script(&self, name: &str, claim: &str, script: &str) -> anyhow::Result<Value> {
         Ok(json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -26,7 +26,7 @@ impl TestSpace {
                 "terminationGracePeriodSeconds": 0,
                 "automountServiceAccountToken": false,
                 "enableServiceLinks": false,
-                // No node that is an object alone has this label.
+                // Nodes that exist only as objects do not have this label.
                 "nodeSelector": {"kubernetes.io/os": "linux"},
                 "containers": [{
                     "name": "main",
@@ -40,7 +40,7 @@ impl TestSpace {
         }))
     }
 
-    /// Runs a pod to its end, and returns what its script printed; fails if the script did.
+    /// Runs a pod to completion, and returns its script's output; fails if the script fails.
     pub async fn run(&self, pod: &Value) -> anyhow::Result<String> {
         let pod: Pod = serde_json::from_value(pod.clone())?;
         let name = self.create(&pod).await?.name_any();
@@ -60,12 +60,12 @@ impl TestSpace {
         self.wait_for_within(LIMIT, &self.api::<Pod>(), &name, "running", runs).await
     }
 
-    /// What a pod has printed.
+    /// The output of a pod.
     pub async fn logs(&self, pod: &str) -> anyhow::Result<String> {
         Ok(self.api::<Pod>().logs(pod, &LogParams::default()).await?)
     }
 
-    /// Runs a shell script in a running pod, and returns what it printed; fails if it did.
+    /// Runs a shell script in a running pod, and returns its output; fails if the script fails.
     pub fn exec(&self, pod: &str, script: &str) -> anyhow::Result<String> {
         let state = self.cluster().state();
         let kubectl = state.kubectl.as_deref().context("there is no kubectl")?;
@@ -76,7 +76,7 @@ impl TestSpace {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Deletes a pod and waits until it is gone.
+    /// Deletes a pod and waits until it no longer exists.
     pub async fn delete_pod(&self, name: &str) -> anyhow::Result<()> {
         let pods = self.api::<Pod>();
         pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("cannot delete pod {name}"))?;
@@ -88,7 +88,7 @@ fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()
 }
 
-/// Of the only container.
+/// The status of the only container.
 fn status(pod: &Pod) -> Option<&ContainerStatus> {
     pod.status.as_ref()?.container_statuses.as_ref()?.first()
 }

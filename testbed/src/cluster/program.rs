@@ -13,7 +13,7 @@ use crate::control_plane::{Signal, State, last_lines};
 use crate::guard::{Lifetime, Running};
 use crate::process::ProcessId;
 
-/// A program that runs until this is dropped, or the test's process ends, whatever ends it.
+/// A program that runs until this value is dropped or the test's process ends, for whatever reason.
 pub struct Program {
     name: String,
     running: Running,
@@ -22,8 +22,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts a program. Its output goes to a file of this name in the control plane's directory; a second start of the
-    /// same name appends to it.
+    /// Starts a program. Its output is appended to a file of this name in the control plane's directory.
     pub fn spawn<A: AsRef<OsStr>>(
         state: &State,
         name: &str,
@@ -51,40 +50,40 @@ impl Program {
         &self.log
     }
 
-    /// What anybody on this machine reads of it: the program and its arguments.
+    /// The program and its arguments, which every user of this machine can read.
     pub fn arguments(&self) -> anyhow::Result<Vec<String>> {
         let text = fs::read_to_string(format!("/proc/{}/cmdline", self.running.pid()))?;
         Ok(text.split('\0').map(str::to_owned).collect())
     }
 
-    /// Its output up to now.
+    /// The output so far.
     pub fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Whether it still runs.
+    /// True if the process still runs.
     pub fn is_running(&self) -> bool {
         self.id.is_running()
     }
 
-    /// Sends a signal, such as [`Signal::STOP`] to make it look hung and [`Signal::CONT`] after it.
+    /// Sends a signal, such as [`Signal::STOP`] to simulate a hang and [`Signal::CONT`] to end it.
     pub fn signal(&self, signal: Signal) -> bool {
         self.id.signal(signal)
     }
 
-    /// Asks it to end with SIGTERM and waits; fails if it still runs after `limit`.
+    /// Sends SIGTERM and waits for the end; fails if the process still runs after `limit`.
     pub async fn terminate(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         self.signal(Signal::TERM);
         self.ended(limit).await
     }
 
-    /// Ends it as a crash would, with SIGKILL.
+    /// Kills the process with SIGKILL to simulate a crash.
     pub async fn kill(&mut self) -> anyhow::Result<ExitStatus> {
         self.signal(Signal::KILL);
         self.ended(Duration::from_secs(5)).await
     }
 
-    /// Waits for its end; fails if it still runs after `limit`.
+    /// Waits for the end; fails if the process still runs after `limit`.
     pub async fn ended(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         match tokio::time::timeout(limit, self.running.ended()).await {
             Ok(status) => Ok(status?),

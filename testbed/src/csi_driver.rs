@@ -1,5 +1,5 @@
-//! Drivers of CSI: `csi-sim` on a control plane's real node, registered with its kubelet, whose volumes are directories and loop devices of this
-//! machine; and the mock driver of Kubernetes.
+//! CSI drivers: `csi-sim` on a control plane's real node, registered with its kubelet, whose volumes are directories
+//! and loop devices of this machine; and the mock driver of Kubernetes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress;
 
-/// The kubelet looks at once, but waits longer and longer if it was not fast enough.
+/// Long, because the kubelet retries a failed registration with increasing delays.
 const LIMIT: Duration = Duration::from_secs(60);
-/// On the node.
+/// The kubelet's registration directory on the node.
 const REGISTRY: &str = "/var/lib/kubelet/plugins_registry";
 
 const REGISTRAR: GoProgram = GoProgram {
@@ -29,7 +29,7 @@ const REGISTRAR: GoProgram = GoProgram {
     source: Source::Required("csi-sidecars"),
 };
 
-/// What tells the kubelet of a driver.
+/// The program that registers a driver with the kubelet.
 pub static CSI_REGISTRAR: Dependency = Dependency {
     name: "the registration of a CSI driver",
     suits: || REGISTRAR.check(),
@@ -44,7 +44,7 @@ const MOCK: GoProgram = GoProgram {
     source: Source::Required("csi-mock-driver"),
 };
 
-/// What a test of the mock driver needs.
+/// The requirements of a test with the mock driver.
 pub static CSI_MOCK_DRIVER: Dependency = Dependency {
     name: "the mock driver of Kubernetes",
     suits: || MOCK.check(),
@@ -53,15 +53,15 @@ pub static CSI_MOCK_DRIVER: Dependency = Dependency {
     ..Dependency::NOTHING
 };
 
-/// The mock driver of Kubernetes' own end-to-end tests, as a program that gets its name and its socket. It keeps volumes in memory, and
-/// mounts nothing.
+/// The mock driver of Kubernetes' own end-to-end tests, a program that takes its name and its socket as arguments. It
+/// keeps volumes in memory, and mounts nothing.
 pub async fn mock_driver(guard: &Guard) -> anyhow::Result<PathBuf> {
     CSI_MOCK_DRIVER.check_use()?;
     CSI_MOCK_DRIVER.check(dependency::INSTALL)?;
     MOCK.path(guard, &progress::silent()).await
 }
 
-/// Starts csi-provisioner, of this build of the workspace, for the driver that listens at `socket`.
+/// Starts this build's csi-provisioner for the driver that listens at `socket`.
 pub fn start_csi_provisioner(space: &TestSpace, socket: &Path) -> anyhow::Result<Program> {
     let arguments = [
         format!("--csi-address={}", socket.display()),
@@ -71,18 +71,18 @@ pub fn start_csi_provisioner(space: &TestSpace, socket: &Path) -> anyhow::Result
     space.spawn("csi-provisioner", provisioner_program("csi-provisioner")?, arguments)
 }
 
-/// A driver that runs until this is dropped.
+/// A driver that runs until this value is dropped.
 pub struct CsiDriver {
     name: String,
     node: Node,
     program: Program,
     registrar: Program,
-    /// Both this machine and the node have it at this path.
+    /// A folder with the same path on this machine and on the node.
     folder: TempDir,
 }
 
 impl CsiDriver {
-    /// Starts `program`, which is csi-sim, without attachments and topology.
+    /// Starts `program`, which must be csi-sim, without attachments and topology.
     pub async fn start(state: &State, name: &str, program: PathBuf) -> anyhow::Result<Self> {
         CSI_REGISTRAR.check_use()?;
         CSI_REGISTRAR.check(dependency::INSTALL)?;
@@ -98,7 +98,7 @@ impl CsiDriver {
             format!("--data={}", data.display()),
             format!("--driver-name={name}"),
             format!("--node-id={}", node.name),
-            // The kubelet itself gives a pod's group to a volume.
+            // The kubelet itself applies a pod's group to a volume.
             "--without=Controller.PublishUnpublishVolume,Node.VolumeMountGroup".to_owned(),
         ]);
         let program = Program::spawn(state, &format!("{name}-driver"), "nsenter", arguments)?;
@@ -110,17 +110,17 @@ impl CsiDriver {
         Ok(Self { name: name.to_owned(), node, program, registrar, folder })
     }
 
-    /// The driver of this build of the workspace.
+    /// Starts the csi-sim of this build.
     pub async fn of_this_build(state: &State, name: &str) -> anyhow::Result<Self> {
         Self::start(state, name, provisioner_program("csi-sim")?).await
     }
 
-    /// Where it listens.
+    /// The driver's socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("csi.sock")
     }
 
-    /// Its CSIDriver object.
+    /// The driver's CSIDriver object.
     pub fn object(&self) -> Value {
         json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
@@ -129,7 +129,7 @@ impl CsiDriver {
         })
     }
 
-    /// Waits until the kubelet has registered it.
+    /// Waits until the kubelet has registered the driver.
     pub async fn wait_until_registered(&self, client: &Client) -> anyhow::Result<()> {
         let nodes: Api<CSINode> = Api::all(client.clone());
         let is_there = |node: &CSINode| node.spec.drivers.iter().any(|driver| driver.name == self.name);
@@ -143,7 +143,7 @@ impl CsiDriver {
         Ok(())
     }
 
-    /// What it holds: the names of the directories and files of its volumes and snapshots.
+    /// The names of the directories and files of its volumes and snapshots.
     pub fn data(&self) -> anyhow::Result<Vec<String>> {
         let entries = std::fs::read_dir(self.folder.path().join("data"))?;
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()

@@ -1,4 +1,4 @@
-//! [csi-sanity](https://github.com/kubernetes-csi/csi-test), upstream's tests of the contract that every CSI driver keeps.
+//! [csi-sanity](https://github.com/kubernetes-csi/csi-test), upstream's conformance tests for CSI drivers.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ const SANITY: GoProgram = GoProgram {
     source: Source::Package,
 };
 
-/// What it needs.
+/// The requirements of csi-sanity.
 pub static CSI_SANITY: Dependency = Dependency {
     name: "csi-sanity",
     suits: || SANITY.check(),
@@ -23,7 +23,7 @@ pub static CSI_SANITY: Dependency = Dependency {
     ..Dependency::NOTHING
 };
 
-/// Its program. It is built once, into the user's cache.
+/// The path of csi-sanity, which is built once into the user's cache.
 pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     CSI_SANITY.check_use()?;
     CSI_SANITY.check(dependency::INSTALL)?;

@@ -1,4 +1,5 @@
-//! What some tests and demos need beyond a control plane: one [`Dependency`] each, beside the code that uses it.
+//! Requirements of some tests and demos in addition to a control plane: one [`Dependency`] each, next to the code that
+//! uses it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,64 +13,65 @@ use crate::guard::Guard;
 use crate::packages::{self, Package};
 use crate::progress::SharedProgress;
 
-/// The command that runs the tests with everything that they need.
+/// The command that installs all requirements and runs the tests.
 pub const INSTALL: &str = "cargo xtask test --install-packages";
 
-/// Something that a machine may lack.
+/// A requirement that a machine may lack.
 pub struct Dependency {
-    /// What it is, such as `a Ceph cluster`.
+    /// The name, such as `a Ceph cluster`.
     pub name: &'static str,
-    /// Debian's packages.
+    /// Debian packages.
     pub(crate) packages: &'static [Package],
-    /// Packages of Python, which are installed into the user's cache.
+    /// Python packages, which are installed into the user's cache.
     pub(crate) python: Option<Python>,
-    /// Fails where no package helps.
+    /// Fails if the machine is unsuitable and no package can change that.
     pub(crate) suits: fn() -> anyhow::Result<()>,
-    /// Returns whether an end-to-end test needs it, by the test's path, such as `buckets::claims::ceph_quotas_hold`.
+    /// Returns true if an end-to-end test needs the dependency. The argument is the test's path, such as
+    /// `buckets::claims::ceph_quotas_hold`.
     pub(crate) needed_by: fn(&str) -> bool,
-    /// Builds its program into the user's cache, unless it is there.
+    /// Builds the program into the user's cache, unless it already exists.
     pub program: Option<BuildProgram>,
-    /// How it is kept running; none where it is started by what uses it.
+    /// The long-running server; `None` if each user starts a server.
     pub server: Option<Server>,
 }
 
 /// Builds a program and returns its path.
 pub type BuildProgram = for<'a> fn(&'a Guard, &'a SharedProgress) -> LocalBoxFuture<'a, anyhow::Result<PathBuf>>;
 
-/// How a server is started that stays, and how it is stopped.
+/// Functions that start and stop a server that outlives its caller.
 pub struct Server {
-    /// Starts one on a port, or finds the one that is up.
+    /// Starts a server on a port, or finds the one that already runs.
     pub up: for<'a> fn(Option<u16>, &'a Guard, &'a SharedProgress) -> LocalBoxFuture<'a, anyhow::Result<Up>>,
-    /// Stops it; `false` if there was none.
+    /// Stops the server; returns `false` if there was none.
     pub down: for<'a> fn(&'a SharedProgress) -> LocalBoxFuture<'a, anyhow::Result<bool>>,
 }
 
-/// A server that is up.
+/// A running server.
 pub struct Up {
-    /// Whether it has just been started.
+    /// True if it has just been started.
     pub is_new: bool,
-    /// How to use it, line by line.
+    /// Instructions for its use, line by line.
     pub usage: Vec<String>,
 }
 
 /// A virtual environment of Python.
 pub(crate) struct Python {
-    /// Its directory in the cache.
+    /// The directory in the cache.
     pub(crate) dir: &'static str,
     pub(crate) packages: &'static [&'static str],
 }
 
-/// Why a machine has no such thing.
+/// The reason why a machine lacks a dependency.
 #[derive(Debug)]
 pub enum Obstacle {
-    /// `--install-packages` installs what is missing.
+    /// `--install-packages` installs the missing packages.
     Missing(String),
-    /// No package helps.
+    /// No package can help.
     Machine(anyhow::Error),
 }
 
 impl Dependency {
-    /// What a dependency is that needs nothing, and that nobody needs.
+    /// A dependency that requires nothing and that no test needs, as a base for others.
     pub(crate) const NOTHING: Self = Self {
         name: "",
         packages: &[],
@@ -80,7 +82,7 @@ impl Dependency {
         server: None,
     };
 
-    /// Why this machine has it not.
+    /// The reason why this machine lacks the dependency, if it does.
     pub fn obstacle(&self) -> Option<Obstacle> {
         if let Err(error) = (self.suits)() {
             return Some(Obstacle::Machine(error));
@@ -90,7 +92,7 @@ impl Dependency {
         (!missing.is_empty()).then(|| Obstacle::Missing(missing.join(" ")))
     }
 
-    /// Fails without it; the error names the command that installs what is missing.
+    /// Fails if the machine lacks the dependency; the error contains the command that installs it.
     pub fn check(&self, install: &str) -> anyhow::Result<()> {
         match self.obstacle() {
             None => Ok(()),
@@ -99,17 +101,17 @@ impl Dependency {
         }
     }
 
-    /// Installs what is missing. Debian's packages need root.
+    /// Installs missing packages. Debian packages require root.
     pub fn install(&self, progress: &SharedProgress) -> anyhow::Result<()> {
         packages::install(self.packages, progress)?;
         self.python.as_ref().map_or(Ok(()), |python| python.install(progress))
     }
 
-    /// Fails in a test that [`Self::is_needed_by`] does not know: where it is missing, that test would fail instead of being
-    /// left out.
+    /// Fails in a test that [`Self::is_needed_by`] does not list: on machines without the dependency, that test would
+    /// fail instead of being left out.
     pub(crate) fn check_use(&self) -> anyhow::Result<()> {
         let thread = std::thread::current();
-        // Threads of tests have their names.
+        // A test's thread has the name of the test.
         let is_test = |name: &&str| *name != "main" && !name.starts_with("tokio-");
         let Some(path) = thread.name().filter(is_test) else {
             return Ok(());
@@ -118,19 +120,19 @@ impl Dependency {
         Ok(())
     }
 
-    /// Returns whether the test with this path needs it.
+    /// Returns true if the test with this path needs the dependency.
     pub fn is_needed_by(&self, path: &str) -> bool {
         (self.needed_by)(path)
     }
 }
 
-/// Returns whether the name of a test, or of a module that it is in, begins like this.
+/// Returns true if the name of a test, or of a module that contains it, begins with `start`.
 pub(crate) fn is_named(path: &str, start: &str) -> bool {
     path.split("::").any(|name| name.starts_with(start))
 }
 
 impl Python {
-    /// A program of the environment.
+    /// The path of a program in the environment.
     pub(crate) fn program(&self, name: &str) -> anyhow::Result<PathBuf> {
         Ok(self.dir()?.join("bin").join(name))
     }
@@ -167,7 +169,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Runs a command; the error has what it says.
+/// Runs a command; an error contains its output.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,5 @@
-//! The sidecar [external-provisioner](https://github.com/kubernetes-csi/external-provisioner), which provisions for drivers
-//! of CSI: the peer of `csi-scenarios`.
+//! The sidecar [external-provisioner](https://github.com/kubernetes-csi/external-provisioner), which provisions for CSI
+//! drivers. The recordings in `csi-scenarios` come from it.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ const SIDECAR: GoProgram = GoProgram {
     source: Source::Module("github.com/kubernetes-csi/external-provisioner/v6"),
 };
 
-/// What it needs.
+/// The requirements of external-provisioner.
 pub static EXTERNAL_PROVISIONER: Dependency = Dependency {
     name: "external-provisioner",
     suits: || SIDECAR.check(),
@@ -24,7 +24,7 @@ pub static EXTERNAL_PROVISIONER: Dependency = Dependency {
     ..Dependency::NOTHING
 };
 
-/// Its program. It is built once, into the user's cache.
+/// The path of external-provisioner, which is built once into the user's cache.
 pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     EXTERNAL_PROVISIONER.check_use()?;
     SIDECAR.path(guard, progress).await

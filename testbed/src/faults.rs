@@ -1,4 +1,4 @@
-//! A client whose requests fail as a test wants.
+//! Clients that inject faults into requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,20 +8,20 @@ use kube::Client;
 use kube::client::Body;
 use tower::service_fn;
 
-/// What happens to a request instead of being sent.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered with this status and never sent.
+    /// The request is not sent, and fails with this status.
     Refuse(u16),
-    /// It is never sent, and answered with 429 and the wish to be left alone for these seconds.
+    /// The request is not sent, and fails with 429 and a `Retry-After` of this number of seconds.
     Busy(u32),
-    /// It is sent, and answered with this status whatever the real answer was.
+    /// The request is sent, but its response is replaced by this status.
     Lose(u16),
-    /// It is neither sent nor ever answered.
+    /// The request is neither sent nor ever answered.
     Hang,
 }
 
-/// A client whose next requests with this method, of paths that begin so, end so, one after the other.
+/// A client whose next requests with this method and path prefix meet these faults, one after the other.
 pub fn failing(client: &Client, method: Method, path: &'static str, faults: &[Fault]) -> Client {
     let left = Mutex::new(faults.iter().copied().collect::<VecDeque<_>>());
     faulty(client, move |asked, at| {
@@ -30,7 +30,7 @@ pub fn failing(client: &Client, method: Method, path: &'static str, faults: &[Fa
     })
 }
 
-/// A client that asks `rule` about method and path of each request.
+/// A client that calls `rule` with the method and path of each request.
 pub fn faulty(client: &Client, rule: impl Fn(&Method, &str) -> Option<Fault> + Send + Sync + 'static) -> Client {
     let (client, rule) = (client.clone(), Arc::new(rule));
     let service = service_fn(move |request: Request<Body>| {

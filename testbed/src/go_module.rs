@@ -1,4 +1,5 @@
-//! Go modules as they were published, and their programs, from the place and with the checks that the user's Go has for them.
+//! Published Go modules and their programs, downloaded from the proxy and verified with the checks that the user's Go
+//! is configured for.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,17 +11,17 @@ use crate::built::Built;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress};
 
-/// One version of a module, on this machine.
+/// A downloaded version of a module.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct GoModule {
-    /// Such as `v1.35.4`.
+    /// The version, such as `v1.35.4`.
     #[serde(default)]
     pub version: String,
-    /// The file that names what it needs.
+    /// The module's `go.mod` file.
     #[serde(default)]
     pub go_mod: PathBuf,
-    /// Its files.
+    /// The directory of its files.
     #[serde(default)]
     pub dir: PathBuf,
     /// The checksum of its files, as in a `go.sum`.
@@ -29,7 +30,7 @@ pub struct GoModule {
     error: Option<String>,
 }
 
-/// Downloads `module`, such as `k8s.io/kubernetes@v1.35.4`, unless it is there.
+/// Downloads `module`, such as `k8s.io/kubernetes@v1.35.4`, unless it is already cached.
 pub async fn download(module: &str, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<GoModule> {
     let answer = tempfile::NamedTempFile::new()?;
     let mut command = guard.command(Lifetime::WithOwner, "go");
@@ -48,28 +49,29 @@ pub async fn download(module: &str, guard: &Guard, progress: &SharedProgress) ->
 /// A program of a module.
 pub(crate) struct GoProgram {
     pub(crate) program: Built,
-    /// In [`Source::Module`] its folder.
+    /// The package; in [`Source::Module`], its folder.
     pub(crate) package: &'static str,
     pub(crate) source: Source,
 }
 
-/// Nobody debugs what is built: a tenth of the compiler's time goes to what debuggers read.
+/// Leaves out debug information, which is not needed and takes a tenth of the compile time.
 pub(crate) const COMPILER_FLAGS: [&str; 2] = ["-trimpath", "-gcflags=all=-dwarf=false"];
-/// What the linker leaves out for the same reason.
+/// Linker flags that leave out debug information.
 pub(crate) const STRIP: &str = "-s -w";
 
-/// How a program is built.
+/// The source of a program.
 pub(crate) enum Source {
-    /// By its package's name.
+    /// The package's own module, selected by the package's name.
     Package,
-    /// In the module's own folder: Go installs no program by its name whose `go.mod` replaces a module.
+    /// The folder of this module, because `go install` refuses a module whose `go.mod` contains replacements.
     Module(&'static str),
-    /// In a module of this project, which is a folder of `testbed`, and has the package or requires it. A program `x.test` is a package's test.
+    /// A module of this project, a folder of `testbed` that contains or requires the package. A program `x.test` is a
+    /// package's test.
     Required(&'static str),
 }
 
 impl GoProgram {
-    /// The program's path. It is built once, into the user's cache.
+    /// The path of the program, which is built once into the user's cache.
     pub(crate) async fn path(&self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
         let Self { program, package, source } = self;
         let build = async |folder: &Path| {
@@ -86,7 +88,7 @@ impl GoProgram {
                     command.arg(format!("./{package}")).current_dir(module.dir);
                 }
                 Source::Required(name) => {
-                    // The build may add what only it needs to go.mod and go.sum.
+                    // The build may add its own requirements to go.mod and go.sum.
                     for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(name))? {
                         let file = file?;
                         fs::copy(file.path(), folder.join(file.file_name()))?;
@@ -103,7 +105,7 @@ impl GoProgram {
         program.path(progress, build).await
     }
 
-    /// Whether it is built, or can be.
+    /// Fails if the program neither exists nor can be built.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.program.check("go")
     }

@@ -21,43 +21,43 @@ use crate::control_plane::{NODE, Settings, client_from, last_lines};
 
 /// One namespace and one provisioner name for one test.
 ///
-/// A test ends with [`TestSpace::done`]. Without it the test has failed: dropping the space then shows the logs of its
-/// programs. Either way everything that the test made is deleted.
+/// A test ends with [`TestSpace::done`]. If the space is dropped without it, the test has failed, and the logs of its
+/// programs are shown. Either way all objects of the test are deleted.
 pub struct TestSpace {
     cluster: Cluster,
     namespace: String,
     provisioner: String,
-    /// Cluster-wide objects to delete at the end.
+    /// Cluster-scoped objects to delete at the end.
     made: Mutex<Vec<(ApiResource, String)>>,
     logs: Mutex<Vec<PathBuf>>,
     is_done: bool,
 }
 
 impl TestSpace {
-    /// Connects and makes a namespace. `test` is a short name of lower-case letters, digits and hyphens.
+    /// Connects and creates a namespace. `test` is a short name of lower-case letters, digits and hyphens.
     pub async fn new(test: &str) -> anyhow::Result<Self> {
         Self::in_cluster(Cluster::connect().await?, test).await
     }
 
-    /// Like [`TestSpace::new`], in a cluster of the test's own: for a test that disturbs others or is disturbed by them.
-    /// A thousand claims keep the controller manager from binding others for a minute.
+    /// Like [`TestSpace::new`], in a cluster of its own, for a test that disturbs others or is disturbed by them. For
+    /// example, a thousand claims keep the controller manager from binding others for a minute.
     pub async fn with_own_cluster(test: &str) -> anyhow::Result<Self> {
         Self::in_cluster(Cluster::start(&Settings::for_tests()).await?, test).await
     }
 
-    /// The same with a real node.
+    /// Like [`TestSpace::with_own_cluster`], with a real node.
     pub async fn with_own_node(test: &str) -> anyhow::Result<Self> {
         NODE.check_use()?;
         Self::in_cluster(Cluster::start(&Settings { node: true, audit: true, ..Settings::for_tests() }).await?, test)
             .await
     }
 
-    /// Makes a namespace in a cluster.
+    /// Creates a namespace in a cluster.
     pub async fn in_cluster(cluster: Cluster, test: &str) -> anyhow::Result<Self> {
         Self::named(cluster, format!("{test}-{}", random_suffix())).await
     }
 
-    /// A space of the same names in another cluster: namespace, classes and provisioner.
+    /// Creates a space with the same namespace, class and provisioner names in another cluster.
     pub async fn twin_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
         Self::named(cluster, self.namespace.clone()).await
     }
@@ -77,7 +77,7 @@ impl TestSpace {
         Ok(space)
     }
 
-    /// Pods need it, and the controller that makes it takes long when many namespaces are made and deleted.
+    /// Creates the account that pods need: its controller is slow while many namespaces are created and deleted.
     async fn create_default_service_account(&self) -> anyhow::Result<()> {
         let account = ServiceAccount { metadata: named("default"), ..ServiceAccount::default() };
         match self.api().create(&PostParams::default(), &account).await {
@@ -86,12 +86,12 @@ impl TestSpace {
         }
     }
 
-    /// The cluster.
+    /// The cluster of this space.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The cluster, for restarting a component.
+    /// Mutable access to the cluster, for restarting a component.
     pub fn cluster_mut(&mut self) -> &mut Cluster {
         &mut self.cluster
     }
@@ -111,12 +111,12 @@ impl TestSpace {
         &self.provisioner
     }
 
-    /// A name for a cluster-wide object of this test.
+    /// A name for a cluster-scoped object of this test.
     pub fn cluster_wide_name(&self, suffix: &str) -> String {
         format!("{}-{suffix}", self.namespace)
     }
 
-    /// Objects in this test's namespace, as administrator.
+    /// An API for objects in this test's namespace, as administrator.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -124,7 +124,7 @@ impl TestSpace {
         Api::namespaced(self.client(), &self.namespace)
     }
 
-    /// Cluster-wide objects, as administrator.
+    /// An API for cluster-scoped objects, as administrator.
     pub fn cluster_api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
@@ -132,12 +132,12 @@ impl TestSpace {
         Api::all(self.client())
     }
 
-    /// A class of this test's provisioner that deletes its volumes and binds at once, to be changed and created.
+    /// A class of this test's provisioner with reclaim policy `Delete` and immediate binding, as a template.
     pub fn class(&self, suffix: &str) -> StorageClass {
         objects::class(&self.cluster_wide_name(suffix), &self.provisioner)
     }
 
-    /// A claim of a class, for 1 MiB, to be changed and created.
+    /// A claim of a class for 1 MiB, as a template.
     pub fn claim(&self, name: &str, class: &StorageClass) -> PersistentVolumeClaim {
         objects::claim(name, &class.name_any())
     }
@@ -168,7 +168,7 @@ impl TestSpace {
         created.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))
     }
 
-    /// Creates a cluster-wide object, which is deleted at the end.
+    /// Creates a cluster-scoped object, which is deleted at the end.
     pub async fn create_cluster_wide<K>(&self, object: &K) -> anyhow::Result<K>
     where
         K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
@@ -178,7 +178,7 @@ impl TestSpace {
         created.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))
     }
 
-    /// The volumes that this test's provisioner has made.
+    /// The volumes that this test's provisioner created.
     pub async fn volumes(&self) -> anyhow::Result<Vec<PersistentVolume>> {
         let volumes = self.cluster_api::<PersistentVolume>().list(&Default::default()).await?;
         Ok(volumes.into_iter().filter(|volume| self.leftovers().owns(volume)).collect())
@@ -193,7 +193,7 @@ impl TestSpace {
     ) -> anyhow::Result<Program> {
         let started = Program::spawn(self.cluster.state(), &format!("{}-{name}", self.namespace), program, arguments)?;
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        // A program that is started again writes on.
+        // A restarted program appends to its log.
         if !logs.iter().any(|log| log == started.log()) {
             logs.push(started.log().to_owned());
         }
@@ -201,13 +201,13 @@ impl TestSpace {
         Ok(started)
     }
 
-    /// The ends of the logs of all programs of this test.
+    /// The last lines of the logs of all programs of this test.
     pub fn program_logs(&self) -> String {
         let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         logs.iter().map(|log| format!("--- {}\n{}\n", log.display(), last_lines(log, 60))).collect()
     }
 
-    /// Ends the test as a success: deletes what it made.
+    /// Ends a successful test and deletes its objects.
     pub async fn done(mut self) -> anyhow::Result<()> {
         self.is_done = true;
         let client = client_from(&self.cluster.state().kubeconfig).await?;
@@ -240,7 +240,7 @@ impl Drop for TestSpace {
         }
         let kubeconfig = self.cluster.state().kubeconfig.clone();
         let leftovers = self.leftovers();
-        // The test's runtime may be ending, so this needs one of its own.
+        // The test's runtime may be ending, so the cleanup needs its own.
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
@@ -248,7 +248,7 @@ impl Drop for TestSpace {
                 anyhow::Ok(())
             })
         });
-        // Failing to clean up must not hide why the test failed.
+        // A failed cleanup must not hide the reason of the test's failure.
         let _ = thread.join();
     }
 }

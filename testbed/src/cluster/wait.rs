@@ -1,4 +1,4 @@
-//! Waiting for the cluster, with failures that say what was seen.
+//! Waits for states of the cluster; failures show the last state that was seen.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use serde::de::DeserializeOwned;
 use super::TestSpace;
 use super::objects::is_bound;
 
-/// How long waiting lasts, unless something else is said. Far more than anything takes, as machines can be busy.
+/// The default limit of a wait, far longer than any operation takes, because machines can be busy.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The pause after some time of waiting: what takes long is asked for less often, as the answers cost processor time.
+/// The pause between two polls. It grows with the time waited, because every request costs CPU time.
 fn pause(waited: Duration) -> Duration {
     (waited / 10).clamp(Duration::from_millis(20), Duration::from_millis(300))
 }
 
-/// Asks again and again until there is an answer; `None` if there is none within `limit`.
+/// Polls until there is a result; returns `None` if there is none within `limit`.
 pub async fn eventually<T>(
     limit: Duration,
     mut ask: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
@@ -39,15 +39,15 @@ pub async fn eventually<T>(
     }
 }
 
-/// Waits for a fact that this process knows.
+/// Waits for a condition within this process.
 pub async fn until(what: &str, holds: impl Fn() -> bool) -> anyhow::Result<()> {
     let found = eventually(DEFAULT_LIMIT, async || Ok(holds().then_some(()))).await?;
     found.with_context(|| format!("not within {} s: {what}", DEFAULT_LIMIT.as_secs()))
 }
 
 impl TestSpace {
-    /// Waits until an object exists and fulfils a condition. The failure names `what`, and has the object's last state,
-    /// the namespace's events and the logs of the test's programs.
+    /// Waits until an object exists and fulfills a condition. A failure names `what`, and shows the object's last
+    /// state, the namespace's events and the logs of the test's programs.
     pub async fn wait_for<K>(
         &self,
         api: &Api<K>,
@@ -61,7 +61,7 @@ impl TestSpace {
         self.wait_for_within(DEFAULT_LIMIT, api, name, what, holds).await
     }
 
-    /// [`TestSpace::wait_for`] with a limit of its own.
+    /// [`TestSpace::wait_for`] with a custom limit.
     pub async fn wait_for_within<K>(
         &self,
         limit: Duration,
@@ -85,7 +85,7 @@ impl TestSpace {
         }
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object no longer exists.
     pub async fn wait_gone<K>(&self, api: &Api<K>, name: &str) -> anyhow::Result<()>
     where
         K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
@@ -112,11 +112,12 @@ impl TestSpace {
         Ok((claim, volume))
     }
 
-    /// The events about an object, oldest first. Those about cluster-wide objects are in the namespace `default`.
+    /// The events about an object, oldest first. Events about cluster-scoped objects are in the namespace `default`.
     pub async fn events_about(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
         let selector = format!("involvedObject.kind={kind},involvedObject.name={name}");
         let is_cluster_wide = ["Node", "ObjectBucket", "PersistentVolume"].contains(&kind);
-        // The API server keeps no cache of events, so a list of all namespaces would read those of all tests from etcd.
+        // The API server does not cache events, so a list across namespaces would read the events of all tests from
+        // etcd.
         let namespace = if is_cluster_wide { "default" } else { self.namespace() };
         let events: Api<Event> = Api::namespaced(self.client(), namespace);
         let mut events = events.list(&ListParams::default().fields(&selector)).await?.items;
@@ -141,7 +142,8 @@ impl TestSpace {
         }
     }
 
-    /// Waits for an event that says this: others may have come before it, for instance while a backend started.
+    /// Waits for an event whose message contains this text. Other events may precede it, for instance while a backend
+    /// starts.
     pub async fn wait_for_message(&self, kind: &str, name: &str, part: &str) -> anyhow::Result<Event> {
         let mut last = Vec::new();
         let found = eventually(DEFAULT_LIMIT, async || {
@@ -167,7 +169,7 @@ impl TestSpace {
         format!("{kind} {name}: not {what} after {seconds} s\nlast state: {state}\n{}", self.circumstances().await)
     }
 
-    /// The namespace's events and the programs' logs.
+    /// The namespace's events and the programs' logs, for a failure message.
     async fn circumstances(&self) -> String {
         let events = match self.api::<Event>().list(&ListParams::default()).await {
             Ok(events) => events.iter().map(describe).collect::<Vec<_>>().join("\n"),

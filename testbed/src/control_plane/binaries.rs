@@ -1,4 +1,4 @@
-//! Where the control plane's programs come from.
+//! Finds or builds the control plane's programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ pub struct Binaries {
     pub controller_manager: PathBuf,
     /// kube-scheduler.
     pub scheduler: PathBuf,
-    /// The folder of the kubelet and kube-proxy, if a node was asked for.
+    /// The folder of the kubelet and kube-proxy, if a node was requested.
     pub node: Option<PathBuf>,
-    /// kubectl, which only people need.
+    /// kubectl, which is only for users.
     pub kubectl: Option<PathBuf>,
-    /// The version of Kubernetes, if it was asked for.
+    /// The version of Kubernetes, if one was requested.
     pub kubernetes: Option<String>,
 }
 
 impl Binaries {
-    /// Takes the programs from `KUBEBUILDER_ASSETS` when all are there, else from the user's cache, else builds them
-    /// once from their Go modules into that cache. What a `node` needs, where one is asked for, comes from the cache, and so
-    /// do all programs of another version of `kubernetes` than this project's.
+    /// Uses the programs in `KUBEBUILDER_ASSETS` if all of them exist there, or else those in the user's cache; if
+    /// necessary, builds them once from their Go modules into that cache. The programs of a requested `node`, and all
+    /// programs of a `kubernetes` version other than this project's, always come from the cache.
     pub async fn find(
         kubernetes: Option<&str>,
         node: bool,
@@ -75,7 +75,7 @@ impl Binaries {
             .map_err(|missing| anyhow::anyhow!("the build left out {} in {}", missing.join(", "), bin.display()))
     }
 
-    /// The programs, where they are there already: from `KUBEBUILDER_ASSETS` or the user's cache.
+    /// The programs that exist already, in `KUBEBUILDER_ASSETS` or the user's cache.
     pub fn at_hand() -> anyhow::Result<Self> {
         if let Some(found) =
             non_empty_var("KUBEBUILDER_ASSETS").and_then(|assets| Self::complete(Path::new(&assets)).ok())
@@ -86,7 +86,7 @@ impl Binaries {
         Self::complete(&cache.join("bin")).map_err(|missing| anyhow::anyhow!("no {}", missing.join(", ")))
     }
 
-    /// Why [`Binaries::find`] would find nothing and could build nothing, if so.
+    /// The reason why [`Binaries::find`] would find no programs and could not build them, if there is one.
     pub fn obstacle() -> Option<anyhow::Error> {
         if Self::at_hand().is_ok() {
             return None;
@@ -105,7 +105,7 @@ impl Binaries {
         }
     }
 
-    /// The programs in `dir`, or the names of those that are missing.
+    /// The programs in `dir`, or the names of the missing ones.
     fn complete(dir: &Path) -> Result<Self, Vec<&'static str>> {
         let missing: Vec<_> = NEEDED.iter().copied().filter(|name| !is_program(&dir.join(name))).collect();
         if !missing.is_empty() {
@@ -125,7 +125,7 @@ impl Binaries {
     }
 }
 
-/// Where programs and running instances are kept: `$XDG_CACHE_HOME/kube-provisioner/control-plane`.
+/// The directory of programs and running instances: `$XDG_CACHE_HOME/kube-provisioner/control-plane`.
 pub fn cache_dir() -> anyhow::Result<PathBuf> {
     let base = match non_empty_var("XDG_CACHE_HOME") {
         Some(dir) => PathBuf::from(dir),

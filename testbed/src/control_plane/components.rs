@@ -1,4 +1,4 @@
-//! The programs' arguments.
+//! The arguments of the control plane's programs.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use super::state::{Health, Process};
 use super::{Settings, kubeconfig};
 use crate::ports::{check_port, free_ports};
 
-/// The loopback ports of one attempt to start.
+/// The loopback ports for one attempt to start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     etcd: u16,
@@ -22,19 +22,19 @@ pub(super) struct Ports {
     api_server: u16,
     controller_manager: u16,
     scheduler: u16,
-    /// Where the API server listens, and the services' range with its address of the `kubernetes` service.
+    /// The network of a real node, with the API server's address and the services' range.
     network: Option<Network>,
 }
 
 impl Ports {
-    /// Ports that nobody listens on now. Another program may take one before ours does, which its start then shows.
+    /// Chooses unused ports. Another program may take one before the component does; then the start fails.
     pub(super) fn choose(api_server: Option<u16>, node: Option<&Node>) -> anyhow::Result<Self> {
         check_port(api_server, "the API server")?;
         let free = free_ports(5)?;
         Ok(Self {
             etcd: free[0],
             etcd_peer: free[1],
-            // Nobody else has the address of a node's network.
+            // The address in a node's network is not used by any other program.
             api_server: if node.is_some() { 443 } else { api_server.unwrap_or(free[2]) },
             controller_manager: free[3],
             scheduler: free[4],
@@ -46,30 +46,30 @@ impl Ports {
         format!("https://{}:{}", self.address(), self.api_server)
     }
 
-    /// Where the API server listens.
+    /// The API server's address.
     fn address(&self) -> Ipv4Addr {
         self.network.map_or(Ipv4Addr::LOCALHOST, Network::api_server)
     }
 
-    /// The addresses at which the components are asked.
+    /// The addresses at which clients reach the components.
     pub(super) fn addresses(&self, node: Option<&Node>) -> Vec<Ipv4Addr> {
-        // The kubelet shows the same certificate.
+        // The kubelet uses the same certificate.
         let more = node.map_or(vec![SERVICE], |node| vec![self.address(), node.address]);
         [vec![Ipv4Addr::LOCALHOST], more].concat()
     }
 }
 
-/// Where nobody asks for it, the first address of the services, which the `kubernetes` service gets.
+/// The first service address, which the `kubernetes` service receives. Without a node, it has no clients.
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-/// The components in the order in which they are started, and where the administrator's kubeconfig is.
+/// The components in the order of their start, and the path of the administrator's kubeconfig.
 pub(super) struct Plan {
     pub(super) components: Vec<Process>,
     pub(super) kubeconfig: PathBuf,
     pub(super) audit_log: Option<PathBuf>,
 }
 
-/// Writes every file that the components read, and decides their arguments.
+/// Writes all files that the components read, and decides their arguments.
 pub(super) fn plan(
     dir: &Path,
     pki: &Pki,
@@ -104,7 +104,7 @@ pub(super) fn plan(
             process(
                 "kube-controller-manager",
                 &binaries.controller_manager,
-                // It answers before its controllers run, and lists those that do.
+                // It answers before its controllers run; the response lists the running ones.
                 Health {
                     url: format!("{}/healthz?verbose", https(ports.controller_manager)),
                     says: "persistentvolume-binder-controller ok".to_owned(),
@@ -173,15 +173,15 @@ fn api_server(
         flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
         flag("service-account-signing-key-file", pki.service_account_key.display()),
         flag("service-account-key-file", pki.service_account_public_key.display()),
-        // Without it a stop in good order waits a minute for clients that watch.
+        // By default, an orderly stop waits a minute for clients that watch.
         flag("shutdown-watch-termination-grace-period", "1s"),
-        // Tests have claims with sources of other namespaces.
+        // Tests create claims with sources in other namespaces.
         flag("feature-gates", "CrossNamespaceVolumeDataSource=true"),
-        // It taints new nodes until the node lifecycle controller, which is off, finds them ready.
+        // It taints new nodes until the node lifecycle controller, which is disabled, finds them ready.
         flag("disable-admission-plugins", "TaintNodesByCondition"),
     ];
     if ports.network.is_none() {
-        // A loopback address is refused as an endpoint of the `kubernetes` service.
+        // The API server refuses a loopback address as an endpoint of the `kubernetes` service.
         flags.push(flag("endpoint-reconciler-type", "none"));
     } else {
         let (cert, key) = (dir.join("pki/kubelet-client.crt"), dir.join("pki/kubelet-client.key"));
@@ -204,8 +204,8 @@ fn api_server(
     Ok(flags)
 }
 
-/// One line for each request of a service account, except those of the control plane itself: for a watch when it
-/// starts, for anything else when it is answered.
+/// Logs each request of a service account, except those of the control plane: watches at their start, all others at
+/// their response.
 fn audit_policy() -> serde_json::Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -242,7 +242,7 @@ fn controller_manager(pki: &Pki, ports: Ports, kubeconfig: &Path, settings: &Set
         flag("root-ca-file", pki.ca.display()),
         flag("kube-api-qps", settings.requests_per_second),
         flag("kube-api-burst", settings.requests_per_second),
-        // Nodes are only objects here: nothing renews their leases, and they must not count as lost.
+        // Nodes exist only as objects: no kubelet renews their leases, and they must not be considered lost.
         flag("controllers", "*,-node-lifecycle-controller"),
     ]
 }

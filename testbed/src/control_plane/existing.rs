@@ -1,4 +1,4 @@
-//! A cluster that somebody has already, by a context of their kubeconfig.
+//! An existing cluster, selected by a context of the user's kubeconfig.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::pki::write_secret;
 use super::state::State;
 use crate::guard::Guard;
 
-/// Somebody's cluster. What is started for it ends with this value, and so does its directory here.
+/// The user's cluster. Programs that are started for it end with this value, which also removes its local directory.
 pub struct Existing {
     client: Client,
     cluster: NamedCluster,
@@ -22,7 +22,7 @@ pub struct Existing {
 }
 
 impl Existing {
-    /// The cluster of a context in the files of `KUBECONFIG`, or else in `~/.kube/config`.
+    /// The cluster of a context in the files that `KUBECONFIG` lists, or else in `~/.kube/config`.
     pub async fn of_context(context: &str, guard: &Guard) -> anyhow::Result<Self> {
         let known = Kubeconfig::read().context("cannot read the kubeconfig")?;
         let names: Vec<_> = known.contexts.iter().map(|context| context.name.as_str()).collect();
@@ -58,12 +58,12 @@ impl Existing {
         self.client.clone()
     }
 
-    /// What programs need to know of it. It has no kubeconfig of the administrator's.
+    /// The data that programs need about the cluster. It contains no administrator's kubeconfig.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Writes a kubeconfig for a service account, which reaches the cluster as the context does.
+    /// Writes a kubeconfig for a service account, which uses the context's connection to the cluster.
     pub async fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
         let token = service_account_token(&self.client, namespace, name, None).await?;
         let text = serde_json::to_string_pretty(&json!({
@@ -82,7 +82,7 @@ impl Existing {
         Ok(path)
     }
 
-    /// Removes its directory here.
+    /// Removes the local directory.
     pub fn end(self) -> anyhow::Result<()> {
         let dir = self.instance.dir.clone();
         drop(self);

@@ -13,7 +13,7 @@ use crate::go_module::{COMPILER_FLAGS, STRIP};
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress, seconds};
 
-/// Leaves the programs in their folder below `cache`. Two runs at the same time build once.
+/// Builds the programs into their folder below `cache`. Two runs at the same time build once.
 pub(super) async fn build(
     set: &Set,
     cache: &Path,
@@ -66,10 +66,10 @@ pub(super) struct Set {
 pub(super) const CONTROL_PLANE: Set =
     Set { what: "the control plane", time: "some 6 to 10 minutes", folder: "bin", programs: &PROGRAMS };
 
-/// Of another version of Kubernetes; etcd stays.
+/// The programs for another version of Kubernetes, with this project's etcd.
 pub(super) const WITHOUT_ETCD: Set = Set { programs: PROGRAMS.split_at(1).1, ..CONTROL_PLANE };
 
-/// Only who wants a node waits for it.
+/// A separate set, because most runs need no node.
 pub(super) const NODE: Set = Set {
     what: "the kubelet and kube-proxy",
     time: "a minute after the control plane",
@@ -116,7 +116,7 @@ async fn build_one(
         .arg("-o")
         .arg(bin.join(program.name));
     if program.kubernetes {
-        // As the project's own release build, which adds only tags for code with cgo.
+        // Kubernetes' own release build uses these tags, and others that affect only code with cgo.
         command.args(["-tags", "grpcnotrace,notest"]);
     }
     command
@@ -157,7 +157,7 @@ fn linker_flags(program: &Program, versions: &Versions) -> String {
     flags
 }
 
-/// Asks in the module's directory, where Go may choose a newer toolchain than the installed one.
+/// Runs in the module's directory, where Go may choose a newer toolchain than the installed one.
 pub(super) fn check_go(versions: &Versions) -> anyhow::Result<()> {
     let wanted = &versions.go;
     let what_to_do =

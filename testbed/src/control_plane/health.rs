@@ -1,4 +1,4 @@
-//! Asking components whether they are ready.
+//! Probes of the components' readiness.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use kube::{Api, Client, Config};
 use super::kubeconfig::config_from;
 use super::state::{Process, State};
 
-/// Asks with the administrator's certificate; all components show certificates of the same authority.
+/// A client with the administrator's certificate. The certificates of all components come from the same authority.
 pub(super) struct Prober {
     config: Config,
 }
@@ -23,7 +23,7 @@ impl Prober {
         Ok(Self { config })
     }
 
-    /// Whether the component answers that it is ready.
+    /// True if the component reports that it is ready.
     pub(super) async fn is_ready(&self, component: &Process) -> bool {
         match &component.health {
             Some(health) => self.get(&health.url).await.is_ok_and(|answer| answer.contains(&health.says)),
@@ -31,7 +31,7 @@ impl Prober {
         }
     }
 
-    /// The answer of a URL of any component.
+    /// The response for a URL of any component.
     pub(super) async fn get(&self, url: &str) -> anyhow::Result<String> {
         let (base, path) = split(url).with_context(|| format!("{url} is no URL"))?;
         let mut config = self.config.clone();
@@ -41,7 +41,7 @@ impl Prober {
         Ok(tokio::time::timeout(PATIENCE, client.request_text(request)).await??)
     }
 
-    /// Pods can be made in the default namespace as soon as it has its service account.
+    /// True if the default namespace has its service account, without which pods cannot be created there.
     pub(super) async fn has_default_service_account(&self) -> bool {
         let Ok(client) = Client::try_from(self.config.clone()) else {
             return false;

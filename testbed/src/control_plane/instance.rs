@@ -13,7 +13,7 @@ use crate::progress::{self, SharedProgress};
 /// The number of the next instance in this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The directory of one instance, and the lock that shows that its owner lives.
+/// The directory of an instance, and the lock that shows that its owner still runs.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) dir: PathBuf,
@@ -21,11 +21,12 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Creates a directory of its own, after removing those of owners that are gone.
+    /// Creates a directory, after removing the directories of owners that have ended.
     pub(crate) fn create() -> anyhow::Result<Self> {
         let all = cache_dir()?.join("instances");
         create_private_dir(&all)?;
-        // Without it, two runs that start together could take each other's new directory for an old one.
+        // Without this lock, two runs that start together could each mistake the other's new directory for an abandoned
+        // one.
         let _both = lock(&all.join("lock"))?;
         remove_abandoned_in(&all)?;
         let dir = all.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -45,14 +46,16 @@ pub(crate) fn create_private_dir(dir: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create {}", dir.display()))
 }
 
-/// Waits for the lock on a file, which is created if need be. It is released when the file is closed, also by a crash.
+/// Waits for the lock on a file, which is created if necessary. The lock is released when the file is closed, even by a
+/// crash.
 fn lock(path: &Path) -> anyhow::Result<File> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)
 }
 
-/// [`lock`], where others may hold the lock for minutes: says `what` is waited for, and blocks no thread.
+/// Like [`lock`], for locks that are held for minutes: reports `what` the program waits for, and does not block the
+/// thread.
 pub(crate) async fn wait_for_lock(path: &Path, what: &str, progress: &SharedProgress) -> anyhow::Result<File> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     let locked = progress::during(progress, what, async {

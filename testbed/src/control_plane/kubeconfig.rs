@@ -1,4 +1,4 @@
-//! Kubeconfig files, readable by their owner only.
+//! Kubeconfig files that only their owner can read.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::pki::{Identity, write_secret};
 use super::state::State;
 
-/// Writes a kubeconfig for a service account, with a token of 24 hours that the API server issues for it, and returns
-/// its path. A second call for the same account replaces the file.
+/// Writes a kubeconfig for a service account, with a token that is valid for 24 hours, and returns its path. A second
+/// call for the same account replaces the file.
 pub async fn kubeconfig_for_service_account(
     client: &Client,
     state: &State,
@@ -25,8 +25,8 @@ pub async fn kubeconfig_for_service_account(
     write_for_account(state, (namespace, name), name, &token)
 }
 
-/// As [`kubeconfig_for_service_account`], with the token that a pod of the account has. It names the pod and its node, and
-/// counts as long as the pod exists.
+/// Like [`kubeconfig_for_service_account`], with the token of a pod of the account. The token names the pod and its
+/// node, and is valid as long as the pod exists.
 pub async fn kubeconfig_for_pod(client: &Client, state: &State, pod: &Pod) -> anyhow::Result<PathBuf> {
     let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
     let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
@@ -48,7 +48,7 @@ fn write_for_account(
     Ok(path)
 }
 
-/// Asks the API server for a service account's token, valid for 24 hours, and bound to a pod if there is one.
+/// Requests a token for a service account, valid for 24 hours, and bound to a pod if one is given.
 pub async fn service_account_token(
     client: &Client,
     namespace: &str,
@@ -94,7 +94,7 @@ pub(super) fn write_for(path: &Path, server: &str, ca_pem: &str, identity: &Iden
     write(path, server, ca_pem, &identity.user, "default", credentials)
 }
 
-/// JSON is YAML too, and every reader of kubeconfigs takes it.
+/// Writes JSON, which is also YAML, so that every reader of kubeconfigs accepts it.
 fn write(
     path: &Path,
     server: &str,

@@ -1,10 +1,10 @@
-//! The ends of log files, for error messages.
+//! The last lines of log files, for error messages.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The last `count` lines of a file; an explanation in parentheses if there are none.
+/// The last `count` lines of a file, or an explanation in parentheses if there are none.
 pub fn last_lines(path: &Path, count: usize) -> String {
     match tail(path) {
         Ok(text) if text.trim().is_empty() => format!("({} is empty)", path.display()),
@@ -16,7 +16,7 @@ pub fn last_lines(path: &Path, count: usize) -> String {
     }
 }
 
-/// Logs can be large; an error is near their end.
+/// Reads only the end of a log, which can be large and contains an error near its end.
 fn tail(path: &Path) -> std::io::Result<String> {
     const ENOUGH: u64 = 64 * 1024;
     let mut file = File::open(path)?;

@@ -1,10 +1,9 @@
 //! A Kubernetes control plane on loopback ports: etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
 //!
-//! It has no nodes unless [`Settings::node`] asks for a real one. Node objects that a test creates stay as they are; pods
-//! are scheduled onto them and never run.
-//! Role-based access control is on, and so is the service account admission, as in a real cluster.
+//! It has no nodes unless [`Settings::node`] asks for a real one. Node objects that a test creates never change; pods
+//! are scheduled onto them but never run. RBAC and service account admission are enabled.
 //!
-//! [`ControlPlane`] lives as long as its owner, whatever ends it. [`up`] starts one that stays until [`down`].
+//! [`ControlPlane`] ends with its owner, however the owner ends. [`up`] starts one that runs until [`down`].
 
 use std::fs;
 use std::path::Path;
@@ -55,21 +54,21 @@ pub(crate) use pki::{authority, serving, write_secret};
 pub(crate) use start::{Children, spawn};
 pub(crate) use versions::fnv1a;
 
-/// What can be chosen about a control plane.
+/// Settings of a control plane.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The API server's port; a free one if none is given.
+    /// The API server's port. The default is a free port.
     pub port: Option<u16>,
-    /// Whether the API server logs the requests of service accounts.
+    /// True if the API server logs the requests of service accounts.
     pub audit: bool,
-    /// How many requests per second the controller manager and the scheduler may make, each. Their defaults of 20 and
-    /// 50 would make every measurement one of their client-side limits.
+    /// The limit of requests per second for the controller manager and for the scheduler. With their defaults of 20 and
+    /// 50, every measurement would only measure these limits.
     pub requests_per_second: u32,
-    /// Further arguments of the API server; the last one of a name counts.
+    /// Additional arguments of the API server. The last argument of a name takes precedence.
     pub api_server_arguments: Vec<String>,
-    /// Whether it has a real node. The API server's port is 443 then, of an address of its own.
+    /// True if the control plane has a real node. The API server then uses port 443 of a separate address.
     pub node: bool,
-    /// Another version of Kubernetes than this project's, such as `1.35.4`; `1.35` is its newest patch.
+    /// A version of Kubernetes other than this project's, such as `1.35.4`, or `1.35` for its newest patch release.
     pub kubernetes: Option<String>,
 }
 
@@ -87,14 +86,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults, with the version of Kubernetes that is tested.
+    /// The defaults, with the version of Kubernetes under test.
     pub fn for_tests() -> Self {
         Self { kubernetes: std::env::var(VERSION_VARIABLE).ok(), ..Self::default() }
     }
 }
 
-/// A running control plane that ends with this value, or with this process if that comes first. A component that ends
-/// before is started again with the same arguments.
+/// A running control plane that ends with this value, or with this process if that ends first. A component that ends
+/// earlier is restarted with the same arguments.
 pub struct ControlPlane {
     supervisor: Supervisor<State>,
     instance: Instance,
@@ -102,7 +101,7 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and waits until claims, pods and service accounts are served.
+    /// Starts a control plane and waits until clients can create claims, pods and service accounts.
     pub async fn start(settings: &Settings, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
         let instance = Instance::create()?;
         let owner = ProcessId::of(std::process::id())?;
@@ -111,29 +110,29 @@ impl ControlPlane {
         Ok(Self { supervisor, instance, progress: progress.clone() })
     }
 
-    /// What it is made of now.
+    /// The current processes and files of the control plane.
     pub fn state(&self) -> State {
         self.supervisor.state()
     }
 
-    /// Stops all components in good order and removes the directory.
+    /// Stops all components in an orderly way and removes the directory.
     pub async fn stop(self) -> anyhow::Result<()> {
         let dir = self.instance.dir.clone();
         self.stop_keeping_logs().await;
         fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
     }
 
-    /// Stops all components in good order. The directory with their logs stays until the next start.
+    /// Stops all components in an orderly way. The directory with their logs stays until the next start.
     pub async fn stop_keeping_logs(mut self) {
         let _children = self.supervisor.end();
         progress::during(&self.progress, "stopping the control plane", stop_all(&self.state())).await;
     }
 }
 
-/// The variable that names the version of Kubernetes to test.
+/// The variable that selects the version of Kubernetes to test.
 pub const VERSION_VARIABLE: &str = "E2E_KUBERNETES";
 
-/// The control plane of this process, with a node where the machine can have one.
+/// The control plane of this process, with a node if the machine supports one.
 fn shared_by_tests() -> anyhow::Result<&'static ControlPlane> {
     static SHARED: Shared<ControlPlane> = Shared::new();
 
@@ -143,10 +142,10 @@ fn shared_by_tests() -> anyhow::Result<&'static ControlPlane> {
     })
 }
 
-/// Starts a control plane that outlives this process, until [`down`]. What was left over from one that is no longer
-/// whole is stopped before.
+/// Starts a control plane that outlives this process, until [`down`]. Stops the remains of a previous, incomplete one
+/// first.
 ///
-/// Nobody supervises it: a component that ends stays down, except through [`restart`].
+/// It is not supervised: a component that ends stays down, unless [`restart`] ended it.
 pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Up> {
     let dir = state::standing_dir()?;
     let _lock = lock_standing(progress).await?;
@@ -163,7 +162,7 @@ pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -
     let (state, children) = match started {
         Ok(started) => started,
         Err(error) => {
-            // The logs stay; a state would claim that something runs.
+            // Keep the logs, but not a state file that claims a running control plane.
             let _ = fs::remove_file(dir.join("state.json"));
             return Err(error);
         }
@@ -172,15 +171,15 @@ pub async fn up(settings: &Settings, guard: &Guard, progress: &SharedProgress) -
     Ok(Up::Started(state))
 }
 
-/// What [`up`] found or did.
+/// The result of [`up`].
 pub enum Up {
-    /// It started this one.
+    /// The control plane was started.
     Started(State),
-    /// This one was already up.
+    /// The control plane was already running.
     Already(State),
 }
 
-/// Stops the control plane of [`up`] and the programs recorded with it; `false` if there was none.
+/// Stops the control plane that [`up`] started, and the programs recorded with it; returns `false` if there was none.
 pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
     let _lock = lock_standing(progress).await?;
     let dir = state::standing_dir()?;
@@ -194,8 +193,8 @@ pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
     Ok(state.is_some())
 }
 
-/// Starts a program that stays until [`down`], with its output in the control plane's directory. Only for the control
-/// plane of [`up`].
+/// Starts a program that runs until [`down`], with its output in the control plane's directory. Requires a control
+/// plane that [`up`] started.
 pub fn keep_program(state: &State, name: &str, program: &Path, arguments: Vec<String>) -> anyhow::Result<Process> {
     let mut state = state.reload()?;
     let mut process = Process {
@@ -213,7 +212,7 @@ pub fn keep_program(state: &State, name: &str, program: &Path, arguments: Vec<St
     Ok(process)
 }
 
-/// Kills the control plane of [`up`] at once, for when there is no time for [`down`].
+/// Kills the control plane that [`up`] started, for cases without enough time for [`down`].
 pub fn kill_standing() {
     let Ok(Some(state)) = State::standing() else {
         return;
@@ -223,13 +222,13 @@ pub fn kill_standing() {
             id.signal(Signal::KILL);
         }
     }
-    // Whatever remains is removed by the next start.
+    // The next start removes whatever remains.
     let _ = fs::remove_dir_all(&state.dir);
 }
 
 /// Ends a component with `signal`, and returns when it runs again on the same port and is ready.
 ///
-/// The owner of the control plane starts it again. The control plane of [`up`] has no owner, so there this process does.
+/// The owner of the control plane restarts it. A control plane that [`up`] started has no owner, so this process does.
 pub async fn restart(state: &State, component: &str, signal: Signal) -> anyhow::Result<State> {
     let state = state.reload()?;
     let old = state.running(component).with_context(|| format!("{component} is not running"))?;
@@ -268,16 +267,16 @@ fn start_again(state: &State, name: &str) -> anyhow::Result<()> {
     state.write()
 }
 
-/// Stops the newest first: a component whose server is gone would only wait for it.
+/// Stops the newest process first, because a component whose server has ended would only wait for it.
 async fn stop_all(state: &State) {
     for process in state.programs.iter().rev().chain(state.components.iter().rev()) {
         let Some(id) = process.id.filter(|_| process.name != node::NAMESPACES) else { continue };
-        // Right after its start, the program is still the guard.
+        // Right after its start, a process still runs the guard's binary.
         if id.runs(&process.program) || id.runs(&state.guard) {
             id.stop(STOP_LIMIT).await;
         }
     }
-    // As long as it is there, connections end as they should, and the API server does not wait for them.
+    // Destroy the node last: until then connections end properly, and the API server does not wait for them.
     node::destroy(state).await;
 }
 

@@ -1,9 +1,10 @@
-//! A real node of a control plane: kubelet, containerd and runc, for tests of pods that run.
+//! A real node of a control plane, with kubelet, containerd and runc, for tests of running pods.
 //!
-//! It lives in namespaces of its own: processes, mounts and network. The kernel ends all of it with the first process
-//! in there, whatever ended that, so that no container, mount or interface is left over. Only a pair of interfaces leads
-//! to it. The API server listens on this machine's end, which is the address of the `kubernetes` service, so that pods
-//! reach it as in every cluster. Nothing leads further: images come from [`import_image`], other services have no proxy.
+//! It has its own process, mount and network namespaces. The kernel destroys them together with their first process,
+//! however that ends, so that no container, mount or interface remains. A pair of interfaces connects the node to this
+//! machine. The API server listens on this machine's end, which is the address of the `kubernetes` service, so that
+//! pods can reach it as in every cluster. The node has no further connections: images come from [`import_image`], and
+//! other services have no proxy.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -38,15 +39,15 @@ pub(super) use runtime::{components, write_kubelet_config};
 /// The name of the node.
 pub(super) const NAME: &str = "node";
 
-/// The component that holds the namespaces together.
+/// The component that keeps the namespaces alive.
 pub(super) const NAMESPACES: &str = "namespaces";
 
-/// A control plane's real node.
+/// The real node of a control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// The name of the Node object.
     pub name: String,
-    /// Its address, which this machine reaches.
+    /// The node's address, which this machine can reach.
     pub address: Ipv4Addr,
     /// The first process in the node's namespaces.
     pub init: ProcessId,
@@ -56,12 +57,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// The arguments of `nsenter` with which a program sees the mounts of the node, and is a process of this machine otherwise.
+    /// The arguments of `nsenter` for a program that sees the node's mounts and otherwise stays a process of this
+    /// machine.
     pub fn into_its_mounts(&self) -> Vec<String> {
         vec![format!("--target={}", self.init.pid), "--mount".to_owned(), "--".to_owned()]
     }
 
-    /// The arguments of `nsenter` that lead to the node.
+    /// The arguments of `nsenter` for a program that runs on the node.
     pub(super) fn way_in(&self) -> Vec<String> {
         let mut arguments = vec![format!("--target={}", self.init.pid)];
         arguments.extend(["--mount", "--net", "--pid", "--"].map(str::to_owned));
@@ -69,7 +71,7 @@ impl Node {
     }
 }
 
-/// Makes the namespaces and the way to them.
+/// Creates the namespaces and the interfaces to them.
 pub(super) fn create(
     dir: &Path,
     programs: PathBuf,
@@ -122,10 +124,10 @@ fn made(ready: &Path, process: &Process, id: ProcessId, programs: PathBuf, child
     Ok(Node { name: NAME.to_owned(), address: network.node(), init, network, programs })
 }
 
-/// What the first process does. As such it is also the parent of those whose own parent has ended, and waits for them.
+/// The script of the first process. As such it also adopts processes whose parent has ended, and waits for them.
 ///
-/// The kubelet, containerd and CNI have paths that cannot be chosen. Below them are directories of ours. The empty directories
-/// that they are mounted on stay forever: removing one would take it from every other node of this machine.
+/// The kubelet, containerd and CNI use fixed paths, on which the script mounts this node's directories. The empty mount
+/// points stay forever: removing one would unmount it from every other node of this machine.
 fn init_script(dir: &Path) -> String {
     let dir = dir.display();
     format!(
@@ -147,7 +149,7 @@ while :; do sleep 1000000 & wait $!; done
     )
 }
 
-/// Waits until the node says that it is ready.
+/// Waits until the node reports that it is ready.
 pub(super) async fn is_ready(state: &State) -> bool {
     let Some(node) = &state.node else { return true };
     says_ready(state, &node.name).await
@@ -160,7 +162,7 @@ async fn says_ready(state: &State, name: &str) -> bool {
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Ends everything in the node's namespaces at once.
+/// Kills all processes in the node's namespaces.
 pub(super) async fn destroy(state: &State) {
     let Some(namespaces) = state.component(NAMESPACES).and_then(|process| process.id) else { return };
     let init = state.node.as_ref().map(|node| node.init);
@@ -171,7 +173,7 @@ pub(super) async fn destroy(state: &State) {
     remove_traces(&state.dir);
 }
 
-/// Takes back what outlives the namespaces of a node that has ended. `dir` is the control plane's directory.
+/// Removes the traces that outlive the namespaces of a node. `dir` is the control plane's directory.
 pub(super) fn remove_traces(dir: &Path) {
     let dir = dir.join("node");
     if !dir.exists() {
@@ -194,6 +196,6 @@ pub fn import_image(state: &State, archive: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a test says that needs the node and finds none.
+/// The error of a test that needs the node if there is none.
 pub const NO_NODE: &str = "the control plane has no real node: run `cargo xtask test` as root on Linux, or \
                            `cargo xtask control-plane up --node` first";

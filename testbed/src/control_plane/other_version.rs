@@ -1,4 +1,4 @@
-//! Kubernetes of another version than this project's: a wrapper module for it, in the user's cache.
+//! Versions of Kubernetes other than this project's, each with a wrapper module in the user's cache.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::progress::SharedProgress;
 
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
-/// The folder of this version in the cache, and the versions that are built into it. `own` are this project's.
+/// The folder of this version in the cache, and the versions that are built into it. `own` are this project's versions.
 pub(super) async fn of(
     asked: &str,
     own: Versions,
@@ -22,7 +22,7 @@ pub(super) async fn of(
     progress: &SharedProgress,
 ) -> anyhow::Result<(PathBuf, Versions)> {
     check_go(&own)?;
-    // Go takes `v1.35` for the newest patch of it.
+    // Go resolves `v1.35` to its newest patch release.
     let module = format!("{KUBERNETES}@v{}", asked.trim_start_matches('v'));
     let found = go_module::download(&module, guard, progress).await;
     let found = found.with_context(|| {
@@ -47,8 +47,8 @@ struct Wrapper {
     go: String,
 }
 
-/// Kubernetes takes its staging modules from folders beside it, which are no part of its module. They are published as
-/// modules too, 0.35.4 for Kubernetes 1.35.4.
+/// Kubernetes reads its staging modules from folders that are not part of its module. They are also published as
+/// modules, as version 0.35.4 for Kubernetes 1.35.4.
 fn wrapper(version: &str, its_own: &str) -> Option<Wrapper> {
     let staging = format!("v0.{}", version.strip_prefix("1.")?);
     let go = its_own.lines().find_map(|line| line.strip_prefix("go "))?.trim();

@@ -12,24 +12,24 @@ use rcgen::{
     SanType,
 };
 
-/// The files that the components are pointed to, all in one directory that only its owner may enter.
+/// The files that the components refer to, in a directory that only its owner may enter.
 #[derive(Clone, Debug)]
 pub(super) struct Pki {
     pub(super) ca: PathBuf,
     pub(super) ca_pem: String,
-    /// What the API server, the controller manager and the scheduler show.
+    /// The serving certificate of the API server, the controller manager and the scheduler.
     pub(super) serving_cert: PathBuf,
     pub(super) serving_key: PathBuf,
-    /// Signs service account tokens.
+    /// The key that signs service account tokens.
     pub(super) service_account_key: PathBuf,
-    /// Checks them.
+    /// The key that verifies service account tokens.
     pub(super) service_account_public_key: PathBuf,
     pub(super) admin: Identity,
     pub(super) controller_manager: Identity,
     pub(super) scheduler: Identity,
-    /// As what the API server asks the kubelet.
+    /// The API server's identity for requests to the kubelet.
     pub(super) kubelet_client: Identity,
-    /// A node's.
+    /// The identity of a node.
     pub(super) kubelet: Identity,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Identity {
     pub(super) key_pem: String,
 }
 
-/// The authority's key, beside its certificate.
+/// The file of the authority's key, next to its certificate.
 const CA_KEY: &str = "ca.key";
 
 /// The names of the API server.
@@ -49,7 +49,7 @@ const API_SERVER_NAMES: [&str; 5] =
     ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
 
 impl Pki {
-    /// `addresses` are those at which the components are asked.
+    /// Creates all files. `addresses` are those at which clients reach the components.
     pub(super) fn create(dir: &Path, addresses: &[Ipv4Addr]) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let key = KeyPair::generate()?;
@@ -86,7 +86,7 @@ impl Pki {
     }
 }
 
-/// What a further node shows, and as what it asks. All that is in a control plane's directory is its own.
+/// The certificates of an additional node. The control plane's directory contains only those of its own node.
 pub(super) struct NodePki {
     pub(super) serving_cert: PathBuf,
     pub(super) serving_key: PathBuf,
@@ -95,7 +95,7 @@ pub(super) struct NodePki {
 }
 
 impl NodePki {
-    /// Writes files into `dir`. `pki` is the directory of [`Pki::create`].
+    /// Writes the files into `dir`. `pki` is the directory of [`Pki::create`].
     pub(super) fn create(dir: &Path, pki: &Path, name: &str, address: Ipv4Addr) -> anyhow::Result<Self> {
         let key = fs::read_to_string(pki.join(CA_KEY)).context("the authority's key cannot be read")?;
         let (_, issuer) = authority_of(KeyPair::from_pem(&key)?)?;
@@ -110,7 +110,7 @@ impl NodePki {
 
 /// Writes a file that only its owner may read.
 pub(crate) fn write_secret(path: &Path, text: &str) -> anyhow::Result<()> {
-    // An old file keeps its mode, so it must go first.
+    // An existing file would keep its mode, so remove it first.
     let _ = fs::remove_file(path);
     fs::OpenOptions::new()
         .write(true)
@@ -121,7 +121,7 @@ pub(crate) fn write_secret(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A new authority: its certificate, and what signs with it.
+/// Creates an authority, and returns its certificate and its issuer.
 pub(crate) fn authority() -> anyhow::Result<(String, Issuer<'static, KeyPair>)> {
     authority_of(KeyPair::generate()?)
 }
@@ -162,7 +162,7 @@ fn client(issuer: &Issuer<'_, KeyPair>, user: &str, group: Option<&str>) -> anyh
     Ok(Identity { user: user.to_owned(), cert_pem, key_pem })
 }
 
-/// As what a kubelet asks.
+/// The identity of a kubelet for its requests.
 fn node(issuer: &Issuer<'_, KeyPair>, name: &str) -> anyhow::Result<Identity> {
     client(issuer, &format!("system:node:{name}"), Some("system:nodes"))
 }

@@ -1,4 +1,4 @@
-//! kube-sim on a loopback port, in place of a control plane.
+//! kube-sim on a loopback port, instead of a control plane.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,8 +14,8 @@ use super::instance::Instance;
 use super::state::State;
 use crate::guard::Guard;
 
-/// A simulated API server with its controllers, in this process. Role-based access control is on, as in a real one. It
-/// ends with this value.
+/// A simulated API server with its controllers, in this process. It enforces RBAC like a real one, and ends with this
+/// value.
 #[derive(Debug)]
 pub struct Simulated {
     state: State,
@@ -25,7 +25,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Starts one in the runtime of the caller.
+    /// Starts a simulated API server in the caller's runtime.
     pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
         let instance = Instance::create()?;
         let now = jiff::Timestamp::try_from(SystemTime::now()).context("this machine's clock is off")?;
@@ -53,12 +53,12 @@ impl Simulated {
         Ok(Self { state, instance, _controllers: controllers, server })
     }
 
-    /// What clients and programs need to know of it.
+    /// The data that clients and programs need about the API server.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Ends it and removes its directory.
+    /// Stops the API server and removes its directory.
     pub fn stop(self) -> anyhow::Result<()> {
         let dir = self.instance.dir.clone();
         drop(self);

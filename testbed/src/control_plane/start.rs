@@ -1,4 +1,4 @@
-//! From programs to a control plane that answers.
+//! The start of a control plane, up to components that answer.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -78,7 +78,7 @@ pub(crate) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> a
         .open(&component.log)
         .with_context(|| format!("cannot write {}", component.log.display()))?;
     let mut command = guard.command(lifetime, &component.program);
-    // Memory is there, and collecting garbage would take a tenth of the processor time.
+    // Memory is plentiful, and frequent garbage collection would take a tenth of the CPU time.
     command.env("GOGC", "400");
     command.args(&component.arguments).stdout(log.try_clone()?).stderr(log);
     let child = guard::spawn(command).with_context(|| format!("cannot start {}", component.name))?;
@@ -86,12 +86,12 @@ pub(crate) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> a
     Ok((child, id))
 }
 
-/// Started children, killed when dropped, in the order of [`State::components`].
+/// Started children, which are killed on drop, in the order of [`State::components`].
 #[derive(Default)]
 pub(crate) struct Children(pub(crate) Vec<Child>);
 
 impl Children {
-    /// Leaves them running.
+    /// Keeps the children running.
     pub(crate) fn release(mut self) {
         self.0.clear();
     }
@@ -109,7 +109,7 @@ impl Drop for Children {
 }
 
 const ATTEMPTS: u32 = 3;
-/// A loaded machine needs several times the usual four seconds.
+/// A start takes four seconds, and several times as long on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 
@@ -131,7 +131,7 @@ async fn start_components(
 ) -> Result<Children, Failure> {
     let deadline = Instant::now() + LIMIT;
     let prober = Prober::new(state).await?;
-    // The others give up when they find no API server, so they come when it answers.
+    // The other components exit if they find no API server, so start them when it answers.
     for group in [["etcd", "kube-apiserver"], ["kube-controller-manager", "kube-scheduler"]] {
         for name in group {
             start_one(state, name, &mut children)?;
@@ -192,7 +192,7 @@ fn start_one(state: &mut State, name: &str, children: &mut Children) -> anyhow::
     let (child, id) = spawn(component, lifetime, &guard)?;
     component.id = Some(id);
     children.0.push(child);
-    // At once, so that whatever happens next, what runs can be found.
+    // Write the state after each start, so that running processes can be found whatever happens next.
     state.write()
 }
 

@@ -1,4 +1,4 @@
-//! What a running control plane is made of, in a file that other processes read.
+//! The state of a running control plane, in a file that other processes read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::node::Node;
 use crate::guard::Guard;
 use crate::process::ProcessId;
 
-/// The variable that points tests to a [`State`] file.
+/// The variable that contains the path of a [`State`] file for tests.
 pub const STATE_VARIABLE: &str = "E2E_CONTROL_PLANE";
 
 /// One running control plane.
@@ -19,7 +19,7 @@ pub const STATE_VARIABLE: &str = "E2E_CONTROL_PLANE";
 pub struct State {
     /// The instance's directory: data, logs, certificates, and this file.
     pub dir: PathBuf,
-    /// The process that supervises the components; none for `cargo xtask control-plane up`.
+    /// The process that supervises the components; `None` for `cargo xtask control-plane up`.
     pub owner: Option<ProcessId>,
     /// The program that starts others under a [`crate::guard::Lifetime`].
     pub guard: PathBuf,
@@ -27,53 +27,53 @@ pub struct State {
     pub kubeconfig: PathBuf,
     /// kubectl, if it was found.
     pub kubectl: Option<PathBuf>,
-    /// The version of Kubernetes, if another one than this project's was asked for.
+    /// The version of Kubernetes, if a version other than this project's was requested.
     #[serde(default)]
     pub kubernetes: Option<String>,
     /// The API server's address, such as `https://127.0.0.1:40123`.
     pub server: String,
     /// The certificate of the authority that signed the API server's certificate.
     pub ca_pem: String,
-    /// The API server's audit log, if it keeps one.
+    /// The API server's audit log, if it is enabled.
     pub audit_log: Option<PathBuf>,
-    /// The real node, if it has one.
+    /// The real node, if there is one.
     #[serde(default)]
     pub node: Option<Node>,
-    /// The control plane's processes, in the order in which they were started.
+    /// The control plane's processes, in the order of their start.
     pub components: Vec<Process>,
     /// Other programs that are stopped together with the control plane.
     pub programs: Vec<Process>,
 }
 
-/// One process and how to start it again.
+/// A process, and the data to restart it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Process {
-    /// Such as `kube-apiserver`.
+    /// The name, such as `kube-apiserver`.
     pub name: String,
-    /// Its number; none before it was started.
+    /// The process id; `None` before the start.
     pub id: Option<ProcessId>,
     /// The program's file.
     pub program: PathBuf,
     /// The program's arguments.
     pub arguments: Vec<String>,
-    /// Where its output goes.
+    /// The file with the program's output.
     pub log: PathBuf,
-    /// How to find out whether it is ready; a program without it is ready when it runs.
+    /// The readiness probe. Without one, the program is ready when it runs.
     pub health: Option<Health>,
 }
 
-/// A question that a ready component answers.
+/// A request that a ready component answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Health {
-    /// A URL that answers 200.
+    /// A URL that returns status 200.
     pub url: String,
-    /// A text that the answer contains.
+    /// A text that the response contains.
     pub says: String,
 }
 
 impl State {
-    /// The control plane that tests use: the one named by [`STATE_VARIABLE`], else that of `cargo xtask control-plane
-    /// up`, else one of this process, which the first test starts.
+    /// The control plane for tests: the one that [`STATE_VARIABLE`] names, or else the one of `cargo xtask
+    /// control-plane up`, or else one of this process, which the first test starts.
     pub fn for_tests() -> anyhow::Result<Self> {
         if let Some(path) = std::env::var_os(STATE_VARIABLE).filter(|path| !path.is_empty()) {
             let state = Self::read(Path::new(&path))?;
@@ -84,7 +84,7 @@ impl State {
         standing.map_or_else(|| super::shared_by_tests()?.state().reload(), Ok)
     }
 
-    /// The state of `cargo xtask control-plane up`, if there is one, whether or not it still runs.
+    /// The state of `cargo xtask control-plane up`, if there is one, even if it no longer runs.
     pub fn standing() -> anyhow::Result<Option<Self>> {
         let path = Self::path_in(&standing_dir()?);
         if !path.exists() {
@@ -99,12 +99,12 @@ impl State {
         serde_json::from_slice(&text).with_context(|| format!("{} is not a control plane's state", path.display()))
     }
 
-    /// Reads this control plane's state again, for what has changed.
+    /// Reads the current state of this control plane from its file.
     pub fn reload(&self) -> anyhow::Result<Self> {
         Self::read(&self.path())
     }
 
-    /// Writes the state so that a reader sees the old or the new one, never half of it.
+    /// Writes the state atomically, so that readers see either the old or the new one.
     pub fn write(&self) -> anyhow::Result<()> {
         let path = self.path();
         let unfinished = path.with_extension(format!("json.{}", std::process::id()));
@@ -113,12 +113,12 @@ impl State {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The state file.
+    /// The path of the state file.
     pub fn path(&self) -> PathBuf {
         Self::path_in(&self.dir)
     }
 
-    /// The component of this name.
+    /// The component with this name.
     pub fn component(&self, name: &str) -> Option<&Process> {
         self.components.iter().find(|component| component.name == name)
     }
@@ -128,7 +128,7 @@ impl State {
         self.component(name)?.id.filter(ProcessId::is_running)
     }
 
-    /// The guard to start programs with.
+    /// The guard that starts programs.
     pub fn guard(&self) -> Guard {
         Guard::new(&self.guard)
     }

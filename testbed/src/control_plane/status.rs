@@ -1,35 +1,35 @@
-//! How a control plane is.
+//! The status of a control plane.
 
 use super::health::Prober;
 use super::state::{Process, State};
 use crate::process::ProcessId;
 
-/// How a control plane is, component by component.
+/// The status of a control plane, component by component.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// In the order in which they are started, then the programs kept with them.
+    /// The components in the order of their start, followed by the programs that run with them.
     pub components: Vec<ComponentStatus>,
 }
 
-/// How one component is.
+/// The status of one component.
 #[derive(Clone, Debug)]
 pub struct ComponentStatus {
-    /// Such as `kube-apiserver`.
+    /// The name, such as `kube-apiserver`.
     pub name: String,
-    /// Its number, if it runs.
+    /// The process id, if it runs.
     pub pid: Option<u32>,
-    /// The port on which it serves.
+    /// The port on which it listens.
     pub port: Option<u16>,
-    /// Its version, if it says so.
+    /// The version, if the component reports one.
     pub version: Option<String>,
-    /// Whether it runs and says that it is ready.
+    /// True if the component runs and reports that it is ready.
     pub ready: bool,
     /// Resident memory in bytes, if it runs.
     pub memory: Option<u64>,
 }
 
 impl Status {
-    /// Asks all components.
+    /// Queries all components.
     pub async fn of(state: &State) -> anyhow::Result<Self> {
         let prober = Prober::new(state).await?;
         let mut components = Vec::new();
@@ -39,7 +39,7 @@ impl Status {
         Ok(Self { components })
     }
 
-    /// Whether every component is ready.
+    /// True if every component is ready.
     pub fn is_healthy(&self) -> bool {
         !self.components.is_empty() && self.components.iter().all(|component| component.ready)
     }
@@ -58,13 +58,14 @@ async fn component_status(component: &Process, prober: &Prober) -> ComponentStat
     }
 }
 
-/// With its children: the programs of a node are those of the process that led them there.
+/// Includes the children, because a node's programs are children of the process that starts them in its namespaces.
 fn memory(id: ProcessId) -> Option<u64> {
     let children: u64 = id.children().iter().filter_map(|child| child.resident_memory().ok()).sum();
     Some(id.resident_memory().ok()? + children)
 }
 
-/// The API server and etcd answer `/version`, each in its own way. The others do not without further rights.
+/// The API server and etcd answer `/version`, each in a different format. The other components require further
+/// permissions.
 async fn version(component: &Process, prober: &Prober) -> Option<String> {
     let url = &component.health.as_ref()?.url;
     let base = url.match_indices('/').nth(2).map(|(end, _)| &url[..end])?;

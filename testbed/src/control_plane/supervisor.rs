@@ -1,4 +1,4 @@
-//! Starts components again that a test has killed.
+//! Restarts components that have ended, for example because a test killed them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::progress::SharedProgress;
 use crate::supervisor::{Supervisor, locked};
 
 const POLL: Duration = Duration::from_millis(50);
-/// Between the end of a component and its new start, so that a broken one does not keep the machine busy.
+/// The delay before a restart, so that a broken component does not keep the machine busy.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) fn supervise(state: State, children: Children, progress: SharedProgress) -> Supervisor<State> {

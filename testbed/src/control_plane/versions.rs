@@ -1,24 +1,24 @@
-//! The versions of the control plane, which the wrapper module's `go.mod` decides.
+//! The versions of the control plane's programs, from the wrapper module's `go.mod`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// What the wrapper module asks for.
+/// The versions that the wrapper module requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// The wrapper module's directory.
     pub module: PathBuf,
-    /// Kubernetes, such as `1.37.1`.
+    /// The version of Kubernetes, such as `1.37.1`.
     pub kubernetes: String,
-    /// etcd, such as `3.7.0`.
+    /// The version of etcd, such as `3.7.0`.
     pub etcd: String,
     /// The oldest Go toolchain that builds them, such as `1.26.0`.
     pub go: String,
-    /// Whether the wrapper module has all sums already, as this project's has.
+    /// True if the wrapper module already contains all checksums, as this project's does.
     pub(super) pinned: bool,
-    /// Changes whenever `go.mod` or `go.sum` does.
+    /// A hash of `go.mod` and `go.sum`.
     fingerprint: u64,
 }
 
@@ -28,7 +28,7 @@ impl Versions {
         Self::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane")))
     }
 
-    /// The name of the directory in the cache that holds these programs.
+    /// The name of the cache directory that contains these programs.
     pub fn cache_key(&self) -> String {
         let Self { kubernetes, etcd, fingerprint, .. } = self;
         format!("kubernetes-{kubernetes}-etcd-{etcd}-{:08x}", *fingerprint as u32)
@@ -40,7 +40,7 @@ impl Versions {
         (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
     }
 
-    /// With Kubernetes from a wrapper module whose sums are not known yet.
+    /// The versions with Kubernetes from a wrapper module whose checksums are not known yet.
     pub(super) fn with_kubernetes(self, kubernetes: &str, module: &Path, go: &str) -> Self {
         let (kubernetes, module, go) = (kubernetes.to_owned(), module.to_owned(), go.to_owned());
         Self { kubernetes, module, go, pinned: false, ..self }
@@ -76,7 +76,7 @@ fn required(go_mod: &str, module: &str) -> Option<String> {
     })
 }
 
-/// FNV-1a: the same in every Rust version, unlike the standard library's hasher.
+/// FNV-1a, which does not change with the version of Rust, unlike the standard library's hasher.
 pub(crate) fn fnv1a<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     texts
         .into_iter()

@@ -1,4 +1,4 @@
-//! A cluster, its admin API, and its S3 as Amazon's clients see it.
+//! A running cluster, with clients for its admin API and S3.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -18,19 +18,19 @@ use crate::ports::free_ports;
 use crate::progress;
 use crate::s3::client;
 
-/// For its start on a loaded machine.
+/// The limit for a start on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Where it is, and how it is administered.
+/// The addresses and the admin token of a node.
 #[derive(Clone)]
 pub struct Server {
-    /// S3.
+    /// The address of S3.
     pub endpoint: String,
-    /// The admin API.
+    /// The address of the admin API.
     pub admin_endpoint: String,
-    /// The one region that it has.
+    /// The only region.
     pub region: String,
-    /// The token of the admin API that may do everything.
+    /// A token of the admin API with all permissions.
     pub token: String,
     admin_port: u16,
 }
@@ -38,18 +38,18 @@ pub struct Server {
 /// A cluster that ends with this process.
 pub struct Garage {
     nodes: Vec<Server>,
-    // They end before their folder does.
+    // The processes end before their folder is removed.
     _processes: Vec<Running>,
     _dir: tempfile::TempDir,
 }
 
 impl Garage {
-    /// Starts one of one node.
+    /// Starts a cluster with one node.
     pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
         Self::of_nodes(1, guard).await
     }
 
-    /// Starts one of so many nodes, of which each has everything.
+    /// Starts a cluster of `count` nodes, each of which stores all data.
     pub async fn of_nodes(count: usize, guard: &Guard) -> anyhow::Result<Self> {
         GARAGE.check_use()?;
         GARAGE.check(dependency::INSTALL)?;
@@ -82,7 +82,7 @@ impl Garage {
         Ok(Self { nodes, _processes: processes, _dir: dir })
     }
 
-    /// One of its nodes.
+    /// One of the nodes.
     pub fn node(&self, which: usize) -> &Server {
         &self.nodes[which]
     }
@@ -94,12 +94,13 @@ impl Garage {
 }
 
 impl Server {
-    /// S3 with a key.
+    /// An S3 client with these credentials.
     pub fn s3(&self, credentials: Credentials) -> anyhow::Result<Client> {
         client(&self.endpoint, Some(&self.region), credentials)
     }
 
-    /// Asks the admin API, by an operation with its query and a body; `None` where there is no such bucket or key.
+    /// Calls an operation of the admin API, with its query and a body; returns `None` if the bucket or key does not
+    /// exist.
     pub async fn find(&self, operation: &str, body: Option<Value>) -> anyhow::Result<Option<Value>> {
         let method = if body.is_some() { "POST" } else { "GET" };
         let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/json", self.token);
@@ -115,7 +116,7 @@ impl Server {
         }
     }
 
-    /// The same where it is there.
+    /// Like [`Self::find`], but fails if the bucket or key does not exist.
     pub async fn ask(&self, operation: &str, body: Option<Value>) -> anyhow::Result<Value> {
         self.find(operation, body).await?.with_context(|| format!("{operation}: there is none"))
     }
@@ -125,7 +126,7 @@ impl Server {
         self.find(&format!("GetBucketInfo?globalAlias={name}"), None).await
     }
 
-    /// Makes a bucket as an administrator does; `false` where the name is taken.
+    /// Creates a bucket as an administrator; returns `false` if the name is taken.
     pub async fn make_bucket(&self, name: &str) -> anyhow::Result<bool> {
         if self.bucket(name).await?.is_some() {
             return Ok(false);
@@ -133,7 +134,7 @@ impl Server {
         Ok(self.ask("CreateBucket", Some(json!({"globalAlias": name}))).await.is_ok())
     }
 
-    /// A key of the administrator's for a bucket, with all rights.
+    /// Creates an administrator's key with all permissions for a bucket, and returns a client that uses it.
     pub async fn owner_of(&self, name: &str) -> anyhow::Result<Client> {
         let key = self.ask("CreateKey", Some(json!({"name": format!("owner of {name}")}))).await?;
         let (id, secret) = (text(&key, "accessKeyId")?, text(&key, "secretAccessKey")?);
@@ -150,7 +151,8 @@ impl Server {
         self.ask(&format!("DeleteBucket?id={}", text(&bucket, "id")?), Some(json!({}))).await.map(drop)
     }
 
-    /// Every bucket by its name, or else by its id, and every key that is no administrator's with the buckets that it is let into.
+    /// All buckets, by name or else by id, and all keys except the administrator's, with the buckets that they can
+    /// access.
     pub async fn assets(&self) -> anyhow::Result<Vec<String>> {
         let mut all = Vec::new();
         for bucket in list(&self.ask("ListBuckets", None).await?) {
@@ -201,7 +203,7 @@ admin_token = "{token}"
     }
 }
 
-/// New nodes store nothing before they have a place in the cluster.
+/// Adds the nodes to the cluster's layout; without one, nodes store nothing.
 async fn lay_out(nodes: &[Server], ports: &[u16]) -> anyhow::Result<()> {
     let (first, mut roles, mut others) = (&nodes[0], Vec::new(), Vec::new());
     for (node, ports) in nodes.iter().zip(ports.chunks(3)) {

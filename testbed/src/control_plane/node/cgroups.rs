@@ -1,18 +1,18 @@
-//! The control groups that a node leaves behind: the one thing that does not end with its namespaces.
+//! The control groups that a node leaves behind. They are the only trace that outlives its namespaces.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where containerd puts the containers of the kubelet, of whichever containerd.
+/// The parent group of the kubelet's containers, which all instances of containerd share.
 const PARENT: &str = "k8s.io";
 
 /// Removes the groups of a node's containers, which have ended. `dir` is the node's directory. The kernel refuses to
-/// remove a group that has processes in it.
+/// remove a group that still contains processes.
 pub(super) fn remove(dir: &Path) {
     let cri = dir.join("containerd/io.containerd.grpc.v1.cri");
     let ids: Vec<OsString> = ["containers", "sandboxes"].iter().flat_map(|kind| names(&cri.join(kind))).collect();
-    // With version 1 every controller has a tree of its own.
+    // In version 1, every controller has a separate tree.
     let root = PathBuf::from("/sys/fs/cgroup");
     let trees = names(&root).into_iter().map(|name| root.join(name)).chain([root.clone()]);
     for parent in trees.map(|tree| tree.join(PARENT)).filter(|parent| parent.is_dir()) {

@@ -1,6 +1,7 @@
-//! A further node inside user-mode Linux, for what this machine's kernel lacks: it mounts NFS, and kube-proxy runs on it.
+//! An additional node inside user-mode Linux, for features that this machine's kernel lacks: it mounts NFS and runs
+//! kube-proxy.
 //!
-//! Its root is this machine's, read-only, so its programs are the same files. What it writes is in its memory, and is gone
+//! Its root is this machine's, read-only, so it uses the same program files. Its writes stay in its memory, and end
 //! with it.
 
 use std::fs;
@@ -18,13 +19,14 @@ use crate::control_plane::pki::NodePki;
 use crate::control_plane::state::State;
 use crate::uml::{Disk, Guest, Link, Machine};
 
-/// Its processor is slow.
+/// Long, because its CPU is slow.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Of which images and containers take the most.
+/// Images and containers need most of the memory.
 const MEMORY: u32 = 3072;
 
-/// Where it has images and containers. An overlay cannot be on `/var`, which is one.
+/// The directory of images and containers. It is not below `/var`, which is itself an overlay and cannot contain
+/// another one.
 const CONTAINERD: &str = "/mnt/containerd";
 
 /// A node that ends with this value.
@@ -35,8 +37,8 @@ pub struct GuestNode {
 }
 
 impl GuestNode {
-    /// Boots a machine that joins a control plane with a node, and has these images beside those that every node has. Its
-    /// [`Disk`] is an XFS. The Node object stays when the machine is gone.
+    /// Boots a machine that joins a control plane with a node. It has these images in addition to those of every node,
+    /// and an XFS [`Disk`]. The Node object remains after the machine has ended.
     pub async fn join(state: &State, images: &[PathBuf]) -> anyhow::Result<Self> {
         let node = state.node.as_ref().context(NO_NODE)?;
         let link = Link::new()?;
@@ -60,20 +62,20 @@ impl GuestNode {
         &self.name
     }
 
-    /// The way between it and this machine.
+    /// The network link between the node and this machine.
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// What its kernel and its programs have printed.
+    /// The output of its kernel and its programs.
     pub fn text(&self) -> String {
         self.guest.text()
     }
 }
 
-/// What its first process does: mounts as an init has them, modules from where user-mode Linux has them, and the three
-/// programs. The kubelet insists on knowing how fast the processor is, which user-mode Linux does not say; and for addresses its
-/// kernel has the tables of iptables alone.
+/// The script of its first process: mounts like those of an init system, the modules of user-mode Linux, and the three
+/// programs. The kubelet requires the CPU frequency, which user-mode Linux does not report. For service addresses, the
+/// kernel supports only legacy iptables.
 fn script(
     state: &State,
     programs: &Path,
@@ -132,7 +134,7 @@ fn kube_proxy_config(dir: &Path) -> serde_json::Value {
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
         "clientConnection": {"kubeconfig": dir.join("kube-proxy.kubeconfig")},
-        // What a kernel of one user-mode processor has is enough.
+        // The kernel's defaults are enough for a node with one CPU.
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     })
 }

@@ -1,4 +1,4 @@
-//! The images that every node has. No registry is asked for any.
+//! The images that every node contains. None are pulled from a registry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::import_image;
 use crate::control_plane::State;
 use crate::oci::Image;
 
-/// An image with a shell and its tools, under the name that Kubernetes' own end-to-end tests ask for.
+/// An image with a shell and its tools, under the name that Kubernetes' own end-to-end tests use.
 pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2";
-/// What holds the namespaces of a pod together.
+/// The image of the container that keeps a pod's namespaces alive.
 pub(super) const PAUSE: &str = "localhost/pause:1";
 
 const PROGRAM: &str = "/bin/busybox";
 
-/// Makes and imports them.
+/// Creates and imports the images.
 pub(in crate::control_plane) fn import_all(state: &State) -> anyhow::Result<()> {
     for archive in write_all(&state.dir)? {
         import_image(state, &archive)?;
@@ -26,7 +26,7 @@ pub(in crate::control_plane) fn import_all(state: &State) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Writes their archives into a directory.
+/// Writes the images' archives into a directory.
 pub(super) fn write_all(dir: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let program = Path::new(PROGRAM);
     let applets = Command::new(program).arg("--list").output().context("cannot run busybox")?;

@@ -1,4 +1,4 @@
-//! The way between this machine and a node.
+//! The network between this machine and a node.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -9,17 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::packages;
 
-/// The addresses of one control plane with a node: a /16 of its own, so that several can be up at the same time.
+/// The addresses of a control plane with a node: each uses a separate /16, so that several can run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::control_plane) struct Network {
     second: u8,
 }
 
-/// The second bytes of 10.x.0.0/16 that are tried.
+/// The candidates for x in 10.x.0.0/16.
 const CHOICE: std::ops::Range<u8> = 160..224;
 
 impl Network {
-    /// Makes the pair of interfaces between this machine and the network namespace of a process. Both go with that.
+    /// Creates the pair of interfaces between this machine and the network namespace of a process. The kernel removes
+    /// both together with the namespace.
     pub(super) fn create(init: u32) -> anyhow::Result<Self> {
         let routes = fs::read_to_string("/proc/net/route").context("cannot read this machine's routes")?;
         let all = CHOICE.map(|second| Self { second });
@@ -27,7 +28,7 @@ impl Network {
             let made = ip(&format!("link add {} type veth peer name eth0 netns {init}", network.interface()));
             match made {
                 Ok(()) => return network.connect(init).map(|()| network),
-                // Another control plane was quicker.
+                // Another control plane took these addresses first.
                 Err(_) if fs::exists(format!("/sys/class/net/{}", network.interface()))? => {}
                 Err(error) => return Err(error),
             }
@@ -35,22 +36,22 @@ impl Network {
         bail!("every network from 10.{}.0.0/16 to 10.{}.0.0/16 is in use", CHOICE.start, CHOICE.end - 1)
     }
 
-    /// Where the API server listens: this machine's end, and the first address of the services.
+    /// The API server's address: this machine's end of the pair, and the first service address.
     pub(in crate::control_plane) fn api_server(self) -> Ipv4Addr {
         self.address(0, 1)
     }
 
-    /// The services' addresses.
+    /// The range of service addresses.
     pub(in crate::control_plane) fn services(self) -> String {
         format!("{}/18", self.address(0, 0))
     }
 
-    /// The node's end.
+    /// The address of the node's end of the pair.
     pub(super) fn node(self) -> Ipv4Addr {
         self.address(64, 2)
     }
 
-    /// The pods' addresses.
+    /// The range of pod addresses.
     pub(super) fn pods(self) -> String {
         format!("{}/17", self.address(128, 0))
     }
@@ -71,7 +72,7 @@ impl Network {
         Ok(())
     }
 
-    /// At most 15 bytes.
+    /// The interface's name, which may have at most 15 bytes.
     fn interface(self) -> String {
         format!("kpnode{}", self.second)
     }
@@ -80,8 +81,8 @@ impl Network {
         Ipv4Addr::new(10, self.second, third, fourth)
     }
 
-    /// Whether this machine has a route into the network, other than the default route. See proc_net(5): the numbers
-    /// are hexadecimal, in the machine's byte order.
+    /// True if this machine has a route into the network other than the default route. See proc_net(5): the numbers are
+    /// hexadecimal, in the machine's byte order.
     fn is_routed(self, routes: &str) -> bool {
         routes.lines().skip(1).any(|line| {
             let number = |at: usize| u32::from_str_radix(line.split_whitespace().nth(at)?, 16).ok();

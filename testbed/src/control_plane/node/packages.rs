@@ -1,4 +1,4 @@
-//! What a node needs of its machine.
+//! The packages and kernel features that a node requires.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use crate::dependency::Dependency;
 use crate::packages::package;
 
-/// What a node needs.
+/// The requirements of a node.
 pub static NODE: Dependency = Dependency {
     name: "a node",
     packages: &[

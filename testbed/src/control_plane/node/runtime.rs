@@ -15,12 +15,12 @@ pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 const METRICS_PORT: u16 = 1338;
 const HEALTH_PORT: u16 = 10248;
 
-/// containerd and the kubelet, in the order in which they are started.
+/// containerd and the kubelet, in the order of their start.
 pub(in crate::control_plane) fn components(dir: &Path, node: &Node, kubeconfig: &Path) -> anyhow::Result<[Process; 2]> {
     let own = dir.join("node");
     let containerd = write_containerd_config(&own, &own.join("containerd"), node.address, &node.network.pods())?;
     let nsenter = packages::program("nsenter")?;
-    // nsenter stays outside, as the parent. What it started must not outlive it.
+    // nsenter stays outside of the namespaces as the parent. The program that it starts must not outlive it.
     let inside = |program: &Path, arguments: &[String]| {
         let mut all = node.way_in();
         all.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));
@@ -65,7 +65,7 @@ pub(in crate::control_plane) fn write_kubelet_config(dir: &Path, node: &Node, pk
     Ok(fs::write(dir.join("node/kubelet.json"), config.to_string())?)
 }
 
-/// Of a kubelet at this address, with the certificate and key that it shows and the authority of those whom it answers.
+/// The settings of a kubelet at this address, with its serving certificate and key, and the authority of its clients.
 pub(super) fn kubelet_config(address: Ipv4Addr, cert: &Path, key: &Path, ca: &Path) -> serde_json::Value {
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -89,9 +89,9 @@ pub(super) fn kubelet_config(address: Ipv4Addr, cert: &Path, key: &Path, ca: &Pa
         "serializeImagePulls": false,
         "kubeAPIQPS": 500,
         "kubeAPIBurst": 500,
-        // A test waits for what the kubelet notices.
+        // Short, because tests wait for changes that the kubelet detects.
         "syncFrequency": "10s",
-        // The machine may have control groups of version 1, no systemd, swap, a nearly full disk and few rights.
+        // The machine may have cgroups v1, no systemd, swap, a nearly full disk and few privileges.
         "failCgroupV1": false,
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
@@ -100,12 +100,12 @@ pub(super) fn kubelet_config(address: Ipv4Addr, cert: &Path, key: &Path, ca: &Pa
         "evictionHard": {},
         "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": false,
-        // Nothing here is routed by iptables.
+        // The node does not use iptables.
         "makeIPTablesUtilChains": false,
     })
 }
 
-/// Writes containerd's settings into the node's directory. `root` has images and containers.
+/// Writes containerd's settings into the node's directory. `root` contains images and containers.
 pub(super) fn write_containerd_config(
     own: &Path,
     root: &Path,
@@ -130,7 +130,7 @@ pub(super) fn write_containerd_config(
     let (root, networks, pause) = (root.display(), networks.display(), images::PAUSE);
     let runc = packages::program("runc")?;
     let runc = runc.display();
-    // Without `restrict_oom_score_adj` no pod starts where root may not lower it.
+    // Without `restrict_oom_score_adj`, no pod starts on machines where even root may not lower the score.
     let config = format!(
         r#"version = 2
 root = "{root}"
